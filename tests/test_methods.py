@@ -10,9 +10,9 @@ from scipy.stats import norm
 import probsfa
 from probsfa.datasets import make_slow_mixture
 from probsfa.extensions.bilinear.estimator import BilinearSFA
-from probsfa.statespace.fitted_model import FittedModel, parts_without
+from probsfa.statespace.fitted_model import FittedModel, random_parts
 from probsfa.statespace.methods import StateSpaceMethods, Unavailable
-from probsfa.statespace.timeline import followed_by_empty_rows
+from probsfa.statespace.timeline import append_empty_rows
 from tests.tolerances import EXACT
 
 ESTIMATORS = ("ProbabilisticSFA", "BayesianSFA", "EmissionSFA", "BilinearSFA", "ProductOfExpertsSFA")
@@ -59,7 +59,7 @@ def test_methods_are_those_of_the_base(name):
     own = OWN_ARGUMENTS.get(name, {})
     for method in METHODS:
         found = inspect.getattr_static(cls, method)
-        if method in cls._without:
+        if method in cls._unsupported:
             assert isinstance(found, Unavailable)
         elif method in own:
             ours, base = (inspect.signature(getattr(each, method)) for each in (cls, StateSpaceMethods))
@@ -81,8 +81,8 @@ def test_fit_has_the_same_arguments(name):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_method_that_is_left_out_names_what_to_use(name):
     cls = getattr(probsfa, name)
-    assert set(cls._without) <= set(METHODS)
-    for method in cls._without:
+    assert set(cls._unsupported) <= set(METHODS)
+    for method in cls._unsupported:
         assert not hasattr(cls, method) and not hasattr(cls(), method) and method not in dir(cls())
         with pytest.raises(
             AttributeError, match=f"{name} has no method '{method}': .*[Uu]se |.*Fit again|.*by"
@@ -127,7 +127,7 @@ def test_scores_of_a_part_are_those_of_a_dense_gaussian(X):
         np.kron(a**lags, np.outer(c, c)) for a, c in zip(decay, loadings.T, strict=True)
     ) + np.diag(np.tile(noise, 20))
     hidden = np.zeros(rows.size, dtype=int)
-    for part, _ in parts_without(sequences):
+    for part, _ in random_parts(sequences):
         hidden += part.ravel()
         known = np.flatnonzero(~part.ravel() & sequences.mask.ravel())
         asked = np.flatnonzero(part.ravel())
@@ -156,7 +156,7 @@ def test_scores_of_counts_and_levels():
     model = probsfa.EmissionSFA(1, emission=["poisson", "bernoulli", "gaussian"]).fit(values)
     scores = model.outlier_scores(values)
     assert np.argmax(scores[:, 0]) == 70 and np.all(scores >= 0.0)
-    hidden, rest = parts_without(model._check(values, None, None))[0]
+    hidden, rest = random_parts(model._check(values, None, None))[0]
     rows = np.flatnonzero(hidden[:, 1])
     of_levels = model.level_probabilities(rest.values)[1]
     p = of_levels[rows, values[rows, 1].astype(int)]
@@ -165,13 +165,13 @@ def test_scores_of_counts_and_levels():
 
 def test_bilinear_forecast_is_the_posterior_of_rows_that_follow(X, bilinear):
     sequences = bilinear._check(X, None, None)
-    posterior = bilinear._model.posterior(followed_by_empty_rows(sequences, 5, 1.0))
+    posterior = bilinear._model.posterior(append_empty_rows(sequences, 5, 1.0))
     ahead = bilinear.forecast(X, 5)
     np.testing.assert_allclose(ahead.latent_means[:, :1], posterior.means[-5:], atol=1e-6)
     np.testing.assert_allclose(ahead.latent_means[:, 1:], posterior.gate_probabilities[-5:], atol=1e-6)
     variances = posterior.covariances[-5:, 0, 0]
     np.testing.assert_allclose(ahead.latent_std[:, 0] ** 2, variances, atol=1e-6)
-    filled = bilinear._model.impute(followed_by_empty_rows(sequences, 5, 1.0))
+    filled = bilinear._model.impute(append_empty_rows(sequences, 5, 1.0))
     np.testing.assert_allclose(ahead.means, filled.values[-5:], atol=1e-6)
     np.testing.assert_allclose(ahead.std, filled.std[-5:], atol=1e-6)
     assert np.all((ahead.lower < ahead.means) & (ahead.means < ahead.upper))

@@ -33,7 +33,7 @@ from probsfa.bayes.settings import (
     default_n_components,
     raise_not_supported,
 )
-from probsfa.statespace.covariates import names_of, with_exog
+from probsfa.statespace.covariates import covariate_names, with_exog
 from probsfa.statespace.methods import StateSpaceMethods
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
@@ -178,7 +178,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     ((1, 4000, 3, 1), (100, 1))
     """
 
-    _without: ClassVar[Mapping[str, str]] = {
+    _unsupported: ClassVar[Mapping[str, str]] = {
         "lower_bound": "use log_likelihood, which with robust=True returns a lower bound.",
         "standard_errors": "use the posterior standard deviations of draws_ or summary().",
         "profile_timescale": "use posterior quantiles of draws_ or summary().",
@@ -284,7 +284,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
             )
         exog_names: tuple[str, ...] = ()
         if exog is not None:
-            exog_names = names_of(exog)
+            exog_names = covariate_names(exog)
             sequences, _ = with_exog(sequences, X, exog, exog_names)
             check_covariates(self, sequences, exog_names)
         n_components = self.n_components

@@ -30,12 +30,12 @@ from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.fitted_model import FittedModel
-from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.news import News
 from probsfa.statespace.noise import StudentNoise
 from probsfa.statespace.prediction import Forecast, Imputation
-from probsfa.statespace.student_model import model_of
+from probsfa.statespace.student_model import model_from_parameters
 from probsfa.statespace.summary import ParameterErrors
+from probsfa.statespace.transformed_model import TransformedModel
 from probsfa.statespace.transforms import Transforms
 
 __all__ = ["BayesianModel"]
@@ -101,7 +101,7 @@ class BayesianModel(FittedModel):
                 "has several. Use to_datatree() with ArviZ, or fit with hierarchical=False."
             )
         degrees = self.fitted.degrees
-        model = model_of(
+        model = model_from_parameters(
             posterior_mean(self.fitted.draws),
             time_unit=self.time_unit,
             axis=self.time_axis,
@@ -109,7 +109,7 @@ class BayesianModel(FittedModel):
         )
         if self.regression is None:
             return model
-        return MappedModel(model, Transforms((None,) * self.fitted.target.n_features), self.regression)
+        return TransformedModel(model, Transforms((None,) * self.fitted.target.n_features), self.regression)
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return moments of the factors for the mixture over the draws."""
@@ -134,10 +134,13 @@ class BayesianModel(FittedModel):
         return mean_contributions(self.fitted, sequences, self.n_predictive)
 
     def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+        self,
+        sequences: Sequences,
+        steps: Sequence[FloatArray],
+        future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
         """Return the mixture of the forecasts of the draws."""
-        return list(predict_ahead(self.fitted, sequences, self.n_predictive, list(steps), ahead))
+        return list(predict_ahead(self.fitted, sequences, self.n_predictive, list(steps), future_exog))
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
@@ -149,7 +152,7 @@ class BayesianModel(FittedModel):
         """Draw factors given the data, each with the parameters of another draw."""
         return draw_latent_paths(self.fitted, sequences, n_draws, rng)
 
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the missing values of series, each with the parameters of another draw."""
         return draw_observations(self.fitted, sequences, n_draws, rng)
 

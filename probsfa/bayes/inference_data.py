@@ -194,7 +194,7 @@ class _Maker:
             for name in sites.priors:
                 scale = unit if name in sites.times else 1.0
                 variables[name] = ((*lead, sites.dimension), values[name] * scale)
-            states = sites.dimension if len(kind.seen) == 1 else f"{sites.dimension}_state"
+            states = sites.dimension if len(kind.loaded_states) == 1 else f"{sites.dimension}_state"
             variables[sites.loadings] = ((*lead, "feature", states), values[sites.loadings])
         if draws.memory_scale.shape[-1]:
             variables["ar_noise_timescale"] = (

@@ -79,17 +79,18 @@ class KindSites(NamedTuple):
 
     def loadings_of(self, kind: type[Process], site: Any) -> Any:
         """Return loadings (D, N B) of all states from values (D, N S) of the site of those with loadings."""
-        d, observed = site.shape[0], len(kind.seen)
+        d, observed = site.shape[0], len(kind.loaded_states)
         blocks = self.unit * site.reshape(d, -1, observed)
-        unseen = jnp.zeros((d, blocks.shape[1], 1), blocks.dtype)
+        zeros = jnp.zeros((d, blocks.shape[1], 1), blocks.dtype)
         states = [
-            blocks[:, :, [kind.seen.index(i)]] if i in kind.seen else unseen for i in range(kind.n_states)
+            blocks[:, :, [kind.loaded_states.index(i)]] if i in kind.loaded_states else zeros
+            for i in range(kind.n_states)
         ]
         return jnp.concatenate(states, axis=2).reshape(d, -1)
 
     def site_of(self, kind: type[Process], loadings: FloatArray) -> FloatArray:
         """Return values (..., D, N S) of the site from loadings (..., D, N B) of all states."""
-        blocks = loadings.reshape(*loadings.shape[:-1], -1, kind.n_states)[..., list(kind.seen)]
+        blocks = loadings.reshape(*loadings.shape[:-1], -1, kind.n_states)[..., list(kind.loaded_states)]
         return blocks.reshape(*loadings.shape[:-1], -1) / self.unit
 
 

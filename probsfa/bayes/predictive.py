@@ -36,12 +36,16 @@ from probsfa.statespace.engine.posterior import (
     simulate,
     smooth,
 )
-from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, leave_one_out_means
+from probsfa.statespace.leave_one_out import (
+    InterpolationComparison,
+    compare_with_interpolation,
+    leave_one_out_means,
+)
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import Forecast, forecast
-from probsfa.statespace.student import cell_moments, infer_weights, left_out_cells
+from probsfa.statespace.student import infer_weights, left_out_moments, value_moments
 
 # Number of draws whose predictions are averaged for the comparison with linear interpolation.
 _N_COMPARED_DRAWS = 8
@@ -172,14 +176,14 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     )
 
 
-def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> Comparison | None:
+def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> InterpolationComparison | None:
     """Compare the leave-one-out errors of the model and of linear interpolation.
 
     Predictions of a few draws are averaged. Parameters as in :func:`predict_latents`.
 
     Returns
     -------
-    Comparison or None
+    InterpolationComparison or None
         None if no value is missing.
     """
     if sequences.mask.all():
@@ -266,7 +270,7 @@ def _mix_forecasts(forecasts: list[Forecast], spreads: list[FloatArray] | None =
     )
     if spreads is not None:
         observed = observed._replace(stds=np.array(spreads))
-    return BayesianForecast(observed.mean, observed.std, latent.mean, latent.std, _cells=observed)
+    return BayesianForecast(observed.mean, observed.std, latent.mean, latent.std, _distribution=observed)
 
 
 def draw_latent_paths(
@@ -406,7 +410,7 @@ def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: 
 
 def _left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
     """Return leave-one-out means and variances (N, D) of the noise-free values."""
-    return left_out_cells(params, panel, cell_moments(params, panel), np.asarray(panel.cell_weights[:]))
+    return left_out_moments(params, panel, value_moments(params, panel), np.asarray(panel.value_weights[:]))
 
 
 def _weighted(fitted: FittedPosterior, panels: list[Panel], n_predictive: int) -> Iterator[WeightedDraw]:

@@ -62,7 +62,7 @@ def structural_model(
         sites = SITES[kind]
         process = sites.make(*(positive(x, getattr(priors, y), count) for x, y in sites.priors.items()))
         arrays |= process.arrays()
-        shape = (d, count * len(kind.seen))
+        shape = (d, count * len(kind.loaded_states))
         prior = expand_prior(sites.loadings, sites.prior_of_loadings(priors), shape)
         value = numpyro.sample(sites.loadings, prior)
         loadings.append(sites.loadings_of(kind, value))

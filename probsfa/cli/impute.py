@@ -94,11 +94,11 @@ def _fill(
     filled, std = (series.in_order_of_file(result) for result in results)
     _check_finite(series, filled, std)
     # Not at the top: the import is slow, and files are checked before.
-    from probsfa.statespace.columns import listed, unexpectedly_negative
+    from probsfa.statespace.columns import list_columns, unexpectedly_negative
 
     negative = unexpectedly_negative(series.values, filled)
     if negative.any():
-        names = listed(np.flatnonzero(negative.any(axis=0)), series.names)
+        names = list_columns(np.flatnonzero(negative.any(axis=0)), series.names)
         screen.warn(
             f"{int(negative.sum()):,} filled values of {names} are negative, but no value of the file is."
         )

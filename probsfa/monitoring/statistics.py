@@ -171,9 +171,9 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, missing: BoolArray)
             covariances = spread[:, columns[:, None], columns]
             charts[letter + name] = _whitened(vectors[:, columns], covariances, gain[:, columns], missing)
     errors = row_errors(result)
-    d = errors.cell_errors.shape[1]
+    d = errors.value_errors.shape[1]
     charts["residual"] = Chart(
-        equal_tails(errors.distances, errors.n_cells, d), lambda: np.nan_to_num(errors.cell_errors) ** 2
+        equal_tails(errors.distances, errors.n_values, d), lambda: np.nan_to_num(errors.value_errors) ** 2
     )
     return {name: charts[name] for name in sorted(charts, key=_ORDER.index)}
 

@@ -13,12 +13,13 @@ Modules import only modules below their own::
     methods                            the public methods of all probabilistic estimators
     growth                             larger models from smaller ones
     persistence, streaming, progress   files; series that are read in blocks; progress bar
-    mapped                             a fitted model with transforms and covariates
+    transformed_model                  a fitted model with transforms and covariates
     student_model                      a fitted model with Student-t noise
     models, noise_free                 a fitted model and its methods, with noise and in the zero-noise limit
     fitted_model                       methods that fitted models have in common
     learning/                          maximum likelihood: starting points, objectives, optimizers
-    diagnostics                        tests of the residuals
+    diagnostics, advice                tests of the residuals, and suggested options
+    prediction_errors                  errors of values, rows and blocks that are left out
     filtering, prediction              methods as functions of parameters and data
     summary                            the table of the parameters
     noise_free_gaps                    the zero-noise limit with missing values

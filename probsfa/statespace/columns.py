@@ -1,4 +1,4 @@
-"""Means, variances, autocorrelations, units and resolution of columns with missing values; their names."""
+"""Statistics of columns with missing values: moments, autocorrelations, units, resolution, and counts."""
 
 import functools
 from collections.abc import Sequence
@@ -16,28 +16,33 @@ __all__ = [
     "Correlations",
     "autocorrelation",
     "column_moments",
-    "counts_sentence",
-    "listed",
-    "looks_counted",
+    "counts_message",
+    "list_columns",
+    "has_counts",
     "merge_columns",
     "resolution_variance",
 ]
 
-# Number of rows per block.
+# Number of rows of a block, of which moments are computed together.
 _BLOCK_ROWS = 65_536
-# Number of rows from which the resolution is computed, and of their segments; sorting more rows is slow.
+# Number of rows from which the resolution is computed, because sorting more rows is slow, and number of the
+# segments that contain them.
 _N_RESOLUTION_ROWS, _N_RESOLUTION_SEGMENTS = 20_000, 8
+# The noise variance of rounding is at most this fraction of the noise variance that explains the error of
+# linear interpolation. If a column has few levels and changes rarely, interpolation has nearly no error, and
+# the distance of the levels does not measure the noise.
+_MAX_RESOLUTION_SHARE = 0.01
 
 
 class ColumnMoments(NamedTuple):
-    """First and second moments of the observed values of each column, which can be merged over parts.
+    """First and second moments of the observed values of each column; moments of several parts can be merged.
 
     Attributes
     ----------
     counts : ndarray of shape (D,)
         Number of observed values.
     origin : ndarray of shape (D,)
-        Value that is subtracted before summation, for accuracy at a large offset.
+        Value that is subtracted before summation, for accuracy if the mean is large.
     offset : ndarray of shape (D,)
         Mean of the values less `origin`.
     scatter : ndarray of shape (D,)
@@ -73,7 +78,7 @@ class ColumnMoments(NamedTuple):
         Parameters
         ----------
         by_feature : bool
-            Whether each column has its own scale, or all have the same.
+            Whether each column has a separate scale; otherwise all have the same.
 
         Raises
         ------
@@ -89,7 +94,7 @@ class ColumnMoments(NamedTuple):
 
 
 def column_moments(part: Sequences) -> ColumnMoments:
-    """Compute the moments of the observed values of some rows, block by block to save memory."""
+    """Compute the moments of the observed values of some rows, in blocks of rows to save memory."""
     blocks = [
         _moments_of_block(part.values[start : start + _BLOCK_ROWS])
         for start in range(0, part.n_rows, _BLOCK_ROWS)
@@ -100,7 +105,7 @@ def column_moments(part: Sequences) -> ColumnMoments:
 def _moments_of_block(values: FloatArray) -> ColumnMoments:
     observed = ~np.isnan(values)
     counts = observed.sum(axis=0).astype(np.float64)
-    # The first observed value of each column: sums about it are accurate at a large offset.
+    # The first observed value of each column is subtracted, so that sums are accurate if the mean is large.
     origin = values[np.argmax(observed, axis=0), np.arange(values.shape[1])]
     origin = np.where(counts > 0, origin, 0.0)
     deviation = np.where(observed, values - origin, 0.0)
@@ -118,13 +123,14 @@ def _merge_two(left: ColumnMoments, right: ColumnMoments) -> ColumnMoments:
     """Merge the moments of two parts (Chan, Golub & LeVeque 1983, eq. 2.1)."""
     counts = left.counts + right.counts
     share = right.counts / np.maximum(counts, 1.0)
-    gap = np.where(right.counts > 0, right.origin - left.origin + right.offset - left.offset, 0.0)
-    begun = left.counts > 0
+    difference = right.origin - left.origin + right.offset - left.offset
+    difference = np.where(right.counts > 0, difference, 0.0)
+    has_left = left.counts > 0
     return ColumnMoments(
         counts,
-        np.where(begun, left.origin, right.origin),
-        np.where(begun, left.offset + gap * share, right.offset),
-        left.scatter + right.scatter + gap**2 * left.counts * share,
+        np.where(has_left, left.origin, right.origin),
+        np.where(has_left, left.offset + difference * share, right.offset),
+        left.scatter + right.scatter + difference**2 * left.counts * share,
         left.lengths + right.lengths,
     )
 
@@ -133,11 +139,12 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
     """Return the noise variance (D,) that the resolution of each column implies.
 
     Rounding to multiples of a step ``h`` adds an error of variance ``h^2 / 12`` if the signal varies by
-    several steps (Sheppard's correction). The step is the smallest distance of two distinct values; for
-    values that were not rounded it is negligible.
+    several steps (Sheppard's correction). The step is the smallest difference of two distinct values; it is
+    negligible if values were not rounded.
 
-    White noise of variance ``r`` gives a squared error of ``3 r / 2`` for interpolation between the adjacent
-    values. The result is at most a hundredth of the variance that explains the column's interpolation error.
+    If the signal is interpolated between adjacent values, white noise of variance ``r`` causes an error of
+    variance ``3 r / 2``. The result is at most a hundredth of the variance ``r`` that explains the
+    interpolation errors of the column.
 
     Parameters
     ----------
@@ -159,26 +166,23 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
         if observed.size < 3:
             continue
         steps = np.diff(np.unique(observed))
-        # Smaller steps imply less than the smallest noise variance allowed.
+        # Smaller steps imply a noise variance below its general lower bound.
         steps = steps[steps**2 > 12.0 * MIN_NOISE * np.var(observed)]
         errors = observed[1:-1] - 0.5 * (observed[:-2] + observed[2:])
         if steps.size:
-            # The result is at most this fraction of the noise variance that explains the error of linear
-            # interpolation. If a column has few levels and changes rarely, interpolation has nearly no error,
-            # and the distance of the levels does not measure the noise.
-            largest = 0.01 * float(np.mean(errors**2)) / 1.5
-            out[j] = min(float(steps.min()) ** 2 / 12.0, largest)
+            maximum = _MAX_RESOLUTION_SHARE * float(np.mean(errors**2)) / 1.5
+            out[j] = min(float(steps.min()) ** 2 / 12.0, maximum)
     return out
 
 
-def listed(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
+def list_columns(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
     """Return the names of up to five columns, or their numbers if they have no names."""
-    words = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:5].tolist())
-    return words + (", ..." if columns.size > 5 else "")
+    listing = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:5].tolist())
+    return listing + (", ..." if columns.size > 5 else "")
 
 
-# Distance below zero from which negative values are reported, in standard deviations of the column: clipping
-# values that are closer changes little.
+# Negative values are reported if they are at least this number of standard deviations of the column below
+# zero; clipping values closer to zero changes little.
 _MIN_NEGATIVE_DISTANCE = 0.1
 
 
@@ -194,50 +198,48 @@ def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArra
     """
     missing = np.isnan(observed)
     columns = np.flatnonzero(~np.any(observed < 0.0, axis=0) & ~missing.all(axis=0))
-    found = np.zeros(observed.shape, dtype=bool)
+    is_negative = np.zeros(observed.shape, dtype=bool)
     limits = -_MIN_NEGATIVE_DISTANCE * np.nanstd(observed[:, columns], axis=0)
-    found[:, columns] = missing[:, columns] & (imputed[:, columns] < limits)
-    return found
+    is_negative[:, columns] = missing[:, columns] & (imputed[:, columns] < limits)
+    return is_negative
 
 
 # --------------------------------------------------------------------------------------------------- counts
 
-# Columns of events or counts, for which Gaussian noise is not appropriate.
-
-# Minimum number of values: fewer may be integers by chance or by rounding.
+# Minimum number of values of a column of counts; fewer values may be integers by chance or by rounding.
 _MIN_VALUES = 50
 # A column of integers is treated as counts if it has at most this many different values, or at least this
 # share of zeros.
 _MAX_DISTINCT_VALUES, _MIN_SHARE_OF_ZEROS = 20, 0.25
 
 
-def looks_counted(column: FloatArray) -> bool:
-    """Return whether a column (N,), NaN where missing, has binary values or counts.
+def has_counts(column: FloatArray) -> bool:
+    """Return whether a column (N,), NaN where missing, seems to contain binary values or counts.
 
-    These are nonnegative integers with few different values or many zeros. A constant column is not counted.
+    These are nonnegative integers with few distinct values or many zeros. A constant column has no counts.
     """
-    cells = column[~np.isnan(column)]
-    for part in (cells[:_MIN_VALUES], cells):  # the first values usually show that a column is not counted
+    values = column[~np.isnan(column)]
+    for part in (values[:_MIN_VALUES], values):  # the first values are tested first, which is usually enough
         if len(part) < _MIN_VALUES or np.any(part < 0.0) or np.any(part != np.rint(part)):
             return False
-    different = len(np.unique(cells))
-    return different > 1 and (
-        different <= _MAX_DISTINCT_VALUES or np.mean(cells == 0.0) >= _MIN_SHARE_OF_ZEROS
+    n_distinct = len(np.unique(values))
+    return n_distinct > 1 and (
+        n_distinct <= _MAX_DISTINCT_VALUES or np.mean(values == 0.0) >= _MIN_SHARE_OF_ZEROS
     )
 
 
-def counts_sentence(sequences: Sequences) -> str:
-    """Return a warning that names columns of counts and a suitable model; an empty string without these."""
+def counts_message(sequences: Sequences) -> str:
+    """Return a warning that names columns of counts and a suitable model; "" if there are none."""
     names = sequences.feature_names
-    counted = [d for d in range(sequences.n_features) if looks_counted(sequences.values[:, d])]
-    if not counted:
+    columns = [d for d in range(sequences.n_features) if has_counts(sequences.values[:, d])]
+    if not columns:
         return ""
-    called = [f"{d}" if names is None else repr(names[d]) for d in counted]
-    more = f" and {len(called) - 5} more" if len(called) > 5 else ""
-    column, hold, them = ("Column", "holds", "it") if len(called) == 1 else ("Columns", "hold", "them")
+    listing = ", ".join(f"{d}" if names is None else repr(names[d]) for d in columns[:5])
+    more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
+    subject = f"Column {listing} contains" if len(columns) == 1 else f"Columns {listing}{more} contain"
     return (
-        f"{column} {', '.join(called[:5])}{more} {hold} events or counts (nonnegative integers), for which "
-        f"Gaussian noise is not appropriate. Use EmissionSFA, which has distributions for {them}."
+        f"{subject} binary values or counts (nonnegative integers), for which Gaussian noise is not "
+        "appropriate. Use EmissionSFA, which has distributions for counts."
     )
 
 
@@ -249,22 +251,22 @@ class Correlations(NamedTuple):
     lags : ndarray of int of shape (L,)
         Lags in rows.
     values : ndarray of shape (L, D)
-        Mean product of two values at this lag, over the pairs in which both are observed, divided by the mean
-        square; NaN without pairs.
+        Mean product of two observed values at this lag, divided by the mean square; NaN without pairs of
+        observed values.
     n_pairs : ndarray of shape (L, D)
-        Number of these pairs.
-    n_cells : ndarray of shape (D,)
+        Numbers of pairs of observed values at this lag.
+    n_values : ndarray of shape (D,)
         Number of observed values.
     """
 
     lags: NDArray[np.intp]
     values: FloatArray
     n_pairs: FloatArray
-    n_cells: FloatArray
+    n_values: FloatArray
 
 
 def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np.intp]) -> Correlations:
-    """Compute the autocorrelations of each column about its mean, over observed pairs of values.
+    """Compute the autocorrelations of each column about its mean, over pairs of observed values.
 
     Parameters
     ----------
@@ -284,14 +286,14 @@ def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.where(observed, errors, 0.0).sum(axis=0) / counts
         centred = np.where(observed, errors - mean, 0.0)
-        power = np.sum(centred**2, axis=0) / counts
-        which = np.repeat(np.arange(len(lengths)), lengths)
+        mean_square = np.sum(centred**2, axis=0) / counts
+        sequence = np.repeat(np.arange(len(lengths)), lengths)
         values = np.full((len(lags), errors.shape[1]), np.nan)
-        pairs = np.zeros(values.shape)
+        n_pairs = np.zeros(values.shape)
         for i, lag in enumerate(lags):
             if lag >= len(errors):
                 continue
-            within = (which[lag:] == which[:-lag])[:, None]
-            pairs[i] = np.sum(observed[lag:] & observed[:-lag] & within, axis=0)
-            values[i] = np.sum(centred[lag:] * centred[:-lag] * within, axis=0) / (pairs[i] * power)
-    return Correlations(np.asarray(lags), values, pairs, counts)
+            is_same = (sequence[lag:] == sequence[:-lag])[:, None]
+            n_pairs[i] = np.sum(observed[lag:] & observed[:-lag] & is_same, axis=0)
+            values[i] = np.sum(centred[lag:] * centred[:-lag] * is_same, axis=0) / (n_pairs[i] * mean_square)
+    return Correlations(np.asarray(lags), values, n_pairs, counts)

@@ -1,9 +1,10 @@
 """Covariates (exogenous variables): validation, and functions that compute them from a calendar.
 
 With covariates ``u_t``, which are known for every row, the model is ``x_t = mu + B u_t + C z_t + n_t``. This
-module validates ``exog=`` and computes covariates from times: :func:`calendar_terms`, :func:`trend` and
-:func:`harmonics`. They return pandas DataFrames with the index of the times, which can be combined by
-``pandas.concat([...], axis=1)``; for forecasts, pass times that continue after the data.
+module validates the argument `exog`, and computes covariates from times: :func:`calendar_terms`,
+:func:`trend` and :func:`harmonics`. These functions return pandas DataFrames with the index of the times,
+which can be combined by ``pandas.concat([...], axis=1)``. For forecasts, pass times that continue after the
+data.
 """
 
 from collections.abc import Sequence
@@ -19,22 +20,25 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
 
 __all__ = [
-    "Ahead",
+    "FutureRows",
     "Regression",
     "check_identified",
     "calendar_terms",
     "harmonics",
-    "names_of",
+    "covariate_names",
     "trend",
     "with_exog",
 ]
 
-_DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
+_YEAR = 365.2425 * 86_400.0
+# Minimum standard deviation of a covariate that the other covariates do not explain, relative to its standard
+# deviation; smaller values are rounding errors.
+_MIN_UNEXPLAINED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """Effects of covariates on the columns, in the units in which these are modelled.
+    """Effects of covariates on the columns, in data units or, with transforms, in transformed units.
 
     Attributes
     ----------
@@ -56,8 +60,8 @@ class Regression:
 # ------------------------------------------------------------------------------------- validation
 
 
-class Ahead(NamedTuple):
-    """Rows after a sequence, such as a forecast, for which covariates are required.
+class FutureRows(NamedTuple):
+    """Rows after a sequence, such as those of a forecast, for which covariates are required.
 
     Attributes
     ----------
@@ -74,15 +78,15 @@ class Ahead(NamedTuple):
 def _columns(exog: Any) -> list[Any] | None:
     """Return the names of the columns of a DataFrame or table; None for arrays."""
     if hasattr(exog, "to_frame") and hasattr(exog, "name") and not hasattr(exog, "columns"):
-        return ["exog0" if exog.name is None else exog.name]  # a series of pandas
+        return ["exog0" if exog.name is None else exog.name]  # a pandas Series
     names = (
         getattr(exog, "columns", None) if hasattr(exog, "columns") else getattr(exog, "column_names", None)
     )
     return None if names is None else list(names)
 
 
-def names_of(exog: Any) -> tuple[str, ...]:
-    """Return the names of covariates: those of a DataFrame's columns, or numbers."""
+def covariate_names(exog: Any) -> tuple[str, ...]:
+    """Return the names of covariates: the columns of a DataFrame, or ``exog0``, ``exog1`` and so on."""
     first = exog[0] if isinstance(exog, list) and exog and hasattr(exog[0], "shape") else exog
     names = _columns(first)
     if names is not None:
@@ -91,15 +95,16 @@ def names_of(exog: Any) -> tuple[str, ...]:
     return tuple(f"exog{j}" for j in range(1 if array.ndim == 1 else array.shape[-1]))
 
 
-def _numbers(exog: Any, label: str, names: tuple[str, ...]) -> FloatArray:
-    """Return one array-like (N, P) with its columns in the order of the names."""
+def _as_array(exog: Any, label: str, names: tuple[str, ...]) -> FloatArray:
+    """Return covariates as an array (N, P), with columns in the order of the names."""
     columns = _columns(exog)
     if columns is not None:
         texts = [str(column) for column in columns]
         missing = [name for name in names if name not in texts]
         if missing:
             raise ValueError(
-                f"{label} has no column {missing[0]!r}; the model has {', '.join(map(repr, names))}."
+                f"{label} has no column {missing[0]!r}; the model was fitted with covariates "
+                f"{', '.join(map(repr, names))}."
             )
         if hasattr(exog, "iloc") and hasattr(exog, "columns"):
             exog = exog.iloc[:, [texts.index(name) for name in names]]
@@ -121,12 +126,13 @@ def with_exog(
     X: Any,
     exog: Any,
     names: tuple[str, ...],
-    ahead: Sequence[Ahead] | None = None,
+    future_rows: Sequence[FutureRows] | None = None,
 ) -> tuple[Sequences, list[FloatArray]]:
     """Validate covariates, and return rows with their covariates and the covariates of later rows.
 
-    If data and covariates are DataFrames, covariates are selected by the index of the data: they may have
-    more rows, in any order. Otherwise they are selected by position: the rows of a sequence, then later rows.
+    If data and covariates are DataFrames, covariates are selected by the index of the data, and may have
+    more rows, in any order. Otherwise they are selected by position: the rows of a sequence, then the later
+    rows.
 
     Parameters
     ----------
@@ -138,105 +144,113 @@ def with_exog(
         Covariates; a list has one for each sequence.
     names : tuple of str
         Names of the covariates.
-    ahead : sequence of Ahead, optional
+    future_rows : sequence of FutureRows, optional
         Later rows of each sequence.
 
     Returns
     -------
     sequences : Sequences
         The rows with `exog`.
-    following : list of ndarray (H, P)
+    future_exog : list of ndarray (H, P)
         Covariates of the later rows of each sequence.
 
     Raises
     ------
     ValueError
-        If a row or a column is missing, there are too many rows, or a value is missing.
+        If a row, a column or a value is missing, or there are too many rows.
     """
-    following = [Ahead(0)] * len(sequences.lengths) if ahead is None else list(ahead)
+    if future_rows is None:
+        future_rows = [FutureRows(0)] * len(sequences.lengths)
     if _columns(exog) is not None and not hasattr(exog, "columns") and hasattr(exog, "to_frame"):
         exog = exog.to_frame(name=names[0] if exog.name is None else exog.name)
     several = isinstance(exog, list) and len(exog) > 0 and hasattr(exog[0], "shape")
     if several and len(exog) != len(sequences.lengths):
         raise ValueError(
-            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences. Pass one for "
-            "each sequence."
+            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences. Pass one array "
+            "for each sequence."
         )
     by_label = index_of(exog) is not None and index_of(X[0] if sequences.is_list else X) is not None
     if not several and by_label and sequences.is_list:
-        _refuse_stacked(sequences, X, exog)
-    parts, after = [], []
+        _check_no_shared_labels(sequences, X, exog)
+    parts, future_exog = [], []
     if not several and len(sequences.lengths) > 1 and not by_label:
-        if any(one.n_rows for one in following):
+        if any(one.n_rows for one in future_rows):
             raise ValueError(
                 "exog must be a list with one array for each sequence, each with the rows of the sequence "
                 "and then the rows of the forecast."
             )
-        full = _numbers(exog, "exog", names)
-        if len(full) != sequences.n_rows:
-            raise ValueError(f"exog must have {sequences.n_rows} rows, as X has; got {len(full)}.")
-        parts = [full[rows] for rows in sequences.slices]
-        after = [full[:0] for _ in parts]
+        array = _as_array(exog, "exog", names)
+        if len(array) != sequences.n_rows:
+            raise ValueError(f"exog must have {sequences.n_rows} rows, as X has; got {len(array)}.")
+        parts = [array[rows] for rows in sequences.slices]
+        future_exog = [array[:0] for _ in parts]
     else:
-        for i, (n, one) in enumerate(zip(sequences.lengths, following, strict=True)):
-            given = exog[i] if several else exog
+        for i, (n, future) in enumerate(zip(sequences.lengths, future_rows, strict=True)):
+            exog_of_sequence = exog[i] if several else exog
             label = f"exog[{i}]" if several else "exog"
             frame = X[i] if sequences.is_list else X  # None if rows are simulated
             index = index_of(frame)
-            if index is not None and index_of(given) is not None:
+            if index is not None and index_of(exog_of_sequence) is not None:
                 index = index if sequences.is_list else index[sequences.slices[i]]
-                parts.append(_by_label(given, index, label, names))
-                after.append(_by_label(given, one.index, label, names) if one.n_rows else parts[-1][:0])
+                parts.append(_select_by_label(exog_of_sequence, index, label, names))
+                if future.n_rows:
+                    future_exog.append(_select_by_label(exog_of_sequence, future.index, label, names))
+                else:
+                    future_exog.append(parts[-1][:0])
                 continue
-            array = _numbers(given, label, names)
-            if len(array) != n + one.n_rows:
-                more = f" and {one.n_rows} more for the forecast" if one.n_rows else ""
+            array = _as_array(exog_of_sequence, label, names)
+            if len(array) != n + future.n_rows:
+                more = f" and {future.n_rows} more for the forecast" if future.n_rows else ""
                 raise ValueError(f"{label} must have {n} rows, as X has{more}; got {len(array)}.")
             parts.append(array[:n])
-            after.append(array[n:])
+            future_exog.append(array[n:])
     values = np.concatenate(parts)
-    _refuse_missing(values, names, "exog")
-    for each in after:
-        _refuse_missing(each, names, "exog of the forecast")
-    return replace(sequences, exog=values), after
+    _check_complete(values, names, "exog")
+    for each in future_exog:
+        _check_complete(each, names, "exog of the forecast")
+    return replace(sequences, exog=values), future_exog
 
 
-def _refuse_stacked(sequences: Sequences, X: Any, exog: Any) -> None:
-    """Raise a ValueError for concatenated covariates of several sequences whose labels are row numbers."""
+def _check_no_shared_labels(sequences: Sequences, X: Any, exog: Any) -> None:
+    """Raise a ValueError if `exog` is one table for several sequences that have row labels in common.
+
+    Row numbers are such labels, so that rows of `exog` cannot be matched with rows of the sequences. Dates
+    may be the same in several sequences.
+    """
     indexes = [index_of(frame) for frame in X]
     if len(exog) != sequences.n_rows or any(index is None or has_times(index) for index in indexes):
         return
     shared = int(indexes[0].append(indexes[1:]).duplicated().sum())
     if shared:
         raise ValueError(
-            f"exog is one table of {len(exog)} rows for all sequences, and {shared} of its row labels occur "
+            f"exog is one table of {len(exog)} rows for all sequences, and {shared} of the row labels occur "
             "in several sequences of X, so that rows cannot be matched. Pass a list with one DataFrame for "
             "each sequence."
         )
 
 
-def _by_label(given: Any, index: Any, label: str, names: tuple[str, ...]) -> FloatArray:
-    """Return the rows of a DataFrame by their labels."""
-    if not given.index.is_unique:
+def _select_by_label(exog: Any, index: Any, label: str, names: tuple[str, ...]) -> FloatArray:
+    """Return the rows of a DataFrame whose labels are those of `index`, in this order."""
+    if not exog.index.is_unique:
         raise ValueError(
-            f"{label} has {given.index[given.index.duplicated()][0]!r} twice in its index. Remove duplicates."
+            f"{label} has {exog.index[exog.index.duplicated()][0]!r} twice in its index. Remove duplicates."
         )
-    where = given.index.get_indexer(index)
+    where = exog.index.get_indexer(index)
     if np.any(where < 0):
         raise ValueError(
             f"{label} has no row for {index[int(np.argmax(where < 0))]}, a row of X or of the forecast; its "
-            f"index ranges from {given.index[0]} to {given.index[-1]}. Add the missing rows."
+            f"index ranges from {exog.index[0]} to {exog.index[-1]}. Add the missing rows."
         )
-    return _numbers(given, label, names)[where]
+    return _as_array(exog, label, names)[where]
 
 
-def _refuse_missing(values: FloatArray, names: tuple[str, ...], label: str) -> None:
+def _check_complete(values: FloatArray, names: tuple[str, ...], label: str) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
-            f"{label} has {values[row, column]} in row {row}, column {names[column]!r}. Covariates must be "
-            "known for every row: impute them, or make the column one of X."
+            f"{label} is {values[row, column]} in row {row}, column {names[column]!r}. Covariates must be "
+            "known for every row. Impute the column before, or make it a column of X."
         )
 
 
@@ -258,34 +272,33 @@ def check_identified(sequences: Sequences, names: tuple[str, ...]) -> None:
             if np.ptp(sequences.exog[:, bad]) == 0.0
             else "a linear combination of the others and the mean"
         )
-        raise ValueError(f"exog has the column {names[bad]!r}, which is {what}. Leave it out.")
+        raise ValueError(f"exog has the column {names[bad]!r}, which is {what}. Remove this column.")
     for j in range(sequences.n_features):
         observed = sequences.mask[:, j]
         bad = None if observed.all() else _collinear(sequences.exog[observed])
         if bad is not None:
-            called = "" if sequences.feature_names is None else f" ({sequences.feature_names[j]!r})"
+            name = "" if sequences.feature_names is None else f" ({sequences.feature_names[j]!r})"
             raise ValueError(
-                f"exog has the column {names[bad]!r}, whose effect on column {j}{called} of X is not "
-                "identified: where that column is observed, the covariate is constant, or a linear "
-                "combination of the others. Leave it out."
+                f"exog has the column {names[bad]!r}, whose effect on column {j}{name} of X is not "
+                f"identified: in rows in which column {j} is observed, the covariate is constant or a linear "
+                "combination of the others. Remove this covariate."
             )
 
 
 def _collinear(exog: FloatArray) -> int | None:
-    """Return a column that is a linear combination of the others and a constant; None without one."""
+    """Return a column that is a linear combination of the others and a constant; None if there is none."""
     if len(exog) == 0:
         return 0
     centred = exog - exog.mean(axis=0)
-    size = np.sqrt(np.mean(centred**2, axis=0))
-    constant = size <= 8.0 * np.finfo(np.float64).eps * np.abs(exog).max(axis=0)
-    if constant.any():
-        return int(np.argmax(constant))
-    triangle, order = qr(centred / size, mode="r", pivoting=True)
-    left = np.zeros(exog.shape[1])
+    std = np.sqrt(np.mean(centred**2, axis=0))
+    is_constant = std <= 8.0 * np.finfo(np.float64).eps * np.abs(exog).max(axis=0)
+    if is_constant.any():
+        return int(np.argmax(is_constant))
+    triangle, order = qr(centred / std, mode="r", pivoting=True)
+    unexplained = np.zeros(exog.shape[1])
     n = min(triangle.shape)
-    left[:n] = np.abs(np.diag(triangle)[:n]) / np.sqrt(len(exog))
-    # Minimum share of the standard deviation of a covariate that the others must not explain.
-    return int(order[int(np.argmin(left))]) if left.min() < 1e-9 else None
+    unexplained[:n] = np.abs(np.diag(triangle)[:n]) / np.sqrt(len(exog))
+    return int(order[int(np.argmin(unexplained))]) if unexplained.min() < _MIN_UNEXPLAINED else None
 
 
 # ------------------------------------------------------------------------------- calendar
@@ -302,8 +315,8 @@ def _labels_and_times(times: Any) -> tuple[Any, Any]:
     return times.index, pd.Index(times) if is_series and not has_times(times.index) else times.index
 
 
-def _stamps(index: Any) -> Any:
-    """Return dates as a DatetimeIndex in their own time zone."""
+def _as_dates(index: Any) -> Any:
+    """Return dates or periods as a DatetimeIndex, without a change of time zone."""
     import pandas as pd
 
     if isinstance(index, pd.PeriodIndex):
@@ -354,20 +367,20 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
     import pandas as pd
 
     index, times_of_rows = _labels_and_times(times)
-    stamps = _stamps(times_of_rows)
+    dates = _as_dates(times_of_rows)
     columns: dict[str, FloatArray] = {}
     for term in terms:
         check_option("terms", term, ("hour", "weekday", "weekend", "month"))
         if term == "weekend":
-            columns["weekend"] = (stamps.day_of_week.to_numpy() >= 5).astype(np.float64)
+            columns["weekend"] = (dates.day_of_week.to_numpy() >= 5).astype(np.float64)
             continue
-        of_rows = getattr(stamps, "day_of_week" if term == "weekday" else term).to_numpy()
+        category = getattr(dates, "day_of_week" if term == "weekday" else term).to_numpy()
         first, n = {"hour": (0, 24), "weekday": (0, 7), "month": (1, 12)}[term]
         for value in range(first + 1, first + n):
-            columns[f"{term}_{value}"] = (of_rows == value).astype(np.float64)
-    days = pd.DatetimeIndex(holidays).tz_localize(None).normalize() if len(holidays) else None
-    if days is not None:
-        columns["holiday"] = stamps.tz_localize(None).normalize().isin(days).astype(np.float64)
+            columns[f"{term}_{value}"] = (category == value).astype(np.float64)
+    if len(holidays):
+        days = pd.DatetimeIndex(holidays).tz_localize(None).normalize()
+        columns["holiday"] = dates.tz_localize(None).normalize().isin(days).astype(np.float64)
     return pd.DataFrame(columns, index=index)
 
 
@@ -397,8 +410,8 @@ def trend(times: Any, degree: int = 1) -> Any:
     import pandas as pd
 
     check_count("degree", degree)
-    index, numbers, dated = _elapsed(times)
-    if dated:
+    index, numbers, has_dates = _elapsed(times)
+    if has_dates:
         numbers = numbers / _YEAR
     names = ["trend", *(f"trend_{k}" for k in range(2, degree + 1))]
     return pd.DataFrame({name: numbers ** (k + 1) for k, name in enumerate(names)}, index=index)
@@ -407,8 +420,8 @@ def trend(times: Any, degree: int = 1) -> Any:
 def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     """Return sines and cosines of a period and its harmonics.
 
-    Phase and amplitude are constant; for cycles whose phase drifts see the parameter ``rhythms`` of
-    :class:`probsfa.ProbabilisticSFA`.
+    Phase and amplitude of the cycle are constant. For cycles whose phase drifts, use the parameter `rhythms`
+    of :class:`probsfa.ProbabilisticSFA`.
 
     Parameters
     ----------
@@ -417,7 +430,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     period : number or duration
         Period in the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
     n : int, default=1
-        Number of harmonics: the period, half of it, a third of it ...
+        Number of harmonics, with periods ``period``, ``period / 2``, ``period / 3`` and so on.
 
     Returns
     -------
@@ -439,16 +452,15 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     import pandas as pd
 
     check_count("n", n)
-    index, numbers, dated = _elapsed(times)
-    number = isinstance(period, (int, float, np.integer, np.floating))
-    if dated == number:
-        requested = (
+    index, numbers, has_dates = _elapsed(times)
+    if has_dates == isinstance(period, (int, float, np.integer, np.floating)):
+        expected = (
             "a duration such as '24h', because times are dates"
-            if dated
+            if has_dates
             else "a number, because times are numbers"
         )
-        raise ValueError(f"period must be {requested}; got {period!r}.")
-    length = seconds_of(period, "period") if dated else float(period)
+        raise ValueError(f"period must be {expected}; got {period!r}.")
+    length = seconds_of(period, "period") if has_dates else float(period)
     if not length > 0.0:
         raise ValueError(f"period must be positive; got {period!r}.")
     columns = {}
@@ -464,7 +476,7 @@ def _elapsed(times: Any) -> tuple[Any, FloatArray, bool]:
 
     index, times_of_rows = _labels_and_times(times)
     if isinstance(times_of_rows, pd.DatetimeIndex | pd.PeriodIndex):
-        since = _stamps(times_of_rows).tz_localize(None) - pd.Timestamp(2000, 1, 1)
+        since = _as_dates(times_of_rows).tz_localize(None) - pd.Timestamp(2000, 1, 1)
         return index, np.asarray(since / pd.Timedelta(seconds=1), dtype=np.float64), True
     numbers = as_float_array(times_of_rows.to_numpy(), "times")
     return (index if hasattr(times, "iloc") else pd.RangeIndex(len(numbers))), numbers, False

@@ -17,8 +17,8 @@ from probsfa._times import TimeAxis, describe_index
 from probsfa._typing import Seed
 from probsfa._validation import Sequences, check_sequences
 from probsfa.statespace import persistence, streaming
-from probsfa.statespace.columns import counts_sentence
-from probsfa.statespace.covariates import Regression, check_identified, names_of, with_exog
+from probsfa.statespace.columns import counts_message
+from probsfa.statespace.covariates import Regression, check_identified, covariate_names, with_exog
 from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.learning.budget import Size
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -29,14 +29,14 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.learning.regression import maximum_likelihood_with
-from probsfa.statespace.mapped import MappedModel, mapped
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attributes, make_parameters
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.student_model import model_of, with_noise
-from probsfa.statespace.timeline import refuse_uneven
+from probsfa.statespace.student_model import model_from_parameters, model_of_fit
+from probsfa.statespace.timeline import require_even_times
+from probsfa.statespace.transformed_model import TransformedModel, transformed_rows
 from probsfa.statespace.transforms import make_transforms
 
 __all__ = ["ProbabilisticSFA"]
@@ -45,37 +45,40 @@ __all__ = ["ProbabilisticSFA"]
 class ProbabilisticSFA(Saveable, StateSpaceMethods):
     """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
-    Columns are linear functions of AR(1) factors of unit variance, plus noise. A Kalman filter and smoother
-    estimates factors, missing values and forecasts, with standard deviations.
+    Each column is a linear combination of AR(1) factors of unit variance, plus noise. A Kalman filter and
+    smoother compute factors, missing values and forecasts, with standard deviations.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors; may exceed the number of columns. None selects the number for imputation (see
-        :doc:`/selection`). For a few slow features, set their number.
+        Number of AR(1) factors; it may exceed the number of columns. With None, the number and `noise` are
+        selected by the prediction of held-out values (see :doc:`/selection`); if `noise` is set, the default
+        is one factor for each column, at most 64. To extract a few slow features, set their number.
     rhythms : int or list, default=0
         Number of stochastic cycles (damped oscillators), or a list of initial periods: in rows, in the unit
-        of `times`, or as durations such as ``"24h"``.
+        of `times`, or as durations such as ``"24h"``. Set it if the data are periodic.
     smooth : int or list, default=0
-        Number of smooth factors (Gaussian processes with a Matern kernel), or a list of initial time scales.
+        Number of smooth factors (Gaussian processes with a Matern kernel), or a list of initial time scales,
+        as for `rhythms`. Set it if paths are smoother than those of AR(1) processes, as in motion capture.
     smoothness : {1.5, 2.5}, default=1.5
-        Smoothness of the Matern kernel: with 1.5 paths have one derivative, with 2.5 two derivatives.
+        Smoothness of the Matern kernel. Paths have one derivative with 1.5, and two with 2.5.
     trend : int or {"level", "linear"}, default=0
-        Number of random walks (``"level"`` is one), or ``"linear"`` for a local linear trend. With `rhythms`,
-        `smooth` or `trend`, `n_components` may be 0; ``noise=0.0`` is not supported.
+        Number of random walks (``"level"`` is one), or ``"linear"`` for a local linear trend. Set it if the
+        level of the columns drifts. With `rhythms`, `smooth` or `trend`, `n_components` may be 0, and
+        ``noise=0.0`` is not supported.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        Observation noise: one variance for each column, one variance for all columns, or known variances.
-        ``"ar1"`` adds an idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if
-        `n_components` is set; otherwise the kind of noise is selected. ``0.0`` is slow feature analysis, in
-        closed form.
+        Observation noise: one variance for each column (``"diagonal"``), one variance for all columns
+        (``"isotropic"``), or known variances. ``"ar1"`` adds an idiosyncratic AR(1) process to each column.
+        ``"auto"`` is ``"diagonal"`` if `n_components` is set; otherwise the kind of noise is selected.
+        ``0.0`` is slow feature analysis, in closed form.
     robust : bool or {"auto", "cell", "row"}, default="auto"
-        Student-t noise with a weight for each value (True, ``"cell"``) or each row. ``"auto"``: if
-        `n_components` and `noise` are selected, gross outliers are left out if this improves the prediction
-        of held-out values; otherwise ``"auto"`` is False.
+        Student-t noise for data with outliers, with a weight for each value (True, ``"cell"``) or for each
+        row (``"row"``). ``"auto"`` is False if `n_components` or `noise` is set. Otherwise gross outliers are
+        left out if held-out values are then predicted better.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
         Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, or
-        bounds such as ``(0, 100)``. One transform for all columns, a sequence with one for each column, or a
-        mapping from column names. ``"auto"`` selects by likelihood.
+        bounds such as ``(0, 100)``. Pass one transform for all columns, a sequence with one for each column,
+        or a mapping from column names. ``"auto"`` selects a transform for each column by likelihood.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -86,17 +89,19 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     max_iter : int, default=200
         Maximum number of likelihood evaluations of each fitted model.
     tol : float or "auto", default="auto"
-        The fit stops when the expected gain of a step is less than `tol` nats; use 1e-4 for digits that agree
-        across machines.
+        The fit stops when the expected gain of a step is less than `tol` nats. Use 1e-4 for results that are
+        reproducible across machines.
     noise_floor : float or "auto", default="auto"
-        Lower bound of noise variances, as a fraction of each column's variance.
+        Lower bound of noise variances, as a fraction of each column's variance. ``"auto"`` is a bound at the
+        resolution of the values.
     n_init : int, default=1
         Number of optimization runs; the run with the highest objective is used.
     noise_prior : {"weak"} or None, default="weak"
-        Prior that prevents noise variances of zero; None is unpenalized maximum likelihood.
+        Prior that prevents noise variances of zero (Heywood cases); None is unpenalized maximum likelihood.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, S), ``"noise"`` (D,),
-        ``"periods"`` (R,). NaN marks entries to estimate, for loadings also True in a boolean array.
+        ``"periods"`` (R,). NaN marks entries to estimate. For loadings, a boolean array may mark these by
+        True; the others are zero.
     init : StateSpace, estimator or None, default=None
         Initial parameters, or a fitted model.
     random_state : int, Generator or None, default=None
@@ -113,7 +118,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     time_unit_seconds_ : float or None
         `time_unit_` in seconds, for dates and durations.
     rhythm_periods_, rhythm_decay_ : ndarray (R,)
-        Periods, longest first, in the unit of `timescales_`; damping in one `time_unit_`.
+        Periods, longest first, in the unit of `timescales_`, and decays of the amplitude in one `time_unit_`.
     rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
         Root mean square amplitude of each cycle in each column, and phase lags in radians.
     trend_steps_, trend_slope_steps_ : ndarray (D, N)
@@ -125,11 +130,11 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     transforms_ : dict
         Transform of each column, or None.
     noise_decay_, memory_timescales_, memory_scale_, memory_share_ : ndarray (D,)
-        AR(1) noise: autocorrelation, time scale, standard deviation, share of the variance.
+        AR(1) noise: lag-one autocorrelation, time scale, standard deviation, share of each column's variance.
     loadings_ : ndarray (D, S)
-        Effects of the S states on the columns, in data units (states of each process: :doc:`/latents`).
+        Effects of the S states on the columns, in data units (:doc:`/latents` lists the states).
     noise_variance_, mean_ : ndarray (D,)
-        Variance of white noise (with `robust` the squared scale), and mean.
+        Variance of the white noise of each column (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
         Degrees of freedom of Student-t noise, from 2.1 to 1000.
     calibration_ : Calibration
@@ -150,10 +155,9 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     Notes
     -----
     Columns of `transform` are the AR(1) factors, then ``rhythm0_cos`` and ``rhythm0_sin`` for each cycle,
-    then ``smooth0`` and ``smooth0_velocity`` for each smooth factor. Attributes of processes that the model
-    does not have are not set. Details: :doc:`/fitting`, :doc:`/selection`, :doc:`/latents`, :doc:`/times`,
-    :doc:`/covariates`,
-    :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
+    then the states of trends, then ``smooth0`` and ``smooth0_velocity`` for each smooth factor. Attributes of
+    processes that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/selection`,
+    :doc:`/latents`, :doc:`/times`, :doc:`/covariates`, :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------
@@ -179,10 +183,10 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     """
 
     _model: MaximumLikelihoodModel
-    _without: ClassVar[Mapping[str, str]] = {
+    _unsupported: ClassVar[Mapping[str, str]] = {
         "lower_bound": "use log_likelihood, which with robust= returns a lower bound.",
     }
-    _renamed: ClassVar[Mapping[str, str]] = {"rhythm_decays_": "rhythm_decay_"}
+    _renamed_attributes: ClassVar[Mapping[str, str]] = {"rhythm_decays_": "rhythm_decay_"}
 
     def __init__(
         self,
@@ -233,7 +237,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing; a list contains several independent sequences.
+            Rows in order of time, NaN where missing. A list contains several independent sequences.
         y : ignored
         lengths : array-like of int, optional
             Lengths of consecutive sequences in one array.
@@ -274,19 +278,19 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             min_rows=2,
             index="use",
         )
-        counted = "" if self.transforms is not None else counts_sentence(sequences)
-        if counted:
-            warnings.warn(counted, UserWarning, stacklevel=2)
+        message = "" if self.transforms is not None else counts_message(sequences)
+        if message:
+            warnings.warn(message, UserWarning, stacklevel=2)
         if self.transforms is not None or exog is not None:
-            return self._fit_mapped(X, sequences, exog, options)
+            return self._fit_transformed(X, sequences, exog, options)
         if options.noise_free:
-            limit = fit_noise_free(refuse_uneven(sequences), options)
+            limit = fit_noise_free(require_even_times(sequences), options)
             set_fitted(
                 self, replace(limit, fitted=with_times(limit.fitted, sequences.axis, sequences.time_unit))
             )
             return self
         options = options.with_times(sequences.axis)
-        model = self._maximise(InMemory(sequences), options)
+        model = self._fit_model(InMemory(sequences), options)
         if options.n_components is None:
             model = model.with_interpolation_check(sequences)
         model = model.with_misfit_check(sequences)
@@ -294,8 +298,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         set_fitted(self, model)
         return self
 
-    def _fit_mapped(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
-        """Fit a model of transformed columns or with covariates."""
+    def _fit_transformed(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
+        """Fit a model of transformed columns, or a model with covariates."""
         regression: Regression | None = None
         if exog is not None:
             if options.noise_free:
@@ -303,32 +307,32 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
                     "exog requires observation noise; noise=0.0 is the noise-free limit. Use "
                     "noise='diagonal'."
                 )
-            names = names_of(exog)
+            names = covariate_names(exog)
             sequences, _ = with_exog(sequences, X, exog, names)
             check_identified(sequences, names)
         transforms, sentence = make_transforms(self.transforms, sequences)
-        rows = mapped(sequences, transforms)
+        rows = transformed_rows(sequences, transforms)
         inner: MaximumLikelihoodModel
         if options.noise_free:
-            inner = fit_noise_free(refuse_uneven(rows), options)
+            inner = fit_noise_free(require_even_times(rows), options)
         elif exog is not None:
             options = options.with_times(sequences.axis)
             with Progress(self.max_iter) if self.verbose else nullcontext() as report:
                 fitted, regression = maximum_likelihood_with(
                     replace(rows, exog=sequences.exog), names, options, init=self.init, report=report
                 )
-            inner = with_noise(fitted)
+            inner = model_of_fit(fitted)
         else:
             options = options.with_times(sequences.axis)
-            inner = self._maximise(InMemory(rows), options)
+            inner = self._fit_model(InMemory(rows), options)
         # Log-likelihoods include the Jacobian of the transforms.
-        slopes, ended = float(np.sum(transforms.log_slopes(sequences.values))), inner.fitted
-        model = MappedModel(inner, transforms, regression).with_fitted(
+        log_jacobian = float(np.sum(transforms.log_slopes(sequences.values)))
+        model = TransformedModel(inner, transforms, regression).with_fitted(
             replace(
-                ended,
-                log_likelihood=ended.log_likelihood + slopes,
-                history=ended.history + slopes,
-                status=ended.status.adding("transforms", sentence),
+                inner.fitted,
+                log_likelihood=inner.fitted.log_likelihood + log_jacobian,
+                history=inner.fitted.history + log_jacobian,
+                status=inner.fitted.status.adding("transforms", sentence),
             )
         )
         if options.n_components is None and not options.noise_free:
@@ -339,17 +343,17 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         return self
 
     def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Fit to a series longer than memory, which is read block by block.
+        """Fit to a series that does not fit into memory, block by block.
 
-        The result is that of `fit`, because the filter continues from the exact distribution of the last
-        state of each block. Only starting points are computed from segments of the series. Memory: four bytes
-        for each row, and up to 1.5 GiB for the forward pass.
+        The result is that of `fit`, because the filter begins each block at the exact distribution of the
+        last state of the block before. Only initial parameters are computed from segments of the series. The
+        fit needs four bytes of memory for each row, and up to 1.5 GiB for the forward pass.
 
         Parameters
         ----------
         X : array-like (T, D)
-            Rows in order of time, NaN or masked where missing: any object with a shape whose slices are
-            blocks of rows, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
+            Rows in order of time, NaN or masked where missing. Any object that has a shape and can be sliced
+            by rows is supported: `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
             file, or a DataFrame, whose index is used as in `fit`.
         lengths : array-like of int, optional
             Lengths of consecutive sequences.
@@ -388,7 +392,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
                 "fit_stream does not support transforms. Transform the columns before, or fit in memory."
             )
         data = streaming.InBlocks(self, X, lengths, times)
-        model = self._maximise(data, options.with_times(data.axis))
+        model = self._fit_model(data, options.with_times(data.axis))
         set_fitted(self, replace(model, fitted=with_times(model.fitted, data.axis, data.time_unit)))
         return self
 
@@ -407,7 +411,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         feature_names: Any = None,
         **options: Any,
     ) -> Self:
-        """Return a fitted model with given parameters.
+        """Return an estimator with given parameters, without a fit.
 
         Parameters
         ----------
@@ -420,8 +424,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         offset : float or array-like (D,), default=0.0
             Mean of each column.
         memory_decay, memory_scale : float or array-like (D,), optional
-            Autocorrelation and standard deviation, in data units, of the AR(1) noise of each column; implies
-            ``noise="ar1"``.
+            Lag-one autocorrelation and standard deviation, in data units, of the AR(1) noise of each column.
+            Both imply ``noise="ar1"``.
         degrees_of_freedom : float, optional
             Degrees of freedom of Student-t noise, 2.1 or more; requires the option `robust`.
         time_unit : str or timedelta or None, default=None
@@ -429,7 +433,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         feature_names : array-like of str (D,), optional
             Names of the columns.
         **options
-            Parameters of the estimator, for later fits; `n_components` is K.
+            Parameters of the estimator, used by later fits; `n_components` is K.
 
         Returns
         -------
@@ -485,8 +489,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             if not seconds > 0.0:
                 raise ValueError(f"time_unit must be a positive duration; got {time_unit!r}.")
             axis = TimeAxis(kind="dates", unit=seconds)
-        model = model_of(params, axis=axis, tails=tails, options=checked)
-        estimator._take_over(model)
+        model = model_from_parameters(params, axis=axis, tails=tails, options=checked)
+        estimator._set_fitted_attributes(model)
         estimator.n_features_in_ = params.n_features
         if feature_names is not None:
             names = np.asarray(feature_names, dtype=object)
@@ -499,55 +503,57 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         return estimator
 
     def _options(self) -> FitOptions:
-        """Return the options; the default number of factors is that of `init`."""
+        """Return the validated options; with n_components=None, the number of factors is that of `init`."""
         options = FitOptions.of(self).check()
         params = self.init if isinstance(self.init, StateSpace) else getattr(self.init, "params_", None)
         if options.n_components is None and isinstance(params, StateSpace):
             return replace(options, n_components=params.n_components)
         return options
 
-    def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
-        def fitted(
-            data: TrainingData, requested: FitOptions, size: Size | None = None, init: Any = self.init
+    def _fit_model(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
+        """Fit the model of these options, or select a model if the options do not determine it."""
+
+        def fit_one(
+            data: TrainingData, options: FitOptions, size: Size | None = None, init: Any = self.init
         ) -> LinearGaussianModel:
             with Progress(self.max_iter) if self.verbose else nullcontext() as report:
-                return with_noise(maximum_likelihood(data, requested, init=init, report=report, size=size))
+                return model_of_fit(maximum_likelihood(data, options, init=init, report=report, size=size))
 
         if options.selects_noise and isinstance(data, InMemory):
             return fit_default_model(
                 data,
                 options,
-                lambda rows, requested, size, init: fitted(InMemory(rows), requested, size, init),
+                lambda rows, options, size, init: fit_one(InMemory(rows), options, size, init),
                 without_outliers=isinstance(self.robust, str) and self.robust == "auto",
             )
-        return fitted(data, options)
+        return fit_one(data, options)
 
-    def _take_over(self, model: MaximumLikelihoodModel) -> None:
+    def _set_fitted_attributes(self, model: MaximumLikelihoodModel) -> None:
         self._model, fitted = model, model.fitted
         self.params_, self.time_unit_ = fitted.params, fitted.time_unit
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         values = fitted_attributes(fitted.params, fitted.time_unit)
         if fitted.tails is not None:
             values |= fitted.tails.attributes
-        if isinstance(model, MappedModel) and model.regression is not None:
+        if isinstance(model, TransformedModel) and model.regression is not None:
             values["exog_coef_"] = model.regression.coefficients
         self._set_optional([(name in values, {name: values.get(name)}) for name in QUANTITIES])
-        self._take_over_maps(model)
+        self._set_transform_attributes(model)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
         self._set_optional([(fitted.calibration is not None, {"calibration_": fitted.calibration})])
 
-    def _take_over_maps(self, model: MaximumLikelihoodModel) -> None:
-        """Set the attributes of transforms, and the names of covariates, that the model has."""
+    def _set_transform_attributes(self, model: MaximumLikelihoodModel) -> None:
+        """Set `transforms_` and `exog_names_` if the model has them; delete those of an earlier fit."""
         for name in ("transforms_", "exog_names_"):
-            self.__dict__.pop(name, None)  # of a fit before
-        if isinstance(model, MappedModel) and model.regression is not None:
+            self.__dict__.pop(name, None)
+        if isinstance(model, TransformedModel) and model.regression is not None:
             self.exog_names_ = np.array(model.regression.names, dtype=object)
-        if isinstance(model, MappedModel) and self.transforms is not None:
-            maps = model.transforms.by_column
-            names = getattr(self, "feature_names_in_", range(len(maps)))
-            self.transforms_ = dict(zip(names, maps, strict=True))
+        if isinstance(model, TransformedModel) and self.transforms is not None:
+            by_column = model.transforms.by_column
+            names = getattr(self, "feature_names_in_", range(len(by_column)))
+            self.transforms_ = dict(zip(names, by_column, strict=True))
 
     # ------------------------------------------------------------------- storage
 
@@ -558,14 +564,14 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
 
     @classmethod
     def _from_arrays(cls, state: dict[str, Any]) -> Self:
-        """Return the estimator of these values."""
+        """Return the estimator from the values of a file."""
         model, options = persistence.from_arrays(state)
         estimator = cls(**options)
         FitOptions.of(estimator).check()
         estimator.n_features_in_ = model.fitted.params.n_features
         if "feature_names" in state:
             estimator.feature_names_in_ = np.asarray(state["feature_names"], dtype=object)
-        estimator._take_over(model)
+        estimator._set_fitted_attributes(model)
         return estimator
 
     # ------------------------------------------------------------------ scikit-learn
@@ -584,11 +590,11 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         """Return an unfitted estimator with the same parameters; `init` is not cloned."""
         params = self.get_params(deep=False)
         init = params.pop("init")
-        made = type(self)(**{name: clone(value, safe=False) for name, value in params.items()}, init=init)
+        copied = type(self)(**{name: clone(value, safe=False) for name, value in params.items()}, init=init)
         for name in ("_sklearn_output_config", "_metadata_request"):
             if hasattr(self, name):
-                setattr(made, name, copy.deepcopy(getattr(self, name)))
-        return made
+                setattr(copied, name, copy.deepcopy(getattr(self, name)))
+        return copied
 
     @property
     def _advice_on_missing(self) -> str:
@@ -603,12 +609,12 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
 
 def set_fitted(estimator: ProbabilisticSFA, model: MaximumLikelihoodModel) -> None:
     """Set the fitted attributes of an estimator; warn if the fit did not converge."""
-    estimator._take_over(model)
+    estimator._set_fitted_attributes(model)
     if not estimator.converged_:
         warnings.warn(estimator.status_, ConvergenceWarning, stacklevel=3)
 
 
 def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
-    """Return the result of a fit with the unit of time of its data."""
+    """Return the result of a fit, with the time axis and the unit of time of its data."""
     status = fitted.status.adding("times", describe_index(axis, time_unit))
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)

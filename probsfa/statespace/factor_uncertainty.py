@@ -1,13 +1,15 @@
 """Uncertainty of factors that is due to estimated loadings and means.
 
-Factors ``z`` and ``m + z + M z`` predict the same observations with other loadings and means. They differ
-only in their prior: mean zero, unit variances and different dynamics. A short series has few independent
-values of a slow factor, so that ``m`` and ``M`` are poorly determined. Let ``G = (C' R^-1 C)^-1 C' R^-1`` be
-the regression of the factors on the observations. Errors ``dC`` of the loadings and ``d`` of the means change
-the factors by ``G (dC z + d)``. By the delta method, with posterior mean ``z`` and ``y = (z, 1)``, the
-variance of factor ``k`` increases by ``y' V_k y``, where ``V_k`` is the covariance of row ``k`` of ``G (dC,
-d)``. It follows from the expected information of all parameters (Whittle's formula,
-:mod:`.fisher_metric`).
+For any vector ``m`` and matrix ``M``, the factors ``z`` and ``m + z + M z`` describe the same observations,
+with different loadings and means. Only the prior distinguishes them: mean zero, unit variances and different
+decays. A short series has few independent values of a slow factor, so that ``m`` and ``M`` are poorly
+determined.
+
+Let ``G = (C' R^-1 C)^-1 C' R^-1`` be the regression of the factors on the observations. Errors ``dC`` of the
+loadings and ``d`` of the means change the factors by ``G (dC z + d)``. By the delta method, the variance of
+factor ``k`` increases by ``y' V_k y``, where ``y = (z, 1)`` consists of the posterior means and one, and
+``V_k`` is the covariance of row ``k`` of ``G (dC, d)``. The covariance is computed from the expected
+information of all parameters (Whittle's formula, :mod:`.fisher_metric`).
 
 References
 ----------
@@ -28,12 +30,12 @@ __all__ = ["covariances_of_fit", "covariances_of_mixture", "parameter_variances"
 
 
 def covariances_of_fit(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> FloatArray | None:
-    """Return :func:`covariances_of_mixture` of a fit; None if parameters were not estimated.
+    """Return :func:`covariances_of_mixture` of a fit; None if the parameters were not estimated.
 
     Parameters
     ----------
     fitted : MaximumLikelihood
-        Parameters, and the size of their data.
+        Parameters, with the numbers of values and rows of the training data.
     evenly_sampled : bool
         Whether rows are evenly sampled.
     """
@@ -49,14 +51,14 @@ def covariances_of_fit(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> Fl
 def covariances_of_mixture(
     coordinates: Coordinates, params: StateSpace, n_values: FloatArray, lengths: NDArray[np.int64]
 ) -> FloatArray:
-    """Return the covariances ``V`` of mixture and level of each state with loadings.
+    """Return the covariance ``V_k`` for each state with loadings.
 
     Parameters
     ----------
     coordinates : Coordinates
-        Free coordinates.
+        Layout of the free parameters.
     params : StateSpace
-        Parameters of standardised data, in state-space form.
+        Parameters for standardised data, in state-space form.
     n_values : ndarray of shape (D,)
         Number of observed values of each column.
     lengths : ndarray of int of shape (M,)
@@ -65,22 +67,23 @@ def covariances_of_mixture(
     Returns
     -------
     ndarray of shape (S, S + 1, S + 1)
-        The covariances. Eigenvalues are at most one, the variance of the factors. They are zero for trends,
-        whose height and scale are conventions.
+        The covariances. Eigenvalues are limited to one, the variance of the factors. Covariances of trends
+        are zero, because level and scale of a trend are conventions.
     """
     n_rows, n_columns = float(lengths.sum()), params.n_features
-    loadings = params.seen_loadings
+    loadings = params.nonzero_loadings
     n_shared = loadings.shape[1] - coordinates.n_ar1_noise
     noise = params.noise_variance.copy()
     if coordinates.n_ar1_noise:
         noise += np.diagonal(loadings[:, n_shared:]) ** 2
-    zero_moments = np.zeros((loadings.shape[1], loadings.shape[1]))  # moments of the damping, which is zero
-    complete = CompleteData(np.maximum(n_values, 1.0), zero_moments, n_rows, len(lengths))
+    # Moments are needed only for damped steps.
+    no_moments = np.zeros((loadings.shape[1], loadings.shape[1]))
+    complete = CompleteData(np.maximum(n_values, 1.0), no_moments, n_rows, len(lengths))
     metric = make_metric(coordinates, params, complete)
     weighted = loadings[:, :n_shared] / noise[:, None]
     regression = np.linalg.pinv(weighted.T @ loadings[:, :n_shared], hermitian=True) @ weighted.T
     free = free_coordinates(coordinates, params, np.zeros((n_columns, 1)))
-    stationary = np.flatnonzero(params.latents.stationary[params.latents.seen[:n_shared]])
+    stationary = np.flatnonzero(params.latents.stationary[params.latents.loaded_states[:n_shared]])
     covariances = np.zeros((n_shared, n_shared + 1, n_shared + 1))
     for k in stationary:
         row, directions = regression[k], np.zeros((n_shared + 1, coordinates.size))
@@ -111,12 +114,14 @@ def parameter_variances(means: FloatArray, states: NDArray[np.intp], covariances
     Returns
     -------
     ndarray of shape (N, K)
-        For a state without loadings, such as a velocity, only the uncertainty of the scale of its process is
+        For a state without loadings, such as a velocity, only the uncertainty of the scale of the process is
         included.
     """
-    scales = np.einsum("kkk->k", covariances[:, :-1, :-1])
-    variances = means**2 * scales[np.searchsorted(states, np.arange(means.shape[1]), side="right") - 1]
-    extended = np.column_stack([means[:, states], np.ones(len(means))])
+    scale_variances = np.einsum("kkk->k", covariances[:, :-1, :-1])
+    # The state with loadings of each process precedes its other states.
+    process_of_state = np.searchsorted(states, np.arange(means.shape[1]), side="right") - 1
+    variances = means**2 * scale_variances[process_of_state]
+    means_and_one = np.column_stack([means[:, states], np.ones(len(means))])
     for state, covariance in zip(states, covariances, strict=True):
-        variances[:, state] = np.sum(extended @ covariance * extended, axis=1)
+        variances[:, state] = np.sum(means_and_one @ covariance * means_and_one, axis=1)
     return np.asarray(variances)

@@ -1,7 +1,4 @@
-"""Kalman filter that can be resumed, and one-step prediction errors.
-
-The filter computes the distribution of each state given the rows up to it.
-"""
+"""Kalman filter, which can be resumed after its last row, and one-step prediction errors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +15,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
 from probsfa.statespace.engine.posterior import Filtering, filter_rows, observation_moments
-from probsfa.statespace.panel import Panel, make_panel, whole_if_close
+from probsfa.statespace.panel import Panel, make_panel, round_if_close
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import check_probability
 
@@ -32,11 +29,11 @@ class FilterState(NamedTuple):
     Attributes
     ----------
     mean : ndarray of shape (K,)
-        Mean of the last state given the rows so far.
+        Mean of the last state given the rows up to it.
     covariance : ndarray of shape (K, K)
-        Its covariance.
+        Covariance of the last state given the rows up to it.
     time : float or None
-        Time of the last row, in units of the model's time; None for regular data.
+        Time of the last row, in units of the model's time; None for data without times.
     """
 
     mean: FloatArray
@@ -45,14 +42,14 @@ class FilterState(NamedTuple):
 
 
 class OneStep(NamedTuple):
-    """Distribution of each row given the rows before it.
+    """Distribution of each row given the previous rows.
 
     Attributes
     ----------
     means : ndarray of shape (T, D)
         Means of the observations.
     std : ndarray of shape (T, D)
-        Their standard deviations, including noise.
+        Standard deviations of the observations, noise included.
     """
 
     means: FloatArray
@@ -60,13 +57,13 @@ class OneStep(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Filtered:
+class _FilteredStates:
     """Filtered moments of all states, from which predictions are computed.
 
     Attributes
     ----------
     means, covariances : ndarray of shape (T, S) and (T, S, S)
-        Moments of all states given the rows up to theirs.
+        Moments of all states in each row, given the rows up to it.
     params : StateSpace
         Parameters for predictions of the observations.
     values : ndarray of shape (T, D)
@@ -74,9 +71,9 @@ class _Filtered:
     before : FilterState
         The state before the first row.
     steps : Transition
-        Transitions into each row.
+        Transitions from the previous row to each row.
     reported : ndarray of int
-        States in the result.
+        Indices of the states in the result, which are not those of AR(1) noise.
     """
 
     means: FloatArray
@@ -89,7 +86,7 @@ class _Filtered:
 
     @cached_property
     def one_step(self) -> OneStep:
-        """Distribution of each row given the rows before it."""
+        """Distribution of each row given the previous rows."""
         return one_step(self.params, self.steps, self.means, self.covariances, self.before)
 
     @property
@@ -105,20 +102,21 @@ class FilterResult:
     Attributes
     ----------
     means : ndarray or frame of shape (T, K)
-        Means of the factors given the rows up to the current one.
+        Means of the factors in each row, given the rows up to it.
     covariances : ndarray of shape (T, K, K)
-        Their covariances.
+        Covariances of the factors in each row, given the rows up to it.
     row_log_likelihoods : ndarray of shape (T,)
-        Log density of each row given the rows before it, in nats; zero for rows without observations.
+        Log density of each row given the previous rows, in nats; zero for rows without observations.
     state : FilterState
         State from which to continue with later rows; it includes the states of AR(1) noise.
     predictions : ndarray or frame of shape (T, D)
-        Means of the observations given the previous rows. Computed at first use, like the next two.
+        Means of the observations given the previous rows. Predictions, their standard deviations and
+        innovations are computed at first use.
     prediction_std : ndarray or frame of shape (T, D)
-        Standard deviations of the observations given the previous rows, including the noise.
+        Standard deviations of the observations given the previous rows, noise included.
     innovations : ndarray or frame of shape (T, D)
         Standardized prediction errors, ``(x - predictions) / prediction_std``; NaN where a value is missing.
-        If the model is correct, those of each column are independent and standard normal.
+        If the model is correct, they are independent and standard normal in each column.
 
     See Also
     --------
@@ -129,12 +127,12 @@ class FilterResult:
     covariances: FloatArray
     row_log_likelihoods: FloatArray
     state: FilterState
-    _filtered: _Filtered = field(repr=False)
-    # Rows passed by the user; results have their type (array or DataFrame).
+    _filtered: _FilteredStates = field(repr=False)
+    # Rows as passed by the user; results have the same type (array or DataFrame).
     _like: Any = field(default=None, repr=False, kw_only=True)
 
     def like(self, x: Any, factors: Any) -> Self:
-        """Return the result as frames if the rows `x` are a frame; `factors` are the names of the factors."""
+        """Return the result in the type of the rows `x`; `factors` are the names of the factors."""
         return replace(self, means=like_array(x, self.means, factors, ()), _like=x)
 
     @property
@@ -173,7 +171,7 @@ class FilterResult:
 
     @property
     def log_likelihood(self) -> float:
-        """Log density of these rows given the rows before them, in nats."""
+        """Log density of all rows, in nats; given earlier rows if the filter was resumed."""
         return float(np.sum(self.row_log_likelihoods))
 
 
@@ -184,28 +182,29 @@ def one_step(
     covariances: FloatArray,
     before: FilterState | None = None,
 ) -> OneStep:
-    """Predict each row from the rows before it.
+    """Predict each row from the previous rows.
 
     Parameters
     ----------
     params : StateSpace
         Parameters for predictions of the observations.
     steps : Transition
-        Transitions into each row, (T, K); into the first row of a sequence, the stationary distribution.
+        Transitions from the previous row to each row; the first row of a sequence has the stationary
+        distribution.
     means : ndarray of shape (T, K)
-        Means of the factors given the rows so far.
+        Filtered means of the states.
     covariances : ndarray of shape (T, K, K)
-        Their covariances.
+        Filtered covariances of the states.
     before : FilterState, optional
-        The state before the first row; not used if a sequence starts there.
+        The state before the first row; not used if the first row begins a sequence.
 
     Returns
     -------
     OneStep
     """
-    moved, predicted = _predicted_states(steps, means, covariances, before)
-    values, variances = observation_moments(params, moved, predicted)
-    return OneStep(values, np.sqrt(variances))
+    state_means, state_covariances = _predicted_states(steps, means, covariances, before)
+    predictions, variances = observation_moments(params, state_means, state_covariances)
+    return OneStep(predictions, np.sqrt(variances))
 
 
 def _predicted_states(
@@ -213,13 +212,17 @@ def _predicted_states(
 ) -> tuple[FloatArray, FloatArray]:
     """Return means (T, K) and covariances (T, K, K) of the states given the previous rows."""
     k = means.shape[1]
-    first = FilterState(np.zeros(k), np.eye(k)) if before is None else before
-    earlier = np.concatenate([first.mean[None], means[:-1]])
-    spread = np.concatenate([first.covariance[None], covariances[:-1]])
+    before = FilterState(np.zeros(k), np.eye(k)) if before is None else before
+    previous_means = np.concatenate([before.mean[None], means[:-1]])
+    previous_covariances: Any = np.concatenate([before.covariance[None], covariances[:-1]])
     batch = steps.as_batch()
-    moved = np.asarray(batch.move(earlier.T)).T
-    state: Any = np.moveaxis(spread, 0, -1)
-    return moved, np.moveaxis(np.asarray(batch.predict_covariance(state)), -1, 0)
+    predicted_means = np.asarray(batch.move(previous_means.T)).T
+    predicted_covariances = np.asarray(batch.predict_covariance(np.moveaxis(previous_covariances, 0, -1)))
+    return predicted_means, np.moveaxis(predicted_covariances, -1, 0)
+
+
+# Maximum number of entries of the correlation matrices that are inverted together.
+_MAX_ENTRIES = 2**22
 
 
 class RowErrors(NamedTuple):
@@ -228,18 +231,18 @@ class RowErrors(NamedTuple):
     Attributes
     ----------
     distances : ndarray of shape (T,)
-        Squared Mahalanobis distances over the observed values of a row; chi-squared with `n_cells` degrees of
-        freedom if the model is correct. NaN for rows without observations.
-    n_cells : ndarray of int of shape (T,)
+        Squared Mahalanobis distances over the observed values of a row; chi-squared with `n_values` degrees
+        of freedom if the model is correct. NaN for rows without observations.
+    n_values : ndarray of int of shape (T,)
         Number of observed values of each row.
-    cell_errors : ndarray of shape (T, D)
-        Standardised error of each value given the previous rows and the other values of its row. Its square
-        is the decrease of the distance without the value. NaN where a value is missing.
+    value_errors : ndarray of shape (T, D)
+        Standardised error of each value given the previous rows and the other values of its row; NaN where a
+        value is missing. Its square is the difference of the squared distances with and without the value.
     """
 
     distances: FloatArray
-    n_cells: NDArray[np.intp]
-    cell_errors: FloatArray
+    n_values: NDArray[np.intp]
+    value_errors: FloatArray
 
 
 def row_errors(result: FilterResult) -> RowErrors:
@@ -254,62 +257,67 @@ def row_errors(result: FilterResult) -> RowErrors:
     -------
     RowErrors
     """
-    full = result._filtered
-    _, predicted = _predicted_states(full.steps, full.means, full.covariances, full.before)
-    errors = full.innovations
-    observed = ~np.isnan(errors)
-    scale = full.one_step.std
+    filtered = result._filtered
+    _, predicted = _predicted_states(filtered.steps, filtered.means, filtered.covariances, filtered.before)
+    observed = ~np.isnan(filtered.innovations)
+    errors = np.where(observed, filtered.innovations, 0.0)
+    std = filtered.one_step.std
     n, d = errors.shape
-    distances, cell_errors = np.full(n, np.nan), np.full((n, d), np.nan)
+    distances, value_errors = np.full(n, np.nan), np.full((n, d), np.nan)
     diagonal = np.arange(d)
-    # Maximum number of entries of the matrices that are inverted together.
-    block = max(1, (2**22) // d**2)
+    block = max(1, _MAX_ENTRIES // d**2)
     for start in range(0, n, block):
         rows = slice(start, start + block)
-        loaded = full.params.loadings / scale[rows, :, None]
-        # Correlations of the errors; a missing value is treated as uncorrelated.
-        spread = loaded @ predicted[rows] @ np.swapaxes(loaded, 1, 2)
-        spread = np.where(observed[rows, :, None] & observed[rows, None, :], spread, 0.0)
-        spread[:, diagonal, diagonal] = 1.0
-        inverse = np.linalg.inv(spread)
-        solved = np.einsum("tij,tj->ti", inverse, np.where(observed[rows], errors[rows], 0.0))
-        distances[rows] = np.einsum("ti,ti->t", solved, np.where(observed[rows], errors[rows], 0.0))
-        cell_errors[rows] = solved / np.sqrt(inverse[:, diagonal, diagonal])
-    n_cells = np.count_nonzero(observed, axis=1)
+        scaled_loadings = filtered.params.loadings / std[rows, :, None]
+        # Correlations of the errors; those of missing values are zero.
+        correlations = scaled_loadings @ predicted[rows] @ np.swapaxes(scaled_loadings, 1, 2)
+        is_pair = observed[rows, :, None] & observed[rows, None, :]
+        correlations = np.where(is_pair, correlations, 0.0)
+        correlations[:, diagonal, diagonal] = 1.0
+        inverse = np.linalg.inv(correlations)
+        solved = np.einsum("tij,tj->ti", inverse, errors[rows])
+        distances[rows] = np.einsum("ti,ti->t", solved, errors[rows])
+        value_errors[rows] = solved / np.sqrt(inverse[:, diagonal, diagonal])
+    n_values = np.count_nonzero(observed, axis=1)
     return RowErrors(
-        np.where(n_cells > 0, distances, np.nan), n_cells, np.where(observed, cell_errors, np.nan)
+        np.where(n_values > 0, distances, np.nan), n_values, np.where(observed, value_errors, np.nan)
     )
 
 
 def transition_matrices(result: FilterResult) -> FloatArray:
     """Return transition matrices (T, K, K) from the previous row to each row; zero for first rows."""
     n, k = result._filtered.means.shape
-    which = result._filtered.reported
+    reported = result._filtered.reported
     batch = result._filtered.steps.as_batch()
     unit = np.eye(k)
-    columns = [np.asarray(batch.move(np.repeat(unit[:, j, None], n, axis=1)))[which] for j in which]
+    columns = [np.asarray(batch.move(np.repeat(unit[:, j, None], n, axis=1)))[reported] for j in reported]
     return np.ascontiguousarray(np.moveaxis(np.stack(columns, axis=1), -1, 0))
 
 
 def gains(result: FilterResult) -> FloatArray:
     """Return the Kalman gain (T, K, D): change of the filtered means for one unit of each value of the row.
 
-    ``Cov[z_t] C' diag(m_t / r)``, with the covariance given the rows up to ``t``; zero for missing values.
+    The gain is ``P C' R^-1`` with the filtered covariance ``P`` of the states; it is zero for missing values.
     """
-    full = result._filtered
-    rows = full.covariances[:, full.reported]
-    weights = np.where(np.isnan(full.values), 0.0, 1.0 / full.params.noise_variance)
-    return np.asarray((rows @ full.params.loadings.T) * weights[:, None, :])
+    filtered = result._filtered
+    covariances = filtered.covariances[:, filtered.reported]
+    precisions = np.where(np.isnan(filtered.values), 0.0, 1.0 / filtered.params.noise_variance)
+    return np.asarray((covariances @ filtered.params.loadings.T) * precisions[:, None, :])
 
 
 def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
-    """Return errors in predicted standard deviations; NaN where missing or with zero standard deviation."""
+    """Return errors in predicted standard deviations; NaN if a value is missing, or the deviation zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(std > 0.0, (values - means) / std, np.nan)
 
 
-def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
-    """Return a sentence on strongly autocorrelated prediction errors for the status of a fit, or "".
+# Minimum number of values of a tested column; minimum autocorrelation that is reported, and the same in
+# standard errors.
+_MIN_VALUES, _MIN_CORRELATION, _MIN_STANDARD_ERRORS = 50, 0.3, 5.0
+
+
+def misfit_message(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
+    """Return a warning if one-step prediction errors are strongly autocorrelated, otherwise "".
 
     Parameters
     ----------
@@ -321,21 +329,21 @@ def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequen
         Names of the columns.
     """
     counts = np.count_nonzero(~np.isnan(innovations), axis=0)
-    tested = counts >= 50  # fewer values do not resolve a correlation of 0.3
-    if not tested.any():
+    is_tested = counts >= _MIN_VALUES
+    if not is_tested.any():
         return ""
-    first = autocorrelation(np.where(tested, innovations, np.nan), lengths, np.array([1]))
+    lag_one = autocorrelation(np.where(is_tested, innovations, np.nan), lengths, np.array([1])).values[0]
+    minimum = np.maximum(_MIN_CORRELATION, _MIN_STANDARD_ERRORS / np.sqrt(np.maximum(counts, 1)))
     with np.errstate(invalid="ignore"):
-        gross = tested & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
-    size = np.nan_to_num(first.values[0])
-    if not gross.any():
+        is_large = is_tested & (np.abs(lag_one) > minimum)
+    if not is_large.any():
         return ""
-    worst = int(np.argmax(np.where(gross, np.abs(size), -1.0)))
-    who = str(worst) if names is None else repr(str(names[worst]))
-    number = f"{np.count_nonzero(gross)} of {gross.size} columns"
+    largest = int(np.argmax(np.where(is_large, np.abs(lag_one), -1.0)))
+    name = str(largest) if names is None else repr(str(names[largest]))
+    number = f"{np.count_nonzero(is_large)} of {is_large.size} columns"
     return (
-        f" One-step prediction errors are autocorrelated in {number} (column {who}: {size[worst]:.2f}), "
-        "which makes forecasts less accurate; see diagnose(X)."
+        f" One-step prediction errors are autocorrelated in {number} (column {name}: "
+        f"{lag_one[largest]:.2f}), which makes forecasts less accurate; see diagnose(X)."
     )
 
 
@@ -352,9 +360,9 @@ def filter_all(params: StateSpace, panel: Panel) -> tuple[Filtering, Transition]
     Returns
     -------
     filtering : Filtering
-        Filtered distributions of the ``N`` rows of data.
+        Filtered distributions of the states in the ``N`` rows of data.
     steps : Transition
-        Transitions into these rows, (N, K).
+        Transitions from the previous row to each row.
     """
     k = params.n_states
     steps = transition_table(params, panel.gaps).at(panel.gap_index)
@@ -377,9 +385,9 @@ def run_filter(
     params : StateSpace
         Parameters of the model.
     sequence : Sequences
-        One sequence, with times in units of the model's time or evenly sampled.
+        One sequence, with times in units of the model's time, or without times.
     state : FilterState, optional
-        Filtered state of earlier rows; by default the stationary distribution.
+        State after earlier rows; by default the first row has the stationary distribution.
     predictive : StateSpace, optional
         Parameters for predictions of the observations, if they differ from `params`.
     filter_rows : callable, optional
@@ -392,13 +400,13 @@ def run_filter(
     Raises
     ------
     ValueError
-        If ``state`` does not match the model, or the times do not follow its time.
+        If ``state`` does not match the model, or the times begin before the time of ``state``.
     """
     states = params.state_space
     k = states.n_states
     panel = make_panel(sequence)
     transitions = transition_table(states, panel.gaps).at(panel.gap_index)
-    mean, covariance, onward = np.zeros(k), np.eye(k), None
+    mean, covariance, first_transition = np.zeros(k), np.eye(k), None
     times = sequence.times
     if state is not None:
         _check_state(state, k, times)
@@ -406,12 +414,12 @@ def run_filter(
         elapsed = 1.0
         if times is not None and state.time is not None:
             elapsed = float(times[0]) - state.time
-            # Seconds since 1970 have rounding errors that are visible in steps of a millisecond.
+            # In steps of a millisecond, seconds since 1970 have rounding errors that are not negligible.
             if elapsed >= 0.5 and abs(elapsed - np.rint(elapsed)) <= 4.0 * np.spacing(abs(state.time)):
                 elapsed = float(np.rint(elapsed))
-        onward = transition_over(states, whole_if_close(np.array([elapsed])))
-        transitions = transitions.with_first(onward.at(0))
-    filtering = filter_rows(params, panel, mean, covariance, onward)
+        first_transition = transition_over(states, round_if_close(np.array([elapsed])))
+        transitions = transitions.with_first(first_transition.at(0))
+    filtering = filter_rows(params, panel, mean, covariance, first_transition)
     last = FilterState(
         filtering.means[-1].copy(),
         filtering.covariances[-1].copy(),
@@ -421,21 +429,21 @@ def run_filter(
     steps = transitions.at(slice(0, panel.n_rows))
     means, covariances, row_log_likelihoods = filtering
     reported = params.shared_states
-    full = _Filtered(
+    filtered = _FilteredStates(
         means, covariances, predictive or states, sequence.values, before, steps, reported=reported
     )
     if params.has_ar1_noise:
         means, covariances = means[:, reported], covariances[:, reported[:, None], reported]
-    return FilterResult(means, covariances, row_log_likelihoods, last, full)
+    return FilterResult(means, covariances, row_log_likelihoods, last, filtered)
 
 
 def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:
     if state.mean.shape != (n_states,) or state.covariance.shape != (n_states, n_states):
         raise ValueError(
-            f"state has a mean of shape {state.mean.shape}; a model with {n_states} components requires a "
-            "state of its own filter."
+            f"state has a mean of shape {state.mean.shape}, but the model has {n_states} states. Pass the "
+            "state of a filter result of this model."
         )
     if (times is None) != (state.time is None):
-        raise ValueError("state and X must both have times, or neither.")
+        raise ValueError("state and X must both have times, or both have none.")
     if times is not None and state.time is not None and times[0] <= state.time:
         raise ValueError(f"times must start after the time of state, {state.time}; the first is {times[0]}.")

@@ -1,8 +1,9 @@
 """Interface of fitted models for the estimators: required and optional methods.
 
-:class:`FittedModel` is the base of the four models of this package (with Gaussian noise, with Student-t
-noise, without noise, and of transformed columns) and of the models of :class:`probsfa.BayesianSFA` and of
-:mod:`probsfa.extensions`. The public methods, in :mod:`.methods`, validate data and call these.
+:class:`FittedModel` is the base of the models of this package (with Gaussian noise, with Student-t noise,
+without outliers, without noise, and of transformed columns), and of the models of
+:class:`probsfa.BayesianSFA` and :mod:`probsfa.extensions`. The public methods, in :mod:`.methods`, validate
+data and call the methods of a model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from probsfa.statespace.covariates import Regression
 from probsfa.statespace.prediction import Forecast, Imputation
 from probsfa.statespace.summary import ParameterErrors
 
-__all__ = ["bayesian_criterion", "FittedModel", "computed_by", "parts_without"]
+__all__ = ["bayesian_criterion", "FittedModel", "delegated_to", "random_parts"]
 
 Model = TypeVar("Model", bound="FittedModel")
 
@@ -27,22 +28,22 @@ Model = TypeVar("Model", bound="FittedModel")
 class FittedModel:
     """A fitted model, in the units of the data.
 
-    Data are validated sequences with times in the unit of the model. Results are for all their rows, one
-    sequence after the other, unless they are lists with one entry for each sequence. Results of most methods
-    are documented at the method of the same name in :mod:`.methods`.
+    Data are validated sequences with times in the unit of the model. Results are arrays for all rows, one
+    sequence after the other, or lists with one entry for each sequence. Most methods are documented at the
+    public method of the same name in :mod:`.methods`.
 
     Attributes
     ----------
-    refusals : mapping of str to str
+    unsupported_methods : mapping of str to str
         Methods that the model does not support, and the message of the ValueError that they raise.
-    takes_missing : bool
+    supports_missing : bool
         Whether values may be missing.
-    factors_of_complete_rows : bool
-        Whether means of the factors alone need complete rows.
-    takes_uneven : bool
-        Whether rows may be more or less than one unit of time apart.
+    factors_need_complete_rows : bool
+        Whether `factor_means` requires complete rows, although other methods support missing values.
+    supports_irregular_times : bool
+        Whether the time between rows may differ from one unit of time.
     n_sequences : int or None
-        Number of sequences of all data; None if it is arbitrary.
+        Number of sequences that data must have; None if it is arbitrary.
     regression : Regression or None
         Coefficients of covariates; None for a model without covariates.
     time_unit : float
@@ -51,18 +52,18 @@ class FittedModel:
         Type and unit of the times.
     """
 
-    refusals: ClassVar[Mapping[str, str]] = {}
-    takes_missing: ClassVar[bool] = True
-    factors_of_complete_rows: ClassVar[bool] = False
-    takes_uneven: ClassVar[bool] = True
+    unsupported_methods: ClassVar[Mapping[str, str]] = {}
+    supports_missing: ClassVar[bool] = True
+    factors_need_complete_rows: ClassVar[bool] = False
+    supports_irregular_times: ClassVar[bool] = True
     n_sequences: int | None = None
     regression: Regression | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Replace each method in `refusals` by one that raises the error."""
+        """Replace each method in `unsupported_methods` by one that raises the error."""
         super().__init_subclass__(**kwargs)
-        for name, message in vars(cls).get("refusals", {}).items():
-            setattr(cls, name, _refusing(name, message))
+        for name, message in vars(cls).get("unsupported_methods", {}).items():
+            setattr(cls, name, _raising_method(name, message))
 
     @property
     def time_unit(self) -> float:
@@ -74,33 +75,36 @@ class FittedModel:
         """Type and unit of the times: rows by default."""
         return TimeAxis()
 
-    # Every model has these methods; types of results depend on the model.
+    # Every model supports these methods. The types of results depend on the model.
 
     def posterior(self, sequences: Sequences) -> Any:
         """Return the distribution of the factors given all rows of each sequence."""
         raise NotImplementedError
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Impute missing values; return their distributions, too, unless only means are needed."""
+        """Impute missing values, with their distributions unless `with_std` is False."""
         raise NotImplementedError
 
     def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+        self,
+        sequences: Sequences,
+        steps: Sequence[FloatArray],
+        future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return the distribution at times (H,) after each sequence, given its covariates (H, P)."""
+        """Return the distribution at times (H,) after each sequence, given the covariates (H, P) then."""
         raise NotImplementedError
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Draw observations (n_steps, D), and factors."""
+        """Draw observations (n_steps, D) and factors (n_steps, K)."""
         raise NotImplementedError
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors (n_draws, N, K) from their joint distribution given the data."""
         raise NotImplementedError
 
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Return series (n_draws, N, D) with missing values drawn from their joint posterior distribution."""
         raise NotImplementedError
 
@@ -108,15 +112,15 @@ class FittedModel:
         """Return the log-likelihood of all rows, in nats, or its lower bound."""
         raise NotImplementedError
 
-    # Models that do not support one of these list it in `refusals`, or their estimator does not have the
-    # method.
+    # A model that does not support these methods lists them in `unsupported_methods`, or its estimator does
+    # not have them.
 
     def filter(self, sequences: Sequences, state: Any) -> list[Any]:
-        """Return the distribution of the factors of each sequence given the rows so far."""
+        """Return the distribution of the factors in each row of each sequence, given the rows up to it."""
         raise NotImplementedError
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Return contributions of each factor to each value (N, D, K); those of AR(1) noise are last."""
+        """Return contributions of each factor to each value (N, D, K), followed by those of AR(1) noise."""
         raise NotImplementedError
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> Any:
@@ -152,7 +156,7 @@ class FittedModel:
 
     @property
     def stationary_states(self) -> BoolArray:
-        """States whose loadings are parameters in units of the data; one for all, or one for each."""
+        """Mask of the states with a stationary variance, whose loadings are in units of the data."""
         return np.ones(1, dtype=bool)
 
     # Methods with a default implementation.
@@ -167,20 +171,20 @@ class FittedModel:
         return means
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Return posterior means and standard deviations (N, K) that include estimated parameters."""
-        full = self.posterior(sequences)
-        return full.means, full.std
+        """Return posterior means and standard deviations (N, K), with parameter uncertainty if supported."""
+        posterior = self.posterior(sequences)
+        return posterior.means, posterior.std
 
     def posteriors(self, sequences: Sequences) -> list[Any]:
         """Return the distribution of the factors of each sequence."""
-        parts: list[Any] = self.posterior(sequences).split(sequences.slices)
-        return parts
+        posteriors: list[Any] = self.posterior(sequences).split(sequences.slices)
+        return posteriors
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
         """Return standardized errors (N, D) of observed values; a random tenth is left out at a time."""
         scores = np.full_like(sequences.values, np.nan)
-        for hidden, rest in parts_without(sequences):
-            filled = self.impute(rest)
+        for hidden, remaining in random_parts(sequences):
+            filled = self.impute(remaining)
             assert filled.std is not None
             with np.errstate(divide="ignore", invalid="ignore"):
                 errors = np.abs(sequences.values - filled.values) / filled.std
@@ -188,7 +192,10 @@ class FittedModel:
         return scores
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
-        """Return standard errors and intervals of parameters by fitted attribute, given the training data."""
+        """Return standard errors and intervals of parameters, by the name of the fitted attribute.
+
+        Models that compute them from the training data return none if `sequences` is None.
+        """
         return {}
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
@@ -196,66 +203,75 @@ class FittedModel:
         return {}
 
 
-def parts_without(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequences]]:
-    """Return disjoint random parts of the observed values, each with the rows from which it is removed."""
+# Number of parts of the observed values for outlier scores; each part is predicted from the others.
+_N_PARTS = 10
+
+
+def random_parts(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequences]]:
+    """Split the observed values into disjoint random parts.
+
+    Returns
+    -------
+    list of tuple
+        For each part, a mask (N, D) of its values, and the rows in which they are missing.
+    """
     rows, columns = np.nonzero(sequences.mask)
     order = np.random.default_rng(0).permutation(len(rows))  # the same at each call
-    found = []
-    # Number of random parts of the observed values for scores; each part is predicted from the others.
-    for part in np.array_split(order, min(10, len(order)) or 1):
+    parts = []
+    for part in np.array_split(order, min(_N_PARTS, len(order)) or 1):
         hidden = np.zeros(sequences.values.shape, dtype=bool)
         hidden[rows[part], columns[part]] = True
-        found.append((hidden, replace(sequences, values=np.where(hidden, np.nan, sequences.values))))
-    return found
+        parts.append((hidden, replace(sequences, values=np.where(hidden, np.nan, sequences.values))))
+    return parts
 
 
-def computed_by(
-    other: Callable[[Any], Any], rows: Callable[[Any, Sequences], Sequences], *names: str
+def delegated_to(
+    get_model: Callable[[Any], Any], get_rows: Callable[[Any, Sequences], Sequences], *names: str
 ) -> Callable[[type[Model]], type[Model]]:
-    """Return a class decorator: another model computes the methods with these names, from changed rows.
+    """Return a class decorator that adds methods which call those of another model.
 
     Parameters
     ----------
-    other : callable
-        Returns the other model of a model.
-    rows : callable
-        Returns the rows for the other model, from those of the data.
+    get_model : callable
+        Returns the other model, given an instance of the class.
+    get_rows : callable
+        Returns the rows for the other model, given the instance and the rows of the data.
     *names : str
-        Names of methods whose first argument are rows, and whose results are not in units of the data.
+        Names of the methods. Their first argument are rows, and their results are not in units of the data.
     """
 
     def decorate(cls: type[Model]) -> type[Model]:
         for name in names:
-            setattr(cls, name, _passing_on(name, other, rows))
+            setattr(cls, name, _delegating_method(name, get_model, get_rows))
         return cls
 
     return decorate
 
 
-def _passing_on(
-    name: str, other: Callable[[Any], Any], rows: Callable[[Any, Sequences], Sequences]
+def _delegating_method(
+    name: str, get_model: Callable[[Any], Any], get_rows: Callable[[Any, Sequences], Sequences]
 ) -> Callable[..., Any]:
-    def pass_on(self: Any, sequences: Sequences, *args: Any, **kwargs: Any) -> Any:
-        return getattr(other(self), name)(rows(self, sequences), *args, **kwargs)
+    def delegate(self: Any, sequences: Sequences, *args: Any, **kwargs: Any) -> Any:
+        return getattr(get_model(self), name)(get_rows(self, sequences), *args, **kwargs)
 
-    pass_on.__name__ = name
-    pass_on.__doc__ = getattr(FittedModel, name, FittedModel).__doc__
-    return pass_on
+    delegate.__name__ = name
+    delegate.__doc__ = getattr(FittedModel, name, FittedModel).__doc__
+    return delegate
 
 
-def _refusing(name: str, message: str) -> Callable[..., NoReturn]:
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+def _raising_method(name: str, message: str) -> Callable[..., NoReturn]:
+    def raise_error(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         raise ValueError(message)
 
-    refuse.__name__, refuse.__doc__ = name, f"Raise a ValueError: {message}"
-    return refuse
+    raise_error.__name__, raise_error.__doc__ = name, f"Raise a ValueError: {message}"
+    return raise_error
 
 
 def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *, share: float = 1.0) -> float:
     """Return the Bayesian information criterion; smaller is better (Schwarz 1978).
 
     ``P log N - 2 log L``, with ``N`` rows in which any value is observed. Rows are counted instead of values,
-    because values of one row are correlated, while different rows are nearly independent.
+    because the values of one row are correlated.
 
     Parameters
     ----------
@@ -266,7 +282,7 @@ def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *,
     n_rows : int
         Number of rows in which any value is observed, ``N``.
     share : float, default=1.0
-        Share of these rows in the likelihood. The log-likelihood is extrapolated to all rows, so that models
+        Share of these rows that the log-likelihood includes. It is extrapolated to all rows, so that models
         fitted to parts of the rows can be compared.
 
     Returns

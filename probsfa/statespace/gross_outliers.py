@@ -1,8 +1,8 @@
-"""Comparison with adjacent observations, and gross outliers: few values that dominate a Gaussian fit.
+"""Gross outliers, a few values that dominate a Gaussian fit, and comparison with adjacent observations.
 
-The size of outliers is measured relative to the errors of the other values. Fitted variances are not used,
-because outliers inflate them: four wrong rows in 15,000 can make them a hundred times too large. Columns
-whose errors are heavy-tailed throughout, such as rain or visibility, have no outliers in this sense.
+Outliers are large relative to the errors of the other values. Fitted variances are not a suitable reference,
+because outliers inflate them: four wrong rows in 15,000 can make them a hundred times too large. Columns of
+which most errors come from a heavy-tailed distribution, such as rain or visibility, have no gross outliers.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 
 __all__ = [
-    "outlier_clause",
+    "outlier_message",
     "MAD",
     "Outliers",
     "distance_from_adjacent",
@@ -24,12 +24,10 @@ __all__ = [
     "suspicious_rows",
 ]
 
-# Comparison of values with adjacent observations, by medians, which a few outliers hardly change.
-
 #: Median absolute deviation of a normal distribution of unit variance.
 MAD = 0.6744897501960817
 
-# Adjacent observations on each side of a value.
+# Number of adjacent observations on each side of a value; their median is robust to outliers.
 _N_ADJACENT = 2
 
 
@@ -68,7 +66,7 @@ def robust_spread(values: FloatArray) -> FloatArray:
 
 
 def _median_of_adjacent(x: FloatArray) -> FloatArray:
-    """Return the median of the four adjacent numbers of each number; at the ends, of the four nearest."""
+    """Return the median of the four numbers adjacent to each number; at the ends, of the four nearest."""
     n = len(x)
     index = np.arange(n)[:, None]
     first = np.clip(index - _N_ADJACENT, 0, n - 2 * _N_ADJACENT - 1)
@@ -78,11 +76,14 @@ def _median_of_adjacent(x: FloatArray) -> FloatArray:
 
 # ---------------------------------------------------------------------------------------- outliers of a fit
 
-# Number of robust standard deviations beyond which a value is a gross outlier; minimum share of outliers in
-# the sum of squares if they dominate a fit; maximum share of outliers in the number of values.
+# Number of robust standard deviations beyond which a value may be a gross outlier; minimum share of outliers
+# in the sum of squares if they dominate a fit; maximum share of outliers in the number of values.
 _MIN_DEVIATIONS, _MIN_SHARE_OF_SQUARES, _MAX_OUTLIER_SHARE = 7.0, 0.3, 0.1
-# Columns with fewer errors are not tested; maximum number of rows for medians.
+# Minimum number of errors of a tested column; approximate number of rows from which medians are computed.
 _MIN_ERRORS, _MAX_MEDIAN_ROWS = 50, 50_000
+# Largest ratio of the quantiles at 90 and 50 % of the absolute errors of a tested column: 2.4 for a normal
+# distribution, 3.6 for Student's t with two degrees of freedom.
+_MAX_QUANTILE_RATIO = 3.5
 
 
 class Outliers(NamedTuple):
@@ -92,14 +93,14 @@ class Outliers(NamedTuple):
     ----------
     columns : ndarray of bool of shape (D,)
         Columns with gross outliers.
-    cells : list of (int, int)
-        Row and column of the largest outlier of each such column, the largest first.
+    positions : list of (int, int)
+        Row and column of the largest outlier of each of these columns, largest first.
     sizes : list of float
         Errors of these values, in robust standard deviations of their columns.
     """
 
     columns: BoolArray
-    cells: list[tuple[int, int]]
+    positions: list[tuple[int, int]]
     sizes: list[float]
 
 
@@ -123,17 +124,18 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
     step = max(len(values) // _MAX_MEDIAN_ROWS, 1)
     largest_deviation = np.zeros(len(values))
     for x in values.T:  # one column at a time: a copy of all columns would be the largest array of a fit
-        between = np.full(len(x), np.nan)
-        between[1:-1] = x[1:-1] - 0.5 * (x[:-2] + x[2:])
-        between[np.concatenate([starts, starts - 1])] = np.nan
-        for errors in (between, x - _median(x[::step])):
-            spread = _median(np.abs(errors[::step]))
-            if spread > 0.0:
-                largest_deviation = np.fmax(largest_deviation, np.abs(errors) / spread)
+        from_adjacent = np.full(len(x), np.nan)
+        from_adjacent[1:-1] = x[1:-1] - 0.5 * (x[:-2] + x[2:])
+        from_adjacent[np.concatenate([starts, starts - 1])] = np.nan
+        for deviations in (from_adjacent, x - _median(x[::step])):
+            median_deviation = _median(np.abs(deviations[::step]))
+            if median_deviation > 0.0:
+                largest_deviation = np.fmax(largest_deviation, np.abs(deviations) / median_deviation)
     return np.sort(np.argsort(-largest_deviation, kind="stable")[:n_rows])
 
 
 def _median(x: FloatArray) -> float:
+    """Return the median of the observed values; NaN without observed values."""
     observed = x[~np.isnan(x)]
     return float(np.median(observed)) if observed.size else np.nan
 
@@ -144,11 +146,11 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
     Parameters
     ----------
     sample : ndarray of shape (S, D)
-        Errors of rows that are spread evenly over the data.
+        Errors of rows that are evenly distributed over the data.
     selected : ndarray of shape (M, D)
-        Errors of the rows that are most likely to have outliers.
+        Errors of rows that are suspected to have outliers (see :func:`suspicious_rows`).
     rows : ndarray of int of shape (M,)
-        Numbers of these rows.
+        Numbers of the suspected rows.
     n_rows : int
         Number of rows of the data.
 
@@ -163,9 +165,7 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
         if len(size) < _MIN_ERRORS:
             continue
         median, high = np.quantile(size, [0.5, 0.9])
-        # Ratio of the quantiles at 90 and 50 % of the sizes of errors: 2.4 for normal ones, 3.6 for Student-t
-        # ones of two degrees of freedom.
-        if not 0.0 < high <= 3.5 * median:
+        if not 0.0 < high <= _MAX_QUANTILE_RATIO * median:
             continue
         limit = _MIN_DEVIATIONS * median / MAD
         is_outlier = size > limit
@@ -174,7 +174,7 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
         squares_of_others = float(np.sum(size[~is_outlier] ** 2))
         sizes_of_selected = np.abs(np.nan_to_num(selected[:, j]))
         outlier_sizes = np.where(sizes_of_selected > limit, sizes_of_selected, 0.0)
-        # Number of values in the sample, and in all rows, of which the selected rows are the worst.
+        # Outliers of the sample are compared with the sample, outliers of the selected rows with all rows.
         for squares_of_outliers, others in (
             (float(np.sum(size[is_outlier] ** 2)), squares_of_others),
             (float(np.sum(outlier_sizes**2)), squares_of_others * n_rows / len(size)),
@@ -191,21 +191,21 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
     )
 
 
-def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
-    """Return a sentence for `status_` if gross outliers dominate the fit, else an empty string."""
+def outlier_message(outliers: Outliers, names: Sequence[str] | None) -> str:
+    """Return a warning for `status_` if gross outliers dominate the fit, otherwise ""."""
     if not outliers.columns.any():
         return ""
 
     def name(j: int) -> str:
         return str(j) if names is None else repr(str(names[j]))
 
-    worst = ", ".join(
+    largest = ", ".join(
         f"row {row}, column {name(j)}: {size:.3g} robust standard deviations"
-        for (row, j), size in list(zip(outliers.cells, outliers.sizes, strict=True))[:3]
+        for (row, j), size in list(zip(outliers.positions, outliers.sizes, strict=True))[:3]
     )
+    number = f"{np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns"
     return (
-        f" Single values of {np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns are far "
-        "beyond all others, and dominate the fit"
-        + (f" (farthest: {worst})" if worst else "")
-        + ": robust=True gives such values little weight, and outlier_scores(X) ranks them."
+        f" Outliers dominate the fit of {number}"
+        + (f" (largest: {largest})" if largest else "")
+        + ". Use robust=True, which gives them little weight; outlier_scores(X) ranks them."
     )

@@ -1,9 +1,9 @@
-"""Starting points of larger models from fitted smaller ones, and of smaller models from larger ones.
+"""Initial parameters of larger models from fitted smaller ones, and of smaller models from larger ones.
 
 New AR(1) factors are estimated from the residuals of the smaller model, by slow feature analysis and from
-lagged covariances. Stochastic cycles start at the frequency at which the power most exceeds that of the
-model; smooth factors and trends start like AR(1) factors. Full and smaller loadings are tried, because
-residuals are mostly noise. The start with the highest likelihood is used.
+lagged covariances; smooth factors and trends are converted from these. A new stochastic cycle has the
+frequency at which the power of the data exceeds the spectrum of the model most. Full and reduced loadings are
+tried, because residuals are mostly noise. The parameters with the highest likelihood are used.
 """
 
 import numpy as np
@@ -21,10 +21,11 @@ from probsfa.statespace.learning.starts import (
 )
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, StateSpace, chosen_processes, with_more_latents
+from probsfa.statespace.parameters import Latents, StateSpace, select_processes, with_more_latents
 
 __all__ = ["enlarged", "reduced"]
 
+# Factors by which estimated loadings of new processes are multiplied.
 _LOADING_MULTIPLIERS = (1.0, 0.3)
 
 
@@ -35,12 +36,12 @@ def enlarged(
     noise: Noise,
     initial_processes: InitialProcesses | None = None,
 ) -> StateSpace:
-    """Return the model with additional latent processes, started from its residuals.
+    """Return parameters with additional latent processes, which are estimated from residuals.
 
     Parameters
     ----------
     params : StateSpace
-        The smaller model, of standardised data.
+        Parameters of the smaller model, for standardised data.
     panel : Panel
         Standardised observations.
     latents : Latents
@@ -53,47 +54,50 @@ def enlarged(
     Returns
     -------
     larger : StateSpace
-        The starting point with the highest likelihood.
+        Of several initial parameters, those with the highest likelihood.
     """
-    more = latents.without(params.latents)
-    left = panel.values[:] - params.offset
+    added = latents.without(params.latents)
+    residuals = panel.values[:] - params.offset
     n = panel.n_rows
-    left[:n] -= smooth(params, panel).means @ params.state_space.loadings.T
-    residual = panel._replace(values=left * panel.mask[:])
-    like_ar1 = [Latents(0, {kind: count}) for kind, count in more.counts.items() if not kind.from_periodogram]
-    for kind in (Latents(more.n_components), *like_ar1):
-        if kind.n_states:
-            params = _best(_with_latents(params, residual, kind, noise, initial_processes), panel)
-    for j in range(more.n_from_periodogram):
-        params = _with_cycle(
-            params, panel, latents.n_from_periodogram - more.n_from_periodogram + j, noise, initial_processes
-        )
+    residuals[:n] -= smooth(params, panel).means @ params.state_space.loadings.T
+    residual_panel = panel._replace(values=residuals * panel.mask[:])
+    groups = [Latents(added.n_components)]
+    groups += [Latents(0, {kind: n}) for kind, n in added.counts.items() if not kind.from_periodogram]
+    for group in groups:
+        if group.n_states:
+            params = _best(_with_latents(params, residual_panel, group, noise, initial_processes), panel)
+    for index in range(params.latents.n_from_periodogram, latents.n_from_periodogram):
+        params = _with_cycle(params, panel, index, noise, initial_processes)
     return params
 
 
 def reduced(params: StateSpace, latents: Latents) -> StateSpace:
-    """Return the model without the processes that explain least, adding half their variance to the noise.
+    """Return parameters without the processes that explain least; half their variance is added to the noise.
 
     Parameters
     ----------
     params : StateSpace
-        The larger model, of standardised data.
+        Parameters of the larger model, for standardised data.
     latents : Latents
         Numbers of processes of the smaller model, no more of any kind than in `params`.
     """
-    size = np.sum(params.loadings**2 / params.noise_variance[:, None], axis=0)
-    slow = np.sort(np.argsort(-size[: params.n_components], kind="stable")[: latents.n_components])
+    signal_to_noise = np.sum(params.loadings**2 / params.noise_variance[:, None], axis=0)
+    factors = np.sort(
+        np.argsort(-signal_to_noise[: params.n_components], kind="stable")[: latents.n_components]
+    )
     selected = {}
     for one in params.processes:
-        own = size[params.latents.states[type(one)]].reshape(len(one), -1).sum(axis=1)
-        selected[type(one)] = np.sort(np.argsort(-own, kind="stable")[: latents.counts.get(type(one), 0)])
-    less = chosen_processes(params, selected)
-    less = less.replace(
-        decay=params.decay[slow],
-        loadings=np.hstack([params.loadings[:, slow], less.loadings[:, params.n_components :]]),
+        by_process = signal_to_noise[params.latents.states[type(one)]].reshape(len(one), -1).sum(axis=1)
+        n_selected = latents.counts.get(type(one), 0)
+        selected[type(one)] = np.sort(np.argsort(-by_process, kind="stable")[:n_selected])
+    smaller = select_processes(params, selected)
+    smaller = smaller.replace(
+        decay=params.decay[factors],
+        loadings=np.hstack([params.loadings[:, factors], smaller.loadings[:, params.n_components :]]),
     )
-    lost = np.sum(params.stationary_loadings**2, axis=1) - np.sum(less.stationary_loadings**2, axis=1)
-    return less.replace(noise_variance=params.noise_variance + 0.5 * np.maximum(lost, 0.0))
+    removed_variance = np.sum(params.stationary_loadings**2, axis=1)
+    removed_variance -= np.sum(smaller.stationary_loadings**2, axis=1)
+    return smaller.replace(noise_variance=params.noise_variance + 0.5 * np.maximum(removed_variance, 0.0))
 
 
 def _best(candidates: list[StateSpace], panel: Panel) -> StateSpace:
@@ -104,52 +108,62 @@ def _best(candidates: list[StateSpace], panel: Panel) -> StateSpace:
 
 
 def _joined(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpace]:
-    """Return models with new processes of several strengths; noise is reduced by what they explain."""
+    """Return models with new processes, with several multiples of their loadings.
+
+    The noise variance of a column is reduced by the variance that the new processes explain, at most by half.
+    """
     out = []
-    for strength in _LOADING_MULTIPLIERS:
-        loadings = strength * new.loadings
+    for multiplier in _LOADING_MULTIPLIERS:
+        loadings = multiplier * new.loadings
         variance = params.noise_variance
         if noise.variances.separate:
             explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
             variance = np.maximum(variance - explained, noise.floor)
-        both = with_more_latents(params, new.replace(loadings=loadings))
-        out.append(both.replace(noise_variance=variance))
+        joined = with_more_latents(params, new.replace(loadings=loadings))
+        out.append(joined.replace(noise_variance=variance))
     return out
 
 
 def _with_latents(
     params: StateSpace,
-    residual: Panel,
-    more: Latents,
+    residual_panel: Panel,
+    added: Latents,
     noise: Noise,
     initial_processes: InitialProcesses | None,
 ) -> list[StateSpace]:
-    """Return models with more AR(1) factors, or more processes of another kind that start like these."""
-    news = starts(
-        interpolate(residual),
+    """Return models with more AR(1) factors, or with more processes that are converted from AR(1) factors."""
+    new_processes = starts(
+        interpolate(residual_panel),
         np.zeros(params.n_features),
-        Latents(more.n_components + more.n_other_processes),
+        Latents(added.n_components + added.n_other_processes),
     )
-    if more.n_other_processes:
+    if added.n_other_processes:
         known = {} if initial_processes is None else initial_processes.processes
-        last = {
-            kind: known[kind].select(np.arange(-n, 0)) for kind, n in more.counts.items() if kind in known
-        }
-        news = (
-            each for new in news for each in from_ar1_factors(new, more, InitialProcesses(processes=last))
+        # Of the known parameters, the last ones belong to the new processes.
+        known_of_new = InitialProcesses(
+            processes={
+                kind: known[kind].select(np.arange(-n, 0))
+                for kind, n in added.counts.items()
+                if kind in known
+            }
         )
-    return [each for new in news for each in _joined(params, new, noise)]
+        new_processes = (
+            each for factors in new_processes for each in from_ar1_factors(factors, added, known_of_new)
+        )
+    return [each for new in new_processes for each in _joined(params, new, noise)]
 
 
 def _with_cycle(
-    params: StateSpace, panel: Panel, which: int, noise: Noise, initial_processes: InitialProcesses | None
+    params: StateSpace, panel: Panel, index: int, noise: Noise, initial_processes: InitialProcesses | None
 ) -> StateSpace:
-    """Return the model with one more stochastic cycle, at a known frequency or that of most excess power."""
-    grid = interpolate_to_grid(panel)
-    centred = [rows - params.offset for rows in grid]
+    """Return the model with one more stochastic cycle.
+
+    Its frequency is the known frequency of this index, or the frequency of most excess power.
+    """
+    centred = [rows - params.offset for rows in interpolate_to_grid(panel)]
     if initial_processes is None or initial_processes.frequencies is None:
         frequency = strongest_frequency(params.state_space, centred)
     else:
-        frequency = float(initial_processes.frequencies[which])
-    alone = [estimated_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
-    return _best([each for one in alone for each in _joined(params, one, noise)], panel)
+        frequency = float(initial_processes.frequencies[index])
+    cycles = [estimated_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
+    return _best([each for cycle in cycles for each in _joined(params, cycle, noise)], panel)

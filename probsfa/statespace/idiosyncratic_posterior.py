@@ -1,7 +1,7 @@
-"""Posterior of factors and values with AR(1) noise of many columns, which is integrated out.
+"""Posterior of factors and values if the AR(1) noise of many columns is integrated out.
 
-Means are exact. Variances have two parts. The variance of a column's AR(1) process given the factors is
-exact. The part due to the factors is estimated by draws of the factors' deviations from their means.
+Means are exact. The variance of a value is the sum of two parts. The variance given the factors is exact. The
+variance due to the uncertainty of the factors is estimated from draws of the factors.
 """
 
 from collections.abc import Iterator
@@ -19,30 +19,33 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["IdiosyncraticPosterior"]
 
-# Number of draws for variances: the part due to the factors has a relative error of sqrt(2 / number).
+# Number of draws for variances due to the factors; the relative error is sqrt(2 / number). Forecasts use four
+# times as many.
 _N_DRAWS = 32
 # Minimum leave-one-out precision of a value, relative to that given the factors.
-_MIN_REMAINING_SHARE = 0.1
+_MIN_RELATIVE_PRECISION = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
-_N_SIMULTANEOUS = 8
-# Tolerances of means and of draws, in posterior standard deviations.
-_TOLERANCE, _TOLERANCE_OF_DRAWS = 1e-4, 3e-2
+_BATCH_SIZE = 8
+# Tolerances of means and of draws, in posterior standard deviations, and of the log-determinant, in nats.
+_MEAN_TOL, _DRAW_TOL, _LOG_DETERMINANT_TOL = 1e-4, 3e-2, 3e-2
+# Minimum number of draws for the covariances of the factors, which have no exact part.
+_MIN_COVARIANCE_DRAWS = 64
 
 
 class _Draws(NamedTuple):
-    """Deviations from posterior means: factors (n, T, K), and AR(1) processes of columns (n, D, T)."""
+    """Draws less posterior means: factors (n, T, K), and AR(1) processes of the columns (n, D, T)."""
 
     factors: FloatArray
     processes: FloatArray
 
 
 class IdiosyncraticPosterior:
-    """Distribution of factors, AR(1) noise and values given a panel.
+    """Posterior distribution of factors, AR(1) noise and values.
 
     Parameters
     ----------
     params : StateSpace
-        Parameters with AR(1) noise, and factors that are AR(1) processes.
+        Parameters of a model with AR(1) noise whose factors are AR(1) processes.
     panel : Panel
         Packed observations, in the units of the parameters.
     """
@@ -54,9 +57,9 @@ class IdiosyncraticPosterior:
             observed = self._system.steps.weights > 0.0
             values = np.asarray(panel.values[: panel.n_rows]).T
             self._centred = np.where(observed, values - params.offset[:, None], 0.0)
-            right = self._system.information(self._centred)[None]
+            information = self._system.information(self._centred)[None]
             #: Posterior means of the factors, (T, K).
-            self.means: FloatArray = self._system.solve(right, tol=_TOLERANCE).values[0]
+            self.means: FloatArray = self._system.solve(information, tol=_MEAN_TOL).values[0]
 
     @cached_property
     def _processes(self) -> FloatArray:
@@ -66,30 +69,37 @@ class IdiosyncraticPosterior:
     @property
     def value_means(self) -> FloatArray:
         """Posterior means (T, D) of values without white noise."""
-        full = self._system.common(self.means) + self._system.noise.scale * self._processes
-        return np.asarray(self.params.offset + full.T)
+        means = self._system.common(self.means) + self._system.noise.scale * self._processes
+        return np.asarray(self.params.offset + means.T)
 
     @property
     def contributions(self) -> FloatArray:
         """Contributions (T, D, K + 1) of factors, and of AR(1) noise, to the posterior means of values."""
-        own = (self._system.noise.scale * self._processes).T
-        return np.dstack([self.means[:, None, :] * self.params.loadings, own])
+        of_noise = (self._system.noise.scale * self._processes).T
+        return np.dstack([self.means[:, None, :] * self.params.loadings, of_noise])
 
     def _draws(self, n_draws: int, rng: np.random.Generator, *, processes: bool = False) -> Iterator[_Draws]:
-        """Draw deviations in batches; those of the AR(1) processes only if `processes` is true."""
+        """Yield draws in batches; AR(1) processes are conditioned on the data only if `processes` is true.
+
+        A draw is a simulation of factors, AR(1) processes and values, less the posterior means given these
+        values.
+        """
         system = self._system
-        for first in range(0, n_draws, _N_SIMULTANEOUS):
+        for first in range(0, n_draws, _BATCH_SIZE):
             with one_blas_thread():
-                n = min(_N_SIMULTANEOUS, n_draws - first)
-                factors, own, values = system.simulate(rng, n)
-                means = system.solve(system.information(values), tol=_TOLERANCE_OF_DRAWS).values
+                n = min(_BATCH_SIZE, n_draws - first)
+                factors, ar1_noise, values = system.simulate(rng, n)
+                means = system.solve(system.information(values), tol=_DRAW_TOL).values
                 if processes:
-                    own -= system.noise.smooth(values - system.common(means))
-                yield _Draws(factors - means, own)
+                    ar1_noise -= system.noise.smooth(values - system.common(means))
+                yield _Draws(factors - means, ar1_noise)
 
     @cached_property
-    def _from_factors(self) -> tuple[FloatArray, FloatArray]:
-        """Return variances (D, T) due to the factors: of values without white noise, and of scores."""
+    def _variances_due_to_factors(self) -> tuple[FloatArray, FloatArray]:
+        """Variances (D, T) due to the factors: of values without white noise, and of scores.
+
+        Scores are the products of the values with the inverse of their covariance given the factors.
+        """
         noise, system = self._system.noise, self._system
         of_values, of_scores = np.zeros((2, *self._centred.shape))
         for draws in self._draws(_N_DRAWS, np.random.default_rng(0)):
@@ -103,19 +113,20 @@ class IdiosyncraticPosterior:
     def value_variances(self) -> FloatArray:
         """Return posterior variances (T, D) of values without white noise."""
         noise = self._system.noise
-        return np.asarray((noise.scale**2 * noise.moments[0] + self._from_factors[0]).T)
+        return np.asarray((noise.scale**2 * noise.moments[0] + self._variances_due_to_factors[0]).T)
 
     def leave_one_out_moments(self) -> tuple[FloatArray, FloatArray]:
         """Return leave-one-out means and variances (T, D), noise included; NaN for missing values.
 
-        With the inverse ``P`` of the covariance of all values they are ``x_i - (P (x - mu))_i / P_ii`` and
-        ``1 / P_ii``.
+        With the inverse ``P`` of the covariance of all values, the mean of value ``i`` is
+        ``x_i - (P (x - mu))_i / P_ii``, and the variance ``1 / P_ii``.
         """
         noise, system, weights = self._system.noise, self._system, self._system.steps.weights
         given_factors = weights / noise.variance
         given_factors = given_factors - given_factors**2 * noise.scale**2 * noise.moments[0]
         # The exact difference is positive, but its estimate from draws may be negative.
-        precisions = np.maximum(given_factors - self._from_factors[1], _MIN_REMAINING_SHARE * given_factors)
+        precisions = given_factors - self._variances_due_to_factors[1]
+        precisions = np.maximum(precisions, _MIN_RELATIVE_PRECISION * given_factors)
         scores = noise.solve(self._centred - system.common(self.means))
         with np.errstate(divide="ignore", invalid="ignore"):
             means = self.params.offset[:, None] + self._centred - scores / precisions
@@ -123,26 +134,24 @@ class IdiosyncraticPosterior:
             return np.where(observed, means, np.nan).T, np.where(observed, 1.0 / precisions, np.nan).T
 
     def posterior(self) -> Posterior:
-        """Return moments of the factors: exact means, and covariances of draws.
+        """Return moments of the factors: exact means, and covariances that are estimated from draws.
 
-        Log densities of single rows are not available without states; each row is assigned an equal share of
-        the log-likelihood.
+        Log densities of single rows are not computed; each row has an equal share of the log-likelihood.
         """
         n, k = self.means.shape
-        # Minimum number of draws for covariances of the factors, which have no exact part.
-        n_draws = max(64, 4 * k)
-        here, lagged = np.zeros((n, k, k)), np.zeros((max(n - 1, 0), k, k))
+        n_draws = max(_MIN_COVARIANCE_DRAWS, 4 * k)
+        covariances, lag_one = np.zeros((n, k, k)), np.zeros((max(n - 1, 0), k, k))
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
-            here += np.einsum("rti,rtj->tij", factors, factors)
-            lagged += np.einsum("rti,rtj->tij", factors[:, 1:], factors[:, :-1])
-        rows = np.full(n, self.log_likelihood() / n)
-        return Posterior(self.means, here / n_draws, lagged / n_draws, rows)
+            covariances += np.einsum("rti,rtj->tij", factors, factors)
+            lag_one += np.einsum("rti,rtj->tij", factors[:, 1:], factors[:, :-1])
+        row_log_likelihoods = np.full(n, self.log_likelihood() / n)
+        return Posterior(self.means, covariances / n_draws, lag_one / n_draws, row_log_likelihoods)
 
     def log_likelihood(self) -> float:
         """Estimate the log-likelihood in nats; see :meth:`.FactorSystem.log_determinant`."""
         with one_blas_thread():
-            determinant, _ = self._system.log_determinant(tol=3e-2)
-            return self._system.log_likelihood(self._centred, self.means, determinant)
+            log_determinant, _ = self._system.log_determinant(tol=_LOG_DETERMINANT_TOL)
+            return self._system.log_likelihood(self._centred, self.means, log_determinant)
 
     def draw_factors(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the factors (n_draws, T, K) from their joint distribution."""
@@ -158,14 +167,14 @@ class IdiosyncraticPosterior:
         return np.concatenate(draws)
 
     def forecast(self, row: int, steps: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Predict some units of time after the last row of a sequence.
+        """Predict values and factors after the last row of a sequence.
 
         Parameters
         ----------
         row : int
-            The row.
+            Number of the last row.
         steps : ndarray of shape (H,)
-            Units of time after it.
+            Times after the last row, in units of time.
 
         Returns
         -------
@@ -174,28 +183,31 @@ class IdiosyncraticPosterior:
         factor_means, factor_variances : ndarray of shape (H, K)
         """
         params, noise = self.params, self._system.noise
-        over = np.abs(params.decay) ** steps[:, None] * _signs(params.decay, steps)
-        own = np.abs(params.memory_decay) ** steps[:, None] * _signs(params.memory_decay, steps)
-        factor_means = over * self.means[row]
+        decays = _powers(params.decay, steps)
+        noise_decays = _powers(params.memory_decay, steps)
+        factor_means = decays * self.means[row]
         means = (
             params.offset
             + factor_means @ params.loadings.T
-            + own * params.memory_scale * self._processes[:, row]
+            + noise_decays * params.memory_scale * self._processes[:, row]
         )
-        innovations = 1.0 - over**2
+        innovations = 1.0 - decays**2
         variances = innovations @ (params.loadings**2).T
-        variances += params.memory_scale**2 * (1.0 - own**2 + own**2 * noise.moments[0][:, row])
+        variances_of_noise = 1.0 - noise_decays**2 + noise_decays**2 * noise.moments[0][:, row]
+        variances += params.memory_scale**2 * variances_of_noise
         factor_variances = innovations.copy()
         n_draws = 4 * _N_DRAWS
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
-            common = self._system.common(factors)
-            given = noise.smooth(common)[:, :, row] * params.memory_scale
-            ahead = (over * factors[:, None, row]) @ params.loadings.T - own * given[:, None]
-            variances += np.einsum("rhd,rhd->hd", ahead, ahead) / n_draws
-            factor_variances += over**2 * np.sum(factors[:, row] ** 2, axis=0) / n_draws
+            # If the factors deviate from their means, so do the means of the AR(1) noise given the factors.
+            deviations_of_noise = noise.smooth(self._system.common(factors))[:, :, row] * params.memory_scale
+            deviations = (decays * factors[:, None, row]) @ params.loadings.T
+            deviations -= noise_decays * deviations_of_noise[:, None]
+            variances += np.einsum("rhd,rhd->hd", deviations, deviations) / n_draws
+            factor_variances += decays**2 * np.sum(factors[:, row] ** 2, axis=0) / n_draws
         return means, variances, factor_means, factor_variances
 
 
-def _signs(decay: FloatArray, steps: FloatArray) -> FloatArray:
-    """Return the signs (H, M) of powers of decays; negative decays have integer exponents."""
-    return np.where((decay < 0.0) & (np.rint(steps)[:, None] % 2.0 == 1.0), -1.0, 1.0)
+def _powers(decay: FloatArray, steps: FloatArray) -> FloatArray:
+    """Return powers (H, M) of decays; negative decays require integer steps."""
+    is_odd = np.rint(steps)[:, None] % 2.0 == 1.0
+    return np.abs(decay) ** steps[:, None] * np.where((decay < 0.0) & is_odd, -1.0, 1.0)

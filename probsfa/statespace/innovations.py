@@ -1,13 +1,13 @@
 """The model in the notation of Turner & Sahani (2007), with innovation variances.
 
-Their factors (eq. 6) have decays ``lambda_n``, innovation variances ``sigma_n^2`` and recognition weights
-``W``::
+Their factors ``y_n`` (eq. 6) have decays ``lambda_n``, innovation variances ``sigma_n^2`` and recognition
+weights ``W``::
 
     y_n,1 ~ N(0, sigma_n^2 / (1 - lambda_n^2)),   y_n,t = lambda_n y_n,t-1 + sigma_n e_n,t
     x_t   = mu + W^-1 y_t + noise,                noise ~ N(0, diag(r))
 
-The scale of each factor is not identified. The rest of the package fixes it by unit stationary variance,
-``z_n = y_n / s_n`` with ``s_n^2 = sigma_n^2 / (1 - lambda_n^2)`` (their eq. 8), and has loadings ``C = W^-1
+The scale of a factor is not identified. Elsewhere in the package factors have unit stationary variance,
+``z_n = y_n / s_n`` with ``s_n^2 = sigma_n^2 / (1 - lambda_n^2)`` (their eq. 8), and loadings ``C = W^-1
 diag(s)``. This module converts between the two forms.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["InnovationParameters", "innovation_parameters", "make_innovation_par
 class InnovationParameters(NamedTuple):
     """Parameters of a model with as many factors as columns.
 
-    These are ``theta`` of Turner & Sahani (2007, eq. 10) and the mean of the data.
+    The parameters are ``theta`` of Turner & Sahani (2007, eq. 10), and the mean of the data.
 
     Attributes
     ----------
@@ -36,14 +36,14 @@ class InnovationParameters(NamedTuple):
     weights : ndarray of shape (K, K)
         Recognition weights ``W``: without noise, the factors are ``W (x_t - offset)``.
     noise_variance : ndarray of shape (K,)
-        Variance of the observation noise of each column, in squared data units; ``sigma_x^2`` in eq. 9,
-        where it is the same for all columns.
+        Variance of the observation noise of each column, in squared data units. In eq. 9 it is the same for
+        all columns, ``sigma_x^2``.
     offset : ndarray of shape (K,)
         Mean of the observations, in data units; zero in the paper.
 
     See Also
     --------
-    probsfa.statespace.noise_free_maximum_likelihood : Estimate them.
+    probsfa.statespace.noise_free_maximum_likelihood : Estimate the parameters.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class InnovationParameters(NamedTuple):
         Parameters
         ----------
         lags : array-like of int, shape (L,)
-            Steps, of either sign.
+            Lags in time steps, positive or negative.
 
         Returns
         -------
@@ -163,7 +163,7 @@ def make_innovation_parameters(
         raise ValueError(f"weights must have shape ({k}, {k}) to match decay, got shape {w.shape}.")
     if not np.all(np.isfinite(w)):
         raise ValueError(f"weights must be finite, got {w[~np.isfinite(w)][0]}.")
-    # The rank must not depend on the units of rows and columns.
+    # Rows and columns are scaled, so that the rank does not depend on their units.
     row_sizes = np.max(np.abs(w), axis=1, keepdims=True)
     scaled_rows = w / np.where(row_sizes > 0.0, row_sizes, 1.0)
     column_sizes = np.max(np.abs(scaled_rows), axis=0)
@@ -196,13 +196,13 @@ def innovation_parameters(
     Returns
     -------
     InnovationParameters
-        With ``weights = diag(s) C^-1``, where ``s^2 = innovation_variance / (1 - decay^2)``.
+        The weights are ``diag(s) C^-1``, where ``s^2 = innovation_variance / (1 - decay^2)``.
 
     Raises
     ------
     ValueError
-        If the number of factors differs from that of columns, the loadings are singular, a variance is not
-        positive, or the noise is AR(1) noise.
+        If the numbers of factors and columns differ, the loadings are singular, a variance is not positive,
+        or the model has AR(1) noise.
 
     See Also
     --------
@@ -224,23 +224,24 @@ def innovation_parameters(
     """
     if params.has_ar1_noise:
         raise ValueError(
-            "params has AR(1) noise, and this form has white noise only. Fit a model with white noise."
+            "params has AR(1) noise, which InnovationParameters does not support. Fit a model with white "
+            "noise."
         )
     if params.n_states != params.n_features:
         raise ValueError(
-            f"weights exist only with as many factors as columns; params has {params.n_states} factors and "
+            f"params must have as many factors as columns; it has {params.n_states} factors and "
             f"{params.n_features} columns."
         )
-    # Loadings are checked by checking the weights, their inverse.
-    checked = make_innovation_parameters(
+    # Loadings are passed in place of weights, because a matrix is singular if its inverse is.
+    validated = make_innovation_parameters(
         params.decay, params.loadings, innovation_variance, params.noise_variance, params.offset
     )
-    weights = np.linalg.inv(params.loadings) * np.sqrt(checked.stationary_variance)[:, None]
-    return checked._replace(weights=np.asarray(weights))
+    weights = np.linalg.inv(params.loadings) * np.sqrt(validated.stationary_variance)[:, None]
+    return validated._replace(weights=np.asarray(weights))
 
 
 def _vector(name: str, value: ArrayLike, size: int) -> FloatArray:
-    """Return a value for each factor or column, from one number or a vector."""
+    """Return a vector of this size from a number or a vector."""
     vector = np.asarray(value, dtype=np.float64)
     if vector.shape not in ((), (size,)):
         raise ValueError(f"{name} must be a number or have shape ({size},), got shape {vector.shape}.")

@@ -1,11 +1,10 @@
 """Leave-one-out prediction errors of observed values, compared with linear interpolation.
 
-No refit is needed. The posterior of the noise-free value is Gaussian, and so is the likelihood of the
-observed value, which can be divided out,
+Parameters are not estimated again. The posterior of the noise-free value has mean ``m`` and variance ``v``
+given all values; dividing it by the likelihood of the observed value ``x`` with noise variance ``r`` gives
+the posterior from all other values, with
 
-    1 / v' = 1 / v - 1 / r,        m' = v' (m / v - x / r),
-
-with posterior mean ``m`` and variance ``v`` and noise variance ``r``.
+    1 / v' = 1 / v - 1 / r,        m' = v' (m / v - x / r).
 """
 
 from collections.abc import Sequence
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.columns import listed
+from probsfa.statespace.columns import list_columns
 from probsfa.statespace.held_out_values import EQUALITY_TOL, STANDARD_ERRORS, standard_errors
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
-    "Comparison",
+    "InterpolationComparison",
     "compare_with_interpolation",
     "interpolate_leave_one_out",
     "interpolation_errors",
@@ -36,32 +35,37 @@ __all__ = [
 
 # Minimum number of values for a reliable comparison.
 _MIN_VALUES = 20
+# The ratio of posterior variance to noise variance is below one. If the difference from one is smaller than
+# this, the information of the other values is lost to rounding errors.
+_MIN_VARIANCE_RATIO = 1e-7
+# Noise variance below which rounding errors affect leave-one-out moments, relative to the explained variance.
+_MIN_RELATIVE_NOISE = 1e-5
 
 
-class Comparison(NamedTuple):
-    """Root mean square errors of the same values, in units of each column's standard deviation.
+class InterpolationComparison(NamedTuple):
+    """Leave-one-out errors of a model and of linear interpolation, for the same values.
 
     Attributes
     ----------
     model, interpolation : float
-        Errors of the model, and of linear interpolation in time.
-    n_cells : int
+        Root mean square errors, in units of each column's standard deviation.
+    n_values : int
         Number of values left out.
     """
 
     model: float
     interpolation: float
-    n_cells: int
+    n_values: int
 
     @property
-    def sentence(self) -> str:
-        """Return a warning if the model is no better than linear interpolation, else an empty string."""
-        if self.n_cells < _MIN_VALUES or self.model < self.interpolation:
+    def warning(self) -> str:
+        """A warning if the model is not more accurate than linear interpolation, otherwise ""."""
+        if self.n_values < _MIN_VALUES or self.model < self.interpolation:
             return ""
         return (
             "Observed values left out one at a time are predicted no better than by linear interpolation: "
             f"RMSE {self.model:.3g} against {self.interpolation:.3g} standard deviations, over "
-            f"{self.n_cells:,} values. Try AR(1) noise (ProbabilisticSFA(noise='ar1')) or another number of "
+            f"{self.n_values:,} values. Try AR(1) noise (ProbabilisticSFA(noise='ar1')) or another number of "
             "factors (select_model), or use linear interpolation."
         )
 
@@ -69,16 +73,16 @@ class Comparison(NamedTuple):
 def leave_one_out_means(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> FloatArray:
-    """Return the leave-one-out prediction of each observed value.
+    """Return leave-one-out predictions of the observed values.
 
     Parameters
     ----------
     values : ndarray of shape (T, D)
         Observations, NaN where missing.
     means, variances : ndarray of shape (T, D)
-        Moments of new observations given all values, including noise.
-    noise_variance : ndarray of shape (D,)
-        Noise variance.
+        Means and variances of new observations given all values, noise included.
+    noise_variance : ndarray of shape (D,) or (T, D)
+        Noise variance of the values.
 
     Returns
     -------
@@ -91,7 +95,7 @@ def leave_one_out_means(
 def leave_one_out_moments(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means and variances (T, D) of leave-one-out predictions, including noise.
+    """Return means and variances (T, D) of leave-one-out predictions, noise included.
 
     Parameters, and entries that are NaN, are those of :func:`leave_one_out_means`.
     """
@@ -100,26 +104,23 @@ def leave_one_out_moments(
         variance_ratio = 1.0 - posterior_variance / noise_variance  # v / v'
         mean = (means - values * (posterior_variance / noise_variance)) / variance_ratio
         variance = posterior_variance / variance_ratio + noise_variance
-    # Posterior variance over noise variance is below one. If it is within 1e-7 of one, the information of the
-    # other values is lost to rounding errors.
-    is_determined = (variance_ratio > 1e-7) & ~np.isnan(values)
+    is_determined = (variance_ratio > _MIN_VARIANCE_RATIO) & ~np.isnan(values)
     return np.where(is_determined, mean, np.nan), np.where(is_determined, variance, np.nan)
 
 
 def near_zero_noise(params: StateSpace) -> BoolArray:
-    """Return which columns (D,) have so little noise that leave-one-out moments are lost to rounding.
+    """Return which columns (D,) have too little noise for :func:`leave_one_out_moments`.
 
-    Their leave-one-out moments are computed by :func:`.cells_left_out` instead.
+    Rounding errors would affect the result; :func:`.cells_left_out` is used instead.
     """
     noise, explained = params.noise_variance, np.sum(params.loadings**2, axis=1)
-    # Below 1e-5 of the explained variance, rounding errors dominate leave-one-out moments.
-    return np.asarray((noise > 0.0) & (noise < 1e-5 * explained))
+    return np.asarray((noise > 0.0) & (noise < _MIN_RELATIVE_NOISE * explained))
 
 
 def interpolate_leave_one_out(sequences: Sequences) -> FloatArray:
-    """Interpolate each observed value linearly between the adjacent observations of its column.
+    """Interpolate linearly between the adjacent observations of each observed value of a column.
 
-    At the ends of a sequence, the only adjacent observation is used.
+    For the first and last observation of a sequence, the value of the only adjacent observation is used.
 
     Parameters
     ----------
@@ -140,15 +141,15 @@ def interpolate_leave_one_out(sequences: Sequences) -> FloatArray:
                 continue
             x, t = sequences.values[observed, d], times[observed]
             out[observed[0], d], out[observed[-1], d] = x[1], x[-2]
-            share = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
-            out[observed[1:-1], d] = x[:-2] + share * (x[2:] - x[:-2])
+            weight = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
+            out[observed[1:-1], d] = x[:-2] + weight * (x[2:] - x[:-2])
     return out
 
 
 def interpolate_linearly(sequences: Sequences) -> FloatArray:
     """Interpolate the observed values of each column linearly in time, at all rows.
 
-    Before the first and after the last observed value of a sequence, that value is repeated.
+    The first and last observed values of a sequence are used for all rows before and after them.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ def interpolate_linearly(sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        A column without observations in a sequence has its mean over all sequences there.
+        A column without observations in a sequence is imputed by its mean over all sequences.
     """
     times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
     out = np.empty_like(sequences.values)
@@ -173,35 +174,35 @@ def interpolate_linearly(sequences: Sequences) -> FloatArray:
     return out
 
 
-def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Comparison:
-    """Compare a model with linear interpolation on the observed values of data.
+def compare_with_interpolation(sequences: Sequences, predictions: FloatArray) -> InterpolationComparison:
+    """Compare leave-one-out predictions of a model with linear interpolation.
 
     Parameters
     ----------
     sequences : Sequences
         Rows, NaN where missing.
-    by_model : ndarray of shape (T, D)
+    predictions : ndarray of shape (T, D)
         Leave-one-out predictions of the model, as from :func:`leave_one_out_means`.
 
     Returns
     -------
-    Comparison
-        Over the values for which both predictions exist.
+    InterpolationComparison
+        Errors of the values for which both predictions exist.
     """
     values = sequences.values
-    by_interpolation = interpolate_leave_one_out(sequences)
-    both = ~np.isnan(by_model) & ~np.isnan(by_interpolation)
+    interpolated = interpolate_leave_one_out(sequences)
+    is_compared = ~np.isnan(predictions) & ~np.isnan(interpolated)
     observed = sequences.mask.any(axis=0)  # a column of new data may have no observations
     scale = np.zeros(sequences.n_features)
     scale[observed] = np.nanstd(values[:, observed], axis=0)
-    both &= scale > 0.0
-    n_cells = int(np.count_nonzero(both))
-    if n_cells == 0:
-        return Comparison(np.nan, np.nan, 0)
-    unit = np.broadcast_to(scale, values.shape)[both]
-    errors = [(guess[both] - values[both]) / unit for guess in (by_model, by_interpolation)]
+    is_compared &= scale > 0.0
+    n_values = int(np.count_nonzero(is_compared))
+    if n_values == 0:
+        return InterpolationComparison(np.nan, np.nan, 0)
+    unit = np.broadcast_to(scale, values.shape)[is_compared]
+    errors = [(one[is_compared] - values[is_compared]) / unit for one in (predictions, interpolated)]
     model, interpolation = (float(np.sqrt(np.mean(error**2))) for error in errors)
-    return Comparison(model, interpolation, n_cells)
+    return InterpolationComparison(model, interpolation, n_values)
 
 
 def interpolation_errors(sequences: Sequences, part: NDArray[np.int64]) -> FloatArray:
@@ -212,8 +213,8 @@ def interpolation_errors(sequences: Sequences, part: NDArray[np.int64]) -> Float
     sequences : Sequences
         Rows, with the hidden values.
     part : ndarray of int of shape (N, D)
-        Number of the part in which a value is hidden, 0 if it is not. The values of each part are predicted
-        given all values outside it.
+        Number of the part in which a value is hidden, 0 if it is not hidden. The values of each part are
+        interpolated between all other values.
     """
     errors = np.zeros(part.shape)
     for j in range(1, int(part.max()) + 1):
@@ -230,48 +231,43 @@ def worse_than_interpolation(
     groups: NDArray[np.int64],
     n_columns: int,
 ) -> NDArray[np.intp]:
-    """Return the columns whose hidden values a model predicts worse than linear interpolation.
+    """Return the columns whose hidden values are predicted worse by a model than by linear interpolation.
 
     Parameters
     ----------
     errors, errors_of_interpolation : ndarray of shape (n,)
         Errors of the model and of linear interpolation at the same values.
     columns, groups : ndarray of int of shape (n,)
-        Column of each value, and a number that is shared by values that are not independent.
+        Column of each value, and number of its group; values of one group are not independent.
     n_columns : int
         Number of columns.
 
     Returns
     -------
     ndarray of int
-        Columns with 20 hidden values at least, in which the mean squared error of the model is larger by 2.5
-        standard errors of the difference, and by 1 %.
+        Columns with at least 20 hidden values, in which the mean squared error of the model is larger by more
+        than 2.5 standard errors of the difference, and by more than 1 %.
     """
     worse = []
     for j in range(n_columns):
         in_column = columns == j
         if np.count_nonzero(in_column) < _MIN_VALUES:
             continue
-        squared_errors, squared_errors_of_interpolation = (
-            errors[in_column] ** 2,
-            errors_of_interpolation[in_column] ** 2,
-        )
-        standard_error = float(
-            standard_errors((squared_errors - squared_errors_of_interpolation)[None], groups[in_column])[0]
-        )
-        if squared_errors.mean() - squared_errors_of_interpolation.mean() > max(
-            STANDARD_ERRORS * standard_error, EQUALITY_TOL * squared_errors_of_interpolation.mean()
-        ):
+        squares, squares_of_interpolation = errors[in_column] ** 2, errors_of_interpolation[in_column] ** 2
+        difference = squares - squares_of_interpolation
+        standard_error = float(standard_errors(difference[None], groups[in_column])[0])
+        minimum = max(STANDARD_ERRORS * standard_error, EQUALITY_TOL * squares_of_interpolation.mean())
+        if squares.mean() - squares_of_interpolation.mean() > minimum:
             worse.append(j)
     return np.array(worse, dtype=np.intp)
 
 
 def worse_columns_message(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
-    """Return a message that names at most five columns; an empty string without columns."""
+    """Return a message on columns that are predicted worse; "" if there are none."""
     if not columns.size:
         return ""
     number = f"{columns.size} column{'s' if columns.size > 1 else ''}"
     return (
-        f"Held-out values of {number} ({listed(columns, names)}) are predicted worse than by linear "
+        f"Held-out values of {number} ({list_columns(columns, names)}) are predicted worse than by linear "
         "interpolation."
     )

@@ -5,8 +5,8 @@
 method validates its arguments, calls the method of the same name of the fitted model
 (:class:`~probsfa.statespace.fitted_model.FittedModel`), and returns results of the type of the input.
 
-A new method is written here and in the models that support it. An estimator that does not support it lists it
-in `_without`.
+A new method is added here and to the models that support it. Estimators that do not support it list it in
+`_unsupported`.
 """
 
 import inspect
@@ -25,8 +25,8 @@ from probsfa._like_input import like_array, like_input, select_rows
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
-from probsfa.statespace.columns import listed, unexpectedly_negative
-from probsfa.statespace.covariates import Ahead, with_exog
+from probsfa.statespace.columns import list_columns, unexpectedly_negative
+from probsfa.statespace.covariates import FutureRows, with_exog
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult
 from probsfa.statespace.fitted_model import FittedModel, bayesian_criterion
@@ -36,15 +36,15 @@ from probsfa.statespace.learning.standard_errors import (
     TimescaleProfile,
     normal_quantile,
 )
-from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
-from probsfa.statespace.prediction import check_probability, ends_of
+from probsfa.statespace.news import News, align_rows, row_dates, row_number
+from probsfa.statespace.prediction import check_probability, interval_probabilities
 from probsfa.statespace.quantities import Quantity
 from probsfa.statespace.summary import Summary, summarize
 from probsfa.statespace.timeline import (
+    append_empty_rows,
     check_evenly_spaced,
-    followed_by_empty_rows,
-    in_model_time,
     make_horizon,
+    to_model_time,
 )
 
 __all__ = ["StateSpaceMethods", "Unavailable"]
@@ -80,35 +80,35 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ----------
     _model : FittedModel
         The fitted model.
-    _without : mapping of str to str
+    _unsupported : mapping of str to str
         Methods that the estimator does not support, with the reason and a remedy.
-    _without_arguments : mapping of str to str
+    _unsupported_arguments : mapping of str to str
         Arguments (`times`, `exog`) that its methods do not support, with a remedy.
-    _renamed : mapping of str to str
+    _renamed_attributes : mapping of str to str
         Old names of fitted attributes, to be removed in version 2.0, and the new names.
     _quantities : tuple of Quantity
-        Fitted attributes that other estimators do not have, for the table of `summary`.
+        Fitted attributes that only this estimator has, for the table of `summary`.
     """
 
     _model: Any
     _frames_for_frames: ClassVar[bool] = True  # whether `transform` returns DataFrames for DataFrames
-    _without: ClassVar[Mapping[str, str]] = {}
-    _without_arguments: ClassVar[Mapping[str, str]] = {}
-    _renamed: ClassVar[Mapping[str, str]] = {}
+    _unsupported: ClassVar[Mapping[str, str]] = {}
+    _unsupported_arguments: ClassVar[Mapping[str, str]] = {}
+    _renamed_attributes: ClassVar[Mapping[str, str]] = {}
     _quantities: ClassVar[tuple[Quantity, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Replace the methods in `_without` by placeholders."""
+        """Replace the methods in `_unsupported` by placeholders."""
         super().__init_subclass__(**kwargs)
-        for name, reason in vars(cls).get("_without", {}).items():
+        for name, reason in vars(cls).get("_unsupported", {}).items():
             setattr(cls, name, Unavailable(name, reason))
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute by its old name, also if it was saved under the old name."""
-        missing = inspect.getattr_static(type(self), name, None)
-        if isinstance(missing, Unavailable):
-            missing.__get__(self, type(self))
-        for old, new in self._renamed.items():
+        """Return a renamed attribute by its old name, or by its new name if a file has the old one."""
+        placeholder = inspect.getattr_static(type(self), name, None)
+        if isinstance(placeholder, Unavailable):
+            placeholder.__get__(self, type(self))
+        for old, new in self._renamed_attributes.items():
             if name == new and old in vars(self):
                 return vars(self)[old]
             if name == old and hasattr(self, new):
@@ -122,7 +122,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def __dir__(self) -> list[str]:
         """Return the names of attributes, without unsupported methods."""
-        return sorted(set(super().__dir__()) - set(self._without))
+        return sorted(set(super().__dir__()) - set(self._unsupported))
 
     # ---------------------------------------------------------------- inference
 
@@ -162,9 +162,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ndarray or frame (T, K), or list of them (T_i, K)
             As from ``fit(X, ...).transform(X, ...)``, with the same `lengths`, `times` and `exog`.
         """
-        given = {name: value for name, value in {"times": times, "exog": exog}.items() if value is not None}
-        fitted = self.fit(X, y, lengths=lengths, **given)
-        return fitted.transform(X, lengths=lengths, **given)
+        options = {name: value for name, value in {"times": times, "exog": exog}.items() if value is not None}
+        fitted = self.fit(X, y, lengths=lengths, **options)
+        return fitted.transform(X, lengths=lengths, **options)
 
     def posterior(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
         """Return the distribution of the factors given all rows of each sequence (Kalman smoother).
@@ -187,17 +187,17 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sequences = self._check(X, lengths, times, exog)
         model: FittedModel = self._model
         if sequences.is_list:
-            return self._labelled(model.posteriors(sequences), X, sequences)
-        return self._labelled([model.posterior(sequences)], X, sequences)[0]
+            return self._like_input(model.posteriors(sequences), X, sequences)
+        return self._like_input([model.posterior(sequences)], X, sequences)[0]
 
     def factor_interval(
         self, X: Any, level: float = 0.9, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> Any:
         """Return intervals of the factors that include the uncertainty of the estimated parameters.
 
-        In a short series, models with other loadings and means, and therefore other levels, scales and
-        mixtures of the factors, have nearly the same likelihood. `posterior` treats the estimated parameters
-        as known, so that intervals from its standard deviations are too narrow.
+        In a short series, different loadings and means have nearly the same likelihood, so that levels and
+        scales of the factors are uncertain. `posterior` treats the estimated parameters as known; intervals
+        from its standard deviations are too narrow.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         Interval, or list of Interval
-            Limits ``lower`` and ``upper``, each (T, K); frames for frames.
+            Limits ``lower`` and ``upper``, each (T, K); DataFrames if `X` is a DataFrame.
 
         Raises
         ------
@@ -221,11 +221,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Notes
         -----
         Standard deviations are computed by the delta method from the expected information; for
-        :class:`probsfa.BayesianSFA` they are standard deviations over the draws. Over 100 simulated series of
-        300 rows and six columns, 90 % intervals covered 87 to 90 % of the values of one AR(1) factor, two
-        AR(1) factors, a stochastic cycle and smooth factors, with white, AR(1) and Student-t noise; intervals
-        from `posterior` covered 30 to 75 %. Intervals of trends, whose height and scale are conventions, are
-        those of `posterior`.
+        :class:`probsfa.BayesianSFA` they are standard deviations over the draws. In simulations (100 series
+        of 300 rows and six columns; AR(1) factors, a stochastic cycle or smooth factors; white, AR(1) or
+        Student-t noise), 90 % intervals covered 87 to 90 % of the factor values, and intervals from
+        `posterior` 30 to 75 %. The level and the scale of a trend are conventions; its intervals are those of
+        `posterior`.
 
         Examples
         --------
@@ -246,18 +246,18 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self._limits(X, lower, upper)
 
     def _limits(self, X: Any, lower: FloatArray, upper: FloatArray) -> Interval:
-        """Return limits of the factors, as frames for frames."""
+        """Return limits of the factors, as DataFrames if `X` is a DataFrame."""
         names = self.get_feature_names_out()
         return Interval(like_array(X, lower, names, ()), like_array(X, upper, names, ()))
 
-    def _labelled(self, results: list[Any], X: Any, sequences: Sequences) -> list[Any]:
+    def _like_input(self, results: list[Any], X: Any, sequences: Sequences) -> list[Any]:
         """Convert arrays (T, K) of factors and (T, D) of columns in the results to the type of `X`."""
         if type(X) is np.ndarray:
             return results
-        names, full = self.get_feature_names_out(), [slice(0, sequences.n_rows)]
-        parts = sequences.slices if len(results) > 1 else full
+        names, all_rows = self.get_feature_names_out(), [slice(0, sequences.n_rows)]
+        parts = sequences.slices if len(results) > 1 else all_rows
         frames = X if sequences.is_list else [select_rows(X, rows) for rows in parts]
-        return [_like(one, x, names) for one, x in zip(results, frames, strict=True)]
+        return [_result_like(one, x, names) for one, x in zip(results, frames, strict=True)]
 
     def filter(
         self,
@@ -285,8 +285,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Filtered means and covariances, log-likelihoods of the rows, one-step predictions (except for
             :class:`probsfa.BayesianSFA`), and the state for later rows; a list if `lengths` is given. For a
             DataFrame, means, standard deviations and predictions are DataFrames with the same index. With
-            `robust`, and for :class:`probsfa.EmissionSFA`, the likelihood of each row is approximated once,
-            given this row and the rows before; log-likelihoods are lower bounds.
+            `robust`, and for :class:`probsfa.EmissionSFA`, the likelihood of each row is approximated given
+            the rows up to it, and not updated by later rows; log-likelihoods are lower bounds.
 
         Raises
         ------
@@ -302,7 +302,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _filtered(self, X: Any, sequences: Sequences, lengths: Any, model: FittedModel, state: Any) -> Any:
         results = model.filter(sequences, state)
-        results = self._labelled(results, X, sequences)
+        results = self._like_input(results, X, sequences)
         return results if sequences.is_list or lengths is not None else results[0]
 
     def impute(
@@ -335,11 +335,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         filled : like X, or list of them
             Observed values unchanged, missing values imputed, in the type of `X`; with several quantiles a
-            list with one entry for each. Means of counts are not integers. For zeros and ones the mean is the
-            probability of a one; a categorical value is imputed by its most probable level.
+            list with one entry for each. Means of counts are not integers, and the mean of a binary value is
+            the probability of a one. A categorical value is imputed by its most probable level.
         std : like X
-            With `return_std`: predictive standard deviation of each imputed value, noise included (of a
-            categorical value ``sqrt(p (1 - p))``); zero for observed values.
+            With `return_std`: predictive standard deviation of each imputed value, noise included; zero for
+            observed values. For a categorical value of probability ``p`` it is ``sqrt(p (1 - p))``.
         lower, upper : like X
             With `interval`: limits of the prediction intervals of imputed values; observed values unchanged.
             Limits of counts are integers, limits of categorical values NaN. For :class:`probsfa.BayesianSFA`
@@ -374,14 +374,14 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         requested = _probabilities(interval, quantile)
         filled = model.impute(sequences, with_std=bool(return_std or requested))
         comparison = filled.interpolation_check
-        if comparison is not None and comparison.sentence and quantile is None:
-            warnings.warn(comparison.sentence, UserWarning, stacklevel=3)
+        if comparison is not None and comparison.warning and quantile is None:
+            warnings.warn(comparison.warning, UserWarning, stacklevel=3)
         if quantile is None and (negative := unexpectedly_negative(sequences.values, filled.values)).any():
-            names = listed(np.flatnonzero(negative.any(axis=0)), sequences.feature_names)
+            names = list_columns(np.flatnonzero(negative.any(axis=0)), sequences.feature_names)
             warnings.warn(
                 f"{int(negative.sum()):,} imputed values of column {names} are negative, but no observed "
-                "value is. If they cannot be, use transforms with bounds (0, None), 'log1p' or 'sqrt', or "
-                "clip them.",
+                "value is. If negative values are impossible, use transforms=(0, None), 'log1p' or 'sqrt', "
+                "or clip the imputed values.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -409,11 +409,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         scores : like X
             Absolute leave-one-out error of each value (predicted from all others), in standard deviations of
             the prediction. NaN where a value is missing, or the noise variance is below 1e-13 of the
-            variance. With `robust` the other values are weighted and the standard deviation is that of values
-            that are not outliers; scores of 4 or more are rare among such values.
-            :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA` leave out a random tenth of the
-            values at a time. If a value is binary or categorical and has the predicted probability ``p``, its
-            score is the normal quantile of ``1 - p / 2``.
+            variance. With `robust`, the other values are weighted, and standard deviations are those of
+            values without outliers; scores of 4 or more are then rare. :class:`probsfa.EmissionSFA` and
+            :class:`probsfa.BilinearSFA` leave out a random tenth of the values at a time. The score of a
+            binary or categorical value of predicted probability ``p`` is the normal quantile of
+            ``1 - p / 2``.
 
         Raises
         ------
@@ -458,9 +458,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
             Posterior mean of each factor times its loading, in data units (with `transforms` in units of the
-            transformed columns). With ``noise="ar1"`` the AR(1) noise follows as a further entry, followed by
-            the P effects of the covariates, if any. The sum over the last axis plus `mean_` is the imputed
-            value. For :class:`probsfa.BayesianSFA` the result is an average over the draws.
+            transformed columns). Further entries of the last axis are the AR(1) noise of ``noise="ar1"``, and
+            then the P effects of covariates. The sum over the last axis plus `mean_` is the imputed value.
+            For :class:`probsfa.BayesianSFA` the result is an average over the draws.
 
         See Also
         --------
@@ -489,8 +489,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X_old : array-like (T_old, D)
             Earlier data, NaN where missing: rows one `time_unit_` apart, or a DataFrame with dates.
         X_new : array-like (T_new, D)
-            The rows of `X_old` and later rows, with new or revised values. With dates, new rows may lie
-            between old rows.
+            The rows of `X_old` and later rows, with new or revised values. With dates, there may be new rows
+            between old ones.
         target : tuple
             Row and column of the predicted value, which must be missing in `X_new`. The row is a number or a
             date, possibly after the last row; the column is a number or a name.
@@ -528,30 +528,35 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         >>> news.table["column"].tolist(), bool(abs(news.impacts.sum() - (news.after - news.before)) < 1e-9)
         (['2', '1'], True)
         """
-        old, new = (self._check(X, None, None, later=True) for X in (X_old, X_new))
+        old, new = (self._check(X, None, None, add_exog=False) for X in (X_old, X_new))
         if any(len(each.lengths) > 1 for each in (old, new)):
             raise ValueError("X_old and X_new must each be one sequence.")
-        old = on_rows_of(old, new, self._model.time_unit)
+        old = align_rows(old, new, self._model.time_unit)
         row, column = target
-        row = row_of(row, X_new, new, self._model.time_axis, self._model.time_unit)
+        row = row_number(row, X_new, new, self._model.time_axis, self._model.time_unit)
         names = getattr(self, "feature_names_in_", None)
         if names is not None and column in list(names):
             column = list(names).index(column)
         if not isinstance(column, numbers.Integral) or int(column) not in range(new.n_features):
-            raise ValueError(f"target must name one of the {new.n_features} columns; got {target[1]!r}.")
+            raise ValueError(
+                f"target must contain the name or number of one of the {new.n_features} columns; got "
+                f"{target[1]!r}."
+            )
         n_rows = max(new.n_rows, row + 1)
-        new, ahead = self._with_exog(new, X_new, exog, n_steps=n_rows - new.n_rows)
-        old = followed_by_empty_rows(old, n_rows - old.n_rows, self._model.time_unit)
-        new = followed_by_empty_rows(new, n_rows - new.n_rows, self._model.time_unit, ahead)
+        new, future_exog = self._with_exog(new, X_new, exog, n_steps=n_rows - new.n_rows)
+        old = append_empty_rows(old, n_rows - old.n_rows, self._model.time_unit)
+        new = append_empty_rows(new, n_rows - new.n_rows, self._model.time_unit, future_exog)
         old = replace(old, exog=new.exog)
         if np.any(old.mask & ~new.mask):
             where = np.argwhere(old.mask & ~new.mask)[0]
-            raise ValueError(f"X_new has no value in row {where[0]}, column {where[1]}, where X_old has one.")
+            raise ValueError(
+                f"X_new[{where[0]}, {where[1]}] is missing, but observed in X_old. Add the values of X_old."
+            )
         if new.mask[row, column]:
             raise ValueError(
                 f"target is row {row}, column {column}, which is observed. Choose a missing value."
             )
-        news, dates = self._model.news(old, new, (row, int(column))), dates_of(new)
+        news, dates = self._model.news(old, new, (row, int(column))), row_dates(new)
         return news if dates is None else news._replace(times=dates[news.rows])
 
     def forecast(
@@ -618,29 +623,29 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         if n_steps is not None:
             check_count("n_steps", n_steps)
-        sequences = self._check(X, lengths, times, later=True)
+        sequences = self._check(X, lengths, times, add_exog=False)
         horizon = make_horizon(
             X, sequences, self._model.time_axis, self._model.time_unit, n_steps=n_steps, fh=fh
         )
         steps = [each.steps for each in horizon]
-        sequences, following = self._with_exog(
-            sequences, X, exog, [Ahead(len(each.steps), each.index) for each in horizon]
+        sequences, future_exog = self._with_exog(
+            sequences, X, exog, [FutureRows(len(each.steps), each.index) for each in horizon]
         )
-        forecasts = self._model.forecast(sequences, steps, following)
+        forecasts = self._model.forecast(sequences, steps, future_exog)
         frames = X if sequences.is_list else [X] * len(forecasts)
-        latents = self.get_feature_names_out()
-        made = [
-            one.with_interval(interval).like(frame, each.index, latents)
+        factor_names = self.get_feature_names_out()
+        results = [
+            one.with_interval(interval).like(frame, each.index, factor_names)
             for frame, one, each in zip(frames, forecasts, horizon, strict=True)
         ]
         if quantile is not None:
             several = not isinstance(quantile, numbers.Real)
             requested = _probabilities(None, quantile)
-            made = [
+            results = [
                 [one.quantile(p) for p in requested] if several else one.quantile(requested[0])
-                for one in made
+                for one in results
             ]
-        return made if sequences.is_list or lengths is not None else made[0]
+        return results if sequences.is_list or lengths is not None else results[0]
 
     def sample(
         self, n_steps: int = 1, *, exog: Any = None, random_state: Seed = None
@@ -692,8 +697,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Number of draws.
         of : {"latents", "cells"}, default="latents"
             What to draw: factors, or with ``"cells"`` complete series. In complete series, observed values
-            are unchanged and missing values are drawn jointly, with noise. Sums, maxima and other functions
-            of the draws have the correct distribution.
+            are unchanged, and missing values are drawn jointly, with noise, so that sums, maxima and other
+            functions of the draws have the correct distribution.
         n_steps : int, default=0
             Number of future rows after each sequence, one `time_unit_` apart.
         random_state : int, Generator or None
@@ -721,10 +726,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_count("n_draws", n_draws)
         check_count("n_steps", n_steps, minimum=0)
         check_option("of", of, ("latents", "cells"))
-        sequences = self._check(X, lengths, times, later=True)
-        sequences, ahead = self._with_exog(sequences, X, exog, n_steps=n_steps, times=times)
-        sequences = followed_by_empty_rows(sequences, n_steps, self._model.time_unit, ahead)
-        draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
+        sequences = self._check(X, lengths, times, add_exog=False)
+        sequences, future_exog = self._with_exog(sequences, X, exog, n_steps=n_steps)
+        sequences = append_empty_rows(sequences, n_steps, self._model.time_unit, future_exog)
+        draw = self._model.draw_latents if of == "latents" else self._model.draw_values
         draws = draw(sequences, n_draws, self._generator(random_state))
         return [draws[:, s] for s in sequences.slices] if sequences.is_list else draws
 
@@ -833,8 +838,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         StandardErrors
             Standard errors with the shapes and units of the parameters (with covariates also ``exog_coef``).
             ``interval(name, level)`` returns confidence intervals, for time scales on the logarithmic scale.
-            Two likelihood evaluations are needed for each free parameter, and three for each coefficient of a
-            covariate.
+            Each free parameter requires two likelihood evaluations, each coefficient of a covariate three.
 
         Raises
         ------
@@ -859,8 +863,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X, lengths, times, exog : optional
             The training data, from which :class:`probsfa.ProbabilisticSFA` computes standard errors (see
-            `standard_errors`); without them the table has only the estimates. :class:`probsfa.BayesianSFA`
-            does not need data; its table has posterior standard deviations and central intervals.
+            `standard_errors`). Without data, the table has only the estimates. The table of
+            :class:`probsfa.BayesianSFA` has posterior standard deviations and central intervals, and does not
+            need data.
         level : float, default=0.95
             Nominal coverage of the intervals.
 
@@ -897,8 +902,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         For each value of the time scale, all other parameters except coefficients of covariates are fitted
         again. The interval may be asymmetric, and is unbounded if the series is too short to distinguish a
-        slow factor from a drift. If two factors have nearly the same time scale, they can exchange their
-        labels, and the interval contains both estimates.
+        slow factor from a drift. If two factors have nearly the same time scale, their order may change along
+        the profile, and the interval contains both estimates.
 
         Parameters
         ----------
@@ -912,7 +917,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         TimescaleProfile
-            ``lower``, ``upper``, and the profile. The computing time is about that of a fit.
+            ``lower``, ``upper``, and the profile. Computing it takes about as long as a fit.
 
         Raises
         ------
@@ -974,23 +979,23 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
     def _set_optional(self, groups: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
-        """Set fitted attributes that only some options have; delete those of an earlier fit.
+        """Set fitted attributes that depend on options; delete those of an earlier fit.
 
         Each group consists of a condition and a mapping from names of attributes to values.
         """
-        for requested, attributes in groups:
+        for is_available, attributes in groups:
             for name, value in attributes.items():
                 self.__dict__.pop(name, None)
-                if requested:
+                if is_available:
                     setattr(self, name, value)
 
     def _refuse_arguments(self, **arguments: Any) -> None:
         """Raise a TypeError for arguments that the estimator does not support."""
         for name, value in arguments.items():
-            if value is not None and name in self._without_arguments:
+            if value is not None and name in self._unsupported_arguments:
                 raise TypeError(
                     f"{type(self).__name__} does not support the argument {name!r}. "
-                    f"{self._without_arguments[name]}"
+                    f"{self._unsupported_arguments[name]}"
                 )
 
     def _check(
@@ -1001,17 +1006,16 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         exog: Any = None,
         *,
         factors_only: bool = False,
-        later: bool = False,
+        add_exog: bool = True,
     ) -> Sequences:
-        """Validate the data of a method; with `later`, the caller adds covariates."""
-        if "_model" not in vars(
-            self
-        ):  # scikit-learn's check takes as long as the posterior of a short series
+        """Validate the data of a method, and add covariates unless the caller adds them (`_with_exog`)."""
+        if "_model" not in vars(self):
+            # scikit-learn's check is as slow as computing the posterior of a short series.
             check_is_fitted(self)
         self._refuse_arguments(times=times)
         model = self._model
-        allow_nan = model.takes_missing and not (factors_only and model.factors_of_complete_rows)
-        if "times" in self._without_arguments:
+        allow_nan = model.supports_missing and not (factors_only and model.factors_need_complete_rows)
+        if "times" in self._unsupported_arguments:
             sequences = check_sequences(
                 self, X, reset=False, allow_nan=allow_nan, lengths=lengths, index="warn"
             )
@@ -1028,23 +1032,23 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
             axis = model.time_axis
             if sequences.times is not None or not axis.even:
-                sequences = in_model_time(sequences, axis, model.time_unit)
-        if not model.takes_uneven:
+                sequences = to_model_time(sequences, axis, model.time_unit)
+        if not model.supports_irregular_times:
             check_evenly_spaced(sequences, model.time_unit)
         if model.n_sequences not in (None, len(sequences.lengths)):
             raise ValueError(
-                f"X has {len(sequences.lengths)} sequences; a hierarchical model has noise variances only "
-                f"for the {model.n_sequences} sequences of the fit. Pass those sequences, in the same order."
+                f"X has {len(sequences.lengths)} sequences, and the hierarchical model was fitted to "
+                f"{model.n_sequences}: it has noise variances only for these. Pass the sequences of the fit, "
+                "in the same order."
             )
-        return sequences if later else self._with_exog(sequences, X, exog)[0]
+        return self._with_exog(sequences, X, exog)[0] if add_exog else sequences
 
     def _check_observed(self, X: Any, lengths: Any, times: Any, exog: Any) -> Sequences:
-        """Validate the data of a diagnostic: at least one value must be observed."""
+        """Validate the data of a method that requires at least one observed value."""
         sequences = self._check(X, lengths, times, exog)
         if not sequences.mask.any():
             raise ValueError(
-                "X has no observed value to compare with predictions. Pass rows with observed values, such "
-                "as those of the fit."
+                "X has no observed value. Pass rows with observed values, such as the training data."
             )
         return sequences
 
@@ -1053,12 +1057,14 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sequences: Sequences,
         X: Any,
         exog: Any,
-        ahead: list[Ahead] | None = None,
+        future_rows: list[FutureRows] | None = None,
         *,
         n_steps: int = 0,
-        times: Any = None,
     ) -> tuple[Sequences, list[FloatArray] | None]:
-        """Add covariates of the rows and of later rows, if the model has any."""
+        """Return rows with their covariates, and the covariates of later rows, if the model has any.
+
+        The later rows are `future_rows`, or the next `n_steps` rows of each sequence.
+        """
         self._refuse_arguments(exog=exog)
         model = self._model
         regression = model.regression
@@ -1068,18 +1074,17 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return sequences, None
         if exog is None:
             names = ", ".join(map(repr, regression.names[:10]))
-            raise ValueError(f"The model was fitted with exog, {names}. Pass exog= for these rows, too.")
+            raise ValueError(f"exog is required: the model was fitted with {names}. Pass these covariates.")
         if n_steps:
             horizon = make_horizon(X, sequences, model.time_axis, model.time_unit, n_steps=n_steps, fh=None)
-            ahead = [Ahead(n_steps, each.index) for each in horizon]
-        return with_exog(sequences, X, exog, regression.names, ahead)
+            future_rows = [FutureRows(n_steps, each.index) for each in horizon]
+        return with_exog(sequences, X, exog, regression.names, future_rows)
 
     def _generator(self, random_state: Seed) -> np.random.Generator:
-        given = getattr(self, "random_state", None) if random_state is None else random_state
-        return generator(given)
+        return generator(getattr(self, "random_state", None) if random_state is None else random_state)
 
 
-def _like(result: Any, x: Any, names: Any) -> Any:
+def _result_like(result: Any, x: Any, names: Any) -> Any:
     """Convert arrays (T, K) of factors and (T, D) of columns in a result to the type of `x`."""
     if isinstance(result, FilterResult):
         return result.like(x, names)
@@ -1093,7 +1098,7 @@ def _like(result: Any, x: Any, names: Any) -> Any:
 def _probabilities(interval: float | None, quantile: Any) -> list[float]:
     """Return the probabilities of `quantile`, or of the limits of `interval`."""
     if interval is not None:
-        return list(ends_of(interval))
+        return list(interval_probabilities(interval))
     if quantile is None:
         return []
     return [check_probability(p) for p in ([quantile] if isinstance(quantile, numbers.Real) else quantile)]

@@ -1,10 +1,11 @@
 """Model selection by BIC and held-out values: number of factors, stochastic cycles, smooth factors, noise.
 
-Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. They are fitted with few
-evaluations to a part of the rows; those with the smallest BIC are fitted with more rows and more evaluations
-(successive halving, Jamieson & Talwalkar 2016). The last few candidates are fitted without some values, which
-are the same for all candidates (:mod:`.held_out_values`), and their predictions of these are compared. A
-larger model starts from the factors of a smaller fitted one (:mod:`.growth`).
+Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. All are fitted to a part of
+the rows with few likelihood evaluations. Those with the smallest BIC are fitted to more rows with more
+evaluations (successive halving, Jamieson & Talwalkar 2016). In the last round, some values are held out
+(:mod:`.held_out_values`); the remaining candidates are fitted without them, and their predictions of the
+held-out values are compared. Fits of larger models begin at the factors of smaller fitted models
+(:mod:`.growth`).
 """
 
 import warnings
@@ -28,7 +29,7 @@ from probsfa.statespace.choice.candidates import (
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import propose_by_search, propose_list
 from probsfa.statespace.choice.search import Search
-from probsfa.statespace.columns import counts_sentence
+from probsfa.statespace.columns import counts_message
 from probsfa.statespace.comparison import (
     Candidate,
     calibrated,
@@ -60,7 +61,7 @@ from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.leave_one_out import worse_columns_message
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.student_model import with_noise
+from probsfa.statespace.student_model import model_of_fit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +71,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelSelection", "select_model", "select_n_components"]
 
-#: Options that are tried after the number of factors is selected, in groups. Within a group each replaces the
-#: previous one, and the first that does not improve the model ends the group.
+#: Options that are tried after the number of factors is selected, in groups. The options of a group are tried
+#: in order, each in place of the previous one, until one does not improve the model.
 ALTERNATIVES: tuple[tuple[Options, ...], ...] = (
     ({"rhythms": 1}, {"rhythms": 2}, {"rhythms": 3}),
     ({"smooth": 1},),
@@ -92,14 +93,14 @@ class ModelSelection:
     records : tuple of dict
         One record for each fit; see `table`.
     reason : str
-        Description of the choice.
+        Which model was selected, and why.
     hidden : tuple of str
         Descriptions of the patterns of held-out values.
     seconds : float
         Total wall-clock time.
     interrupted : bool
-        Whether the search was interrupted from the keyboard; the selected model is then fitted without the
-        held-out values.
+        Whether the search was interrupted from the keyboard; the selected model may then be fitted without
+        the held-out values.
     """
 
     options: dict[str, Any]
@@ -143,7 +144,7 @@ class ModelSelection:
             Left: difference to the best score of the round, with two standard errors. Right: root mean square
             error. The selected model is orange.
         """
-        from probsfa.plots.model_selection import plot_model_selection  # loads scikit-learn
+        from probsfa.plots.model_selection import plot_model_selection  # the import is slow
 
         return plot_model_selection(self, axes=axes)
 
@@ -151,7 +152,7 @@ class ModelSelection:
         """Return the last rounds as a table, and the reason."""
         names = ("model", "rows", "score", "behind", "standard_error", "rmse", "mae", "verdict")
         last = [row for row in self.records if row["round"] > 0] or list(self.records)
-        cells = [[_cell(row[name]) for name in names] for row in last]
+        cells = [[_format_entry(row[name]) for name in names] for row in last]
         heads = [name.replace("_", " ") for name in names]
         widths = [max(len(row[j]) for row in [heads, *cells]) for j in range(len(names))]
         lines = [
@@ -185,14 +186,14 @@ def select_model(
     X : array-like (T, D), or list of array-likes (T_i, D)
         Rows in order of time, NaN where missing.
     candidates : iterable of dict, optional
-        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default candidates are
-        searched: numbers of factors from zero to the number of columns, with white and with AR(1)
-        noise, and then cycles and smooth processes beside factors and in place of them. The models compared
-        by ``ProbabilisticSFA()`` are included.
+        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default the function searches
+        over numbers of factors from zero to the number of columns, with white and with AR(1) noise, and then
+        over cycles and smooth factors, in addition to factors or in place of them. It includes the models
+        that ``ProbabilisticSFA()`` compares.
     alternatives : iterable of iterables of dict, optional
-        Groups of options. The search tries the options of a group in order, with several numbers of factors,
-        until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
-        noise.
+        Groups of options for the search, in place of the default: up to three cycles, a smooth factor, and
+        AR(1) noise. The options of a group are tried in order, with several numbers of factors, until one
+        does not improve the model.
     budget : float, optional
         Maximum time in seconds. Fewer candidates are then compared, and the last fit may stop before it
         converges. At least one model is fitted.
@@ -212,8 +213,7 @@ def select_model(
     Returns
     -------
     ModelSelection
-        Selected model, fitted to all values, and a table of all fits. Ctrl-C ends the search; the result is
-        the best model so far.
+        Selected model, fitted to all values, and a table of all fits. After Ctrl-C, the best model so far.
 
     Raises
     ------
@@ -235,19 +235,19 @@ def select_model(
     Notes
     -----
     BIC ranks the candidates. The two or three best, and the models of the default call, are compared by the
-    continuous ranked probability score of held-out values; models within 2.5 standard errors of the best, or
-    within 1 %, count as equal, and the one with the smallest BIC is selected. If held-out values reject the
-    model with the smallest BIC, other values are held out, and both comparisons must agree. Robust and
-    Gaussian models are compared only by held-out values.
+    continuous ranked probability score of held-out values. Models within 2.5 standard errors of the best, or
+    within 1 %, count as equal; of these, the model with the smallest BIC is selected. If held-out values
+    reject the model with the smallest BIC, the comparison is repeated with other values, and the model is
+    rejected only if both comparisons agree. Robust and Gaussian models are compared only by held-out values.
 
-    If 20 or more values are missing, their pattern, moved in time, selects the held-out values; otherwise
-    half are single values and half are blocks. Values that are six robust standard deviations from the median
-    of four adjacent observations are treated as missing during the comparison, unless a candidate has robust
-    noise.
+    If 20 or more values are missing, held-out values are selected by the pattern of missing values, moved in
+    time. Otherwise half of them are single values and half are blocks. Values that are more than six robust
+    standard deviations from the median of four adjacent observations are treated as missing during the
+    comparison, unless a candidate has robust noise.
 
-    Candidates are compared in rounds (successive halving): all are fitted with up to 30 likelihood
-    evaluations to 2,000 rows or more, the best quarter (at least two) with up to 40 more to sixteen times as
-    many rows, and so on. See :doc:`/selection`.
+    Candidates are compared in rounds (successive halving). All are fitted to 2,000 rows or more, with up to
+    30 likelihood evaluations. The best quarter, at least two, are fitted to sixteen times as many rows, with
+    up to 40 evaluations, and so on. See :doc:`/selection`.
 
     References
     ----------
@@ -270,7 +270,7 @@ def select_model(
         raise ValueError(
             "alternatives and candidates cannot both be set. Add the alternatives to candidates."
         )
-    given = None if candidates is None else validate_candidates(candidates)
+    listed = None if candidates is None else validate_candidates(candidates)
     groups = [
         validate_candidates(group) for group in (ALTERNATIVES if alternatives is None else alternatives)
     ]
@@ -280,36 +280,36 @@ def select_model(
         estimator, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
     )
     check_lengths_for_timescales(sequences.lengths)
-    counted = counts_sentence(sequences)
-    if counted:
-        warnings.warn(counted, UserWarning, stacklevel=2)
+    message = counts_message(sequences)
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=2)
     rng = generator(random_state)
-    far = np.zeros(sequences.values.shape, dtype=bool)
-    if not any(options.get("robust", False) for options in [*(given or []), *chain(*groups)]):
-        far = isolated_values(sequences.values, sequences.lengths)
-    compared = sequences
-    if far.any():
-        compared = replace(sequences, values=np.where(far, np.nan, sequences.values))
+    is_isolated = np.zeros(sequences.values.shape, dtype=bool)
+    if not any(options.get("robust", False) for options in [*(listed or []), *chain(*groups)]):
+        is_isolated = isolated_values(sequences.values, sequences.lengths)
+    without_isolated = sequences
+    if is_isolated.any():
+        without_isolated = replace(sequences, values=np.where(is_isolated, np.nan, sequences.values))
 
     def hide() -> HeldOutValues:
-        draws = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
-        return draws._replace(part=np.where(far, 0, draws.part))
+        draw = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
+        return draw._replace(part=np.where(is_isolated, 0, draw.part))
 
-    maximum = max_components(
+    max_factors = max_components(
         sequences.n_rows, sequences.mask.sum(axis=0), ~InMemory(sequences).columns.constant
     )
-    always = default_candidates(InMemory(compared)) if given is None and alternatives is None else []
+    is_default_search = listed is None and alternatives is None
     search = Search(
-        compared,
+        without_isolated,
         hide,
         clock,
-        propose_list(given) if given else propose_by_search(maximum, groups),
-        maximum,
-        always,
+        propose_list(listed) if listed else propose_by_search(max_factors, groups),
+        max_factors,
+        default_candidates(InMemory(without_isolated)) if is_default_search else [],
     )
     with Progress(None, desc="select", unit="fit", value="BIC") if verbose else nullcontext() as report:
         best, interrupted = search.run(report)
-    return _finished(search, best, sequences, estimator, interrupted)
+    return _make_selection(search, best, sequences, estimator, interrupted)
 
 
 def select_n_components(
@@ -378,46 +378,60 @@ def select_n_components(
     )
 
 
-def _finished(
+def _make_selection(
     search: Search,
     best: Candidate,
     sequences: Sequences,
     estimator: ProbabilisticSFA,
     interrupted: bool,
 ) -> ModelSelection:
-    """Fit the remaining candidates to all values, select one by BIC, and return the result."""
+    """Fit the models that the search does not distinguish to all values, and select one of them by BIC.
+
+    Parameters
+    ----------
+    search : Search
+        The completed search.
+    best : Candidate
+        Best candidate of the search.
+    sequences : Sequences
+        All rows, including isolated values.
+    estimator : ProbabilisticSFA
+        Estimator of the result.
+    interrupted : bool
+        Whether the search was interrupted from the keyboard; then there are no further fits.
+    """
     clock = search.clock
     candidates = search.rounds[-1]
-    order = [candidates[j] for j in contenders(search.evidence, search.criteria(candidates))]
+    not_distinguished = [candidates[j] for j in contenders(search.evidence, search.criteria(candidates))]
     clock.finish()
-    ends: list[tuple[float, Candidate, LinearGaussianModel]] = []
-    for candidate in [] if interrupted else order:
-        start = clock.seconds
-        model, ended_by = _fit_to_all(search.sequences, candidate, _of_all_cells(candidate), clock)
+    fits: list[tuple[float, Candidate, LinearGaussianModel]] = []
+    for candidate in [] if interrupted else not_distinguished:
+        start_time = clock.seconds
+        model, ended_by = _refit(search.sequences, candidate, _fit_to_all_values(candidate), clock)
         interrupted = ended_by == "keyboard"
-        if ended_by and ends:
+        if ended_by and fits:
             break
         likelihood = model.fitted.log_likelihood
         criterion = bayesian_criterion(likelihood, model.n_parameters, search.n_observed)
-        ends.append((criterion, candidate, model))
-        if ended_by or clock.remaining < clock.seconds - start:
+        fits.append((criterion, candidate, model))
+        if ended_by or clock.remaining < clock.seconds - start_time:
             break
-    if ends:
-        _, best, model = min(ends, key=lambda end: end[0])
+    if fits:
+        _, best, model = min(fits, key=lambda fit: fit[0])
     else:
-        model = _of_all_cells(best)
-    if ends and not interrupted and search.sequences is not sequences:
-        model, ended_by = _fit_to_all(sequences, best, model, clock)
+        model = _fit_to_all_values(best)
+    if fits and not interrupted and search.sequences is not sequences:
+        model, ended_by = _refit(sequences, best, model, clock)
         interrupted = ended_by == "keyboard"
     if not interrupted:
         model = model.with_misfit_check(sequences)
     if not best.options.get("robust", False):  # intervals of robust models are not calibrated
         predictions = best.predictions if best.predictions_by_draw else None
         model = calibrated(model, sequences.mask, predictions)
-    lost = _worse_columns(search, best)
-    if lost:
-        warnings.warn(lost, UserWarning, stacklevel=3)
-    status = model.fitted.status.adding("worse_than_interpolation", lost)
+    message = _worse_columns_message(search, best)
+    if message:
+        warnings.warn(message, UserWarning, stacklevel=3)
+    status = model.fitted.status.adding("worse_than_interpolation", message)
     model = replace(model, fitted=replace(model.fitted, status=status))
     model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
     set_fitted(estimator.set_params(**best.options), model)
@@ -432,30 +446,38 @@ def _finished(
     )
 
 
-def _of_all_cells(candidate: Candidate) -> LinearGaussianModel:
-    """Return the fit of a candidate to all values if it exists, otherwise to the values not hidden."""
+def _fit_to_all_values(candidate: Candidate) -> LinearGaussianModel:
+    """Return the fit of a candidate to all values if there is one, otherwise that without held-out values."""
     return candidate.model if candidate.full_fit is None else candidate.full_fit
 
 
-def _fit_to_all(
-    sequences: Sequences, candidate: Candidate, start: LinearGaussianModel, clock: Clock
+def _refit(
+    sequences: Sequences, candidate: Candidate, previous: LinearGaussianModel, clock: Clock
 ) -> tuple[LinearGaussianModel, str]:
-    """Fit a candidate to all values from its previous fit; also return why it ended early, or ""."""
-    requested = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
+    """Fit a candidate to all values, from a previous fit.
+
+    Returns
+    -------
+    model : LinearGaussianModel
+        The fit; the previous fit if there was no optimizer step.
+    ended_by : {"", "budget", "keyboard"}
+        What interrupted the fit; empty if it ended by itself.
+    """
+    options = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
-        problem = make_problem(InMemory(sequences), requested)
-        result, ended_by = clock.maximize(problem, start_of(start.fitted.params, problem))
-        model = start if result is None else with_noise(in_data_units(problem, result))
+        problem = make_problem(InMemory(sequences), options)
+        result, ended_by = clock.maximize(problem, start_of(previous.fitted.params, problem))
+        model = previous if result is None else model_of_fit(in_data_units(problem, result))
     except KeyboardInterrupt:  # outside the optimizer
-        return start, "keyboard"
+        return previous, "keyboard"
     return _stopped_by_budget(model) if ended_by == "budget" else model, ended_by
 
 
 def _stopped_by_budget(model: LinearGaussianModel) -> LinearGaussianModel:
-    """Return the model with a status that reports that the time budget ended its fit."""
-    ended = "Stopped at the end of the budget: the best parameters so far are kept."
-    rest = [note for note in model.fitted.status.notes if note.code not in STATUS_SENTENCES]
-    status = FitStatus([Note("budget", ended, {}), *rest])
+    """Return the model with a status that reports the end of the time budget."""
+    text = "Stopped at the end of the budget: the best parameters so far are kept."
+    other_notes = [note for note in model.fitted.status.notes if note.code not in STATUS_SENTENCES]
+    status = FitStatus([Note("budget", text, {}), *other_notes])
     return replace(model, fitted=replace(model.fitted, status=status, converged=False, interrupted=False))
 
 
@@ -465,23 +487,23 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
         if not candidates:
             continue
         evidence = search.evidence_of(rung)
-        continuing = [] if rung + 1 >= len(search.rounds) else [c.options for c in search.rounds[rung + 1]]
+        in_next_round = [] if rung + 1 >= len(search.rounds) else [c.options for c in search.rounds[rung + 1]]
         for j, candidate in enumerate(candidates):
             if candidate is best:
                 verdict = "selected"
-            elif candidate.options in continuing:
+            elif candidate.options in in_next_round:
                 verdict = "next round"
             else:
-                verdict = _behind(candidate, bool(evidence.equal[j]))
+                verdict = _verdict(candidate, bool(evidence.equal[j]))
             params, errors = candidate.model.fitted.params, _errors(search, candidate)
             yield {
                 "model": describe_options(candidate.options),
-                **{name: candidate.options.get(name, default) for name, default in _SHOWN.items()},
+                **{name: candidate.options.get(name, value) for name, value in _OPTION_COLUMNS.items()},
                 "round": rung,
                 "rows": candidate.n_rows,
                 "score": candidate.score if candidate.predictions_by_draw else np.nan,
-                "behind": _mean(evidence.behind[j : j + 1]),
-                "standard_error": _mean(evidence.standard_error[j : j + 1]),
+                "behind": _finite_or_nan(evidence.behind[j]),
+                "standard_error": _finite_or_nan(evidence.standard_error[j]),
                 "rmse": float(np.sqrt(np.mean(errors**2))) if errors.size else np.nan,
                 "mae": float(np.mean(np.abs(errors))) if errors.size else np.nan,
                 "bic": candidate.bic,
@@ -492,7 +514,7 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
             }
 
 
-def _behind(candidate: Candidate, equal: bool) -> str:
+def _verdict(candidate: Candidate, equal: bool) -> str:
     """Return the verdict on a candidate that was not selected and is not in the next round."""
     if has_no_peak(candidate):
         return "no spectral peak"
@@ -501,17 +523,17 @@ def _behind(candidate: Candidate, equal: bool) -> str:
     return "equal, larger BIC" if equal else "worse"
 
 
-def _mean(values: FloatArray) -> float:
-    """Return the mean of scores or errors of hidden values; NaN without any."""
-    # Always the same NaN object, so that equal records compare as equal.
-    return float(values.mean()) if values.size and np.isfinite(values).all() else np.nan
+def _finite_or_nan(value: float) -> float:
+    """Return a finite value, or the object `np.nan`, so that equal records compare as equal."""
+    return float(value) if np.isfinite(value) else np.nan
 
 
-_SHOWN: dict[str, Any] = {"n_components": None, "rhythms": 0, "smooth": 0, "noise": "diagonal"}
+# Options that are columns of the table, with their defaults.
+_OPTION_COLUMNS: dict[str, Any] = {"n_components": None, "rhythms": 0, "smooth": 0, "noise": "diagonal"}
 
 
 def _reason(search: Search, best: Candidate) -> str:
-    """Return a sentence on the selected model and the reason."""
+    """Return a sentence that describes which model was selected, and why."""
     evidence = search.evidence
     candidates = search.rounds[-1]
     n_fitted = len(search.rounds[0])
@@ -522,14 +544,15 @@ def _reason(search: Search, best: Candidate) -> str:
             "the search was interrupted" if search.stopped_by == "keyboard" else "the budget ended the search"
         )
         return f"{selected}; {ended} before the comparison of held-out values."
-    by_lines, rmse = (
-        float(np.sqrt(np.mean(errors**2))) for errors in (_by_lines(search), _errors(search, best))
+    rmse, interpolation_rmse = (
+        float(np.sqrt(np.mean(errors**2)))
+        for errors in (_errors(search, best), _interpolation_errors(search))
     )
     n_values = sum(len(held_out.errors) for held_out in best.predictions_by_draw)
     kinds = " and ".join(dict.fromkeys(search.hidden.kinds))
     parts = [
         f"{selected} and {n_values:,} held-out values ({kinds}): RMSE {rmse:.3g} standard deviations, "
-        f"{by_lines:.3g} by linear interpolation"
+        f"{interpolation_rmse:.3g} by linear interpolation"
     ]
     others = [j for j, candidate in enumerate(candidates) if candidate is not best]
     if others:
@@ -538,8 +561,8 @@ def _reason(search: Search, best: Candidate) -> str:
         if evidence.equal[j]:
             parts.append(f"{name} predicts them equally well, with a larger BIC")
         else:
-            times = evidence.behind[j] / evidence.standard_error[j]
-            parts.append(f"the next best, {name}, has a score {times:.2g} standard errors larger")
+            n_errors = evidence.behind[j] / evidence.standard_error[j]
+            parts.append(f"the score of the next best, {name}, is larger by {n_errors:.2g} standard errors")
     if search.stopped_by == "budget":
         parts.append("the budget ended the search")
     elif search.stopped_by == "keyboard":
@@ -547,7 +570,7 @@ def _reason(search: Search, best: Candidate) -> str:
     return "; ".join(parts) + "."
 
 
-def _in_standard_deviations(search: Search) -> FloatArray:
+def _unit_factors(search: Search) -> FloatArray:
     """Return factors (n,) that convert the errors of held-out values to standard deviations of columns."""
     values = search.sequences.values
     scale = np.nanstd(values, axis=0)
@@ -556,23 +579,23 @@ def _in_standard_deviations(search: Search) -> FloatArray:
 
 
 def _errors(search: Search, candidate: Candidate) -> FloatArray:
-    """Return the errors (n,) of held-out values, in standard deviations; empty without any."""
+    """Return the errors (n,) of held-out values, in standard deviations; empty if no values are held out."""
     if not candidate.predictions_by_draw:
         return np.zeros(0)
-    return candidate.predictions.errors * _in_standard_deviations(search)
+    return candidate.predictions.errors * _unit_factors(search)
 
 
-def _by_lines(search: Search) -> FloatArray:
-    """Return errors (n,) of linear interpolation at the held-out values, in standard deviations."""
+def _interpolation_errors(search: Search) -> FloatArray:
+    """Return errors (n,) of linear interpolation at held-out values, in standard deviations."""
     errors = [
         interpolation_errors_of_held_out(data.sequences, data.hidden, data.units)
         for data in search.held_out_rounds
     ]
-    return np.concatenate(errors) * _in_standard_deviations(search)
+    return np.concatenate(errors) * _unit_factors(search)
 
 
-def _worse_columns(search: Search, best: Candidate) -> str:
-    """Return a sentence on columns that linear interpolation predicts better, or an empty string."""
+def _worse_columns_message(search: Search, best: Candidate) -> str:
+    """Return a warning on columns that are predicted worse than by linear interpolation; "" if none."""
     if not best.predictions_by_draw:
         return ""
     draws, first = [data.hidden for data in search.held_out_rounds], search.held_out_rounds[0]
@@ -580,7 +603,7 @@ def _worse_columns(search: Search, best: Candidate) -> str:
     return worse_columns_message(worse, search.sequences.feature_names)
 
 
-def _cell(value: Any) -> str:
+def _format_entry(value: Any) -> str:
     return (
         f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
     )

@@ -12,15 +12,10 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
+from probsfa.statespace.advice import ModelProperties
 from probsfa.statespace.calibration import distance_to_observed
-from probsfa.statespace.columns import listed, resolution_variance
-from probsfa.statespace.diagnostics import (
-    Diagnostics,
-    PredictionErrors,
-    diagnose,
-    left_out_errors,
-    left_out_rows,
-)
+from probsfa.statespace.columns import list_columns, resolution_variance
+from probsfa.statespace.diagnostics import Diagnostics, diagnose
 from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.engine.posterior import (
     Posterior,
@@ -39,13 +34,13 @@ from probsfa.statespace.filtering import (
     FilterRows,
     FilterState,
     filter_all,
-    misfit_clause,
+    misfit_message,
     one_step,
     run_filter,
     standardised_errors,
 )
 from probsfa.statespace.fitted_model import FittedModel
-from probsfa.statespace.gross_outliers import gross_outliers, outlier_clause, suspicious_rows
+from probsfa.statespace.gross_outliers import gross_outliers, outlier_message, suspicious_rows
 from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning.budget import (
     N_SEGMENTS,
@@ -62,7 +57,7 @@ from probsfa.statespace.learning.standard_errors import (
     standard_errors,
 )
 from probsfa.statespace.leave_one_out import (
-    Comparison,
+    InterpolationComparison,
     compare_with_interpolation,
     leave_one_out_means,
     leave_one_out_moments,
@@ -72,16 +67,21 @@ from probsfa.statespace.news import News, compute_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.parameters import QUANTITIES, StateSpace
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
-from probsfa.statespace.smooth_alternatives import better_as_smooth
-from probsfa.statespace.student import Inferred
+from probsfa.statespace.prediction_errors import PredictionErrors, left_out_errors, left_out_rows
+from probsfa.statespace.smooth_alternatives import find_smooth_factors
+from probsfa.statespace.student import InferredWeights
 from probsfa.statespace.summary import ParameterErrors
 
-# Size of moments in bytes above which they are not stored: values are imputed chunk by chunk.
+# Size of the moments of all rows, in bytes, above which they are not stored: blocks of rows are imputed.
 _MAX_STORED_BYTES = 128 * 2**20
 # Number of rows that are checked for gross misfit after a fit, and maximum number of states for the check.
 _N_CHECKED_ROWS, _MAX_CHECKED_STATES = 1000, 40
 # Number of additional rows in this check that may contain outliers, and of rows filtered before each of them.
-_N_CANDIDATES, _N_ROWS_BEFORE = 10, 30
+_N_SUSPICIOUS_ROWS, _N_ROWS_BEFORE = 10, 30
+# Relative change of a constant column that is not a rounding error.
+_CONSTANT_RTOL = 1e-8
+# Relative noise variance below which rounding errors affect one-step predictions.
+_MIN_CHECKED_NOISE = 1e-8
 
 __all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
 
@@ -92,7 +92,7 @@ class MaximumLikelihoodModel(FittedModel):
     Attributes
     ----------
     fitted : MaximumLikelihood
-        Parameters, units, and how the fit ended.
+        Parameters, units, and status of the fit.
     """
 
     fitted: MaximumLikelihood
@@ -134,23 +134,23 @@ class MaximumLikelihoodModel(FittedModel):
         }
 
     def with_fitted(self, fitted: MaximumLikelihood) -> Self:
-        """Return the model with another record of the fit."""
+        """Return the model with another result of the fit."""
         return replace(self, fitted=fitted)  # type: ignore[type-var]
 
-    def comparison(self, sequences: Sequences) -> Comparison | None:
+    def compare_to_interpolation(self, sequences: Sequences) -> InterpolationComparison | None:
         """Compare leave-one-out errors of the model with those of linear interpolation."""
         raise NotImplementedError
 
     def with_interpolation_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports whether interpolation is at least as accurate as the model."""
-        comparison = self.comparison(sequences)
-        if comparison is None or not comparison.sentence:
+        """Return the model with a warning in its status if linear interpolation is at least as accurate."""
+        comparison = self.compare_to_interpolation(sequences)
+        if comparison is None or not comparison.warning:
             return self
-        status = self.fitted.status.adding("interpolation", comparison.sentence)
+        status = self.fitted.status.adding("interpolation", comparison.warning)
         return self.with_fitted(replace(self.fitted, status=status))
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports one-step predictions with very large errors."""
+        """Return the model with a warning in its status if one-step predictions have very large errors."""
         raise NotImplementedError
 
 
@@ -161,7 +161,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     Attributes
     ----------
     fitted : MaximumLikelihood
-        Parameters, units, and how the fit ended.
+        Parameters, units, and status of the fit.
     """
 
     fitted: MaximumLikelihood
@@ -171,25 +171,25 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Number of free parameters: decays, loadings, means, and estimated noise variances."""
         fitted, params = self.fitted, self.fitted.params
         # Loadings, mean, and noise variance; AR(1) noise also has a decay and a scale.
-        n_per_constant_column = len(params.latents.seen) + (4 if params.has_ar1_noise else 2)
+        n_per_constant_column = len(params.latents.loaded_states) + (4 if params.has_ar1_noise else 2)
         return fitted.coordinates(evenly_sampled=True).n_free - n_per_constant_column * fitted.n_constant
 
-    def varying(self, sequences: Sequences) -> Sequences:
-        """Return the rows with NaN in the columns that were constant in the fit; warn if these vary.
+    def without_constant_columns(self, sequences: Sequences) -> Sequences:
+        """Return the rows with NaN in the columns that were constant in the fit; warn if they vary now.
 
-        The likelihood of such a column is meaningless, because its variance was not estimated.
+        The model has no likelihood of such a column, because its variance was not estimated.
         """
         constant = self.fitted.constant
         if constant is None:
             return sequences
         values = np.where(constant, sequences.values, np.nan)
         differences = np.abs(values - self.fitted.params.offset)
-        changed = np.flatnonzero(np.any(differences > 1e-8 * np.abs(self.fitted.params.offset), axis=0))
-        if changed.size:
+        is_changed = np.any(differences > _CONSTANT_RTOL * np.abs(self.fitted.params.offset), axis=0)
+        if is_changed.any():
+            names = list_columns(np.flatnonzero(is_changed), sequences.feature_names)
             warnings.warn(
-                f"X varies in column {listed(changed, sequences.feature_names)}, which was constant in the "
-                "fit: the model has no variance of it, and likelihoods ignore it. Fit to rows in which it "
-                "varies.",
+                f"X varies in column {names}, which was constant in the fit. Its variance is not known, and "
+                "likelihoods ignore it. Fit to rows in which it varies.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -197,7 +197,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent states given all rows of each sequence."""
-        sequences = self.varying(sequences)
+        sequences = self.without_constant_columns(sequences)
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.posterior()
@@ -205,7 +205,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return posterior if len(reported) == posterior.means.shape[1] else posterior.of(reported)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Return posterior means of the factors (N, K) given all rows of each sequence."""
+        """Return posterior means (N, K) of the factors, given all rows of each sequence."""
         integrated = self._integrated(sequences)
         return self.posterior(sequences).means if integrated is None else integrated.means
 
@@ -216,11 +216,11 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if covariances is None:
             return posterior.means, posterior.std
         latents = fitted.params.latents
-        added_variances = parameter_variances(posterior.means, latents.seen, covariances)
+        added_variances = parameter_variances(posterior.means, latents.loaded_states, covariances)
         return posterior.means, np.sqrt(posterior.std**2 + added_variances)
 
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
-        """Return the posterior with AR(1) noise integrated out; None if it is part of the state."""
+        """Return the posterior if AR(1) noise is integrated out; None if the noise is part of the state."""
         params = self.fitted.params
         if not params.has_ar1_noise or params.latents.n_other_processes or self.fitted.tails is not None:
             return None
@@ -232,12 +232,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     @property
     def _state_space(self) -> StateSpace:
-        """Parameters in state-space form with white noise: AR(1) noise processes are states."""
+        """Parameters of the model in which AR(1) noise processes are states."""
         return self.fitted.params.state_space
 
     @property
     def _predictive_params(self) -> StateSpace:
-        """Parameters of all states, for predicting observations."""
+        """Parameters of all states, with the noise variance of new observations."""
         return self.fitted.predictive_params
 
     @property
@@ -255,7 +255,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         bound_minus_likelihood = inferred.weights.bound_minus_likelihood(self._state_space, panel)
         return posterior._replace(row_log_likelihoods=posterior.row_log_likelihoods + bound_minus_likelihood)
 
-    def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred | None]:
+    def _infer(self, sequences: Sequences) -> tuple[Panel, InferredWeights | None]:
         """Return the packed rows and, with Student-t noise, the inferred weights of their values."""
         return self._panel(sequences), None
 
@@ -268,7 +268,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         moments = observation_moments(params, posterior.means, posterior.covariances)
         means, variances = leave_one_out_moments(sequences.values, *moments, params.noise_variance)
         has_near_zero_noise = near_zero_noise(params)
-        if has_near_zero_noise.any():  # the subtraction of nearly equal precisions loses all digits
+        if has_near_zero_noise.any():  # the difference of nearly equal precisions has no correct digits
             exact = cells_left_out(self._state_space, self._panel(sequences))
             means, variances = (
                 np.where(has_near_zero_noise, e, a) for a, e in zip((means, variances), exact, strict=True)
@@ -276,27 +276,26 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return means, variances
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Return the contribution of each latent state to each value; that of AR(1) noise is last."""
+        """Return contributions of each factor to each value (N, D, K), followed by those of AR(1) noise."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.contributions
-        params, means, shared = (
-            self._predictive_params,
-            self._posterior(sequences).means,
-            self._reported_states,
-        )
-        of_factors = means[:, None, shared] * params.loadings[:, shared]
+        params, means = self._predictive_params, self._posterior(sequences).means
+        factors = self._reported_states
+        of_factors = means[:, None, factors] * params.loadings[:, factors]
         if not self.fitted.params.has_ar1_noise:
             return of_factors
-        ar1_noise_states = np.setdiff1d(np.arange(params.n_states), shared)
+        ar1_noise_states = np.setdiff1d(np.arange(params.n_states), factors)
         of_noise = means[:, ar1_noise_states] * np.diagonal(params.loadings[:, ar1_noise_states])
         return np.dstack([of_factors, of_noise])
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Return the filtered distribution of the latent states of each sequence."""
         if state is not None and len(sequences.lengths) > 1:
-            raise ValueError("state continues one sequence; X has several.")
-        timed = self.varying(sequences).retimed(self.fitted.time_unit)
+            raise ValueError(
+                f"state continues one sequence, and X has {len(sequences.lengths)}. Filter them one by one."
+            )
+        timed = self.without_constant_columns(sequences).retimed(self.fitted.time_unit)
         predictive = self.fitted.predictive_params
         results = [
             run_filter(
@@ -316,12 +315,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     @property
     def _filter_rows(self) -> FilterRows:
-        """Function that filters the rows under this noise."""
+        """Function that filters rows with this noise distribution."""
         return filter_rows
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Return the log-likelihood of all rows, in nats."""
-        sequences = self.varying(sequences)
+        sequences = self.without_constant_columns(sequences)
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.log_likelihood()
@@ -355,15 +354,15 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if integrated is not None:
             return self._impute_integrated(sequences, integrated, with_std)
         if self._bytes_of_moments(sequences.n_rows) > _MAX_STORED_BYTES:
-            return self._impute_by_chunk(sequences, with_std)
+            return self._impute_in_blocks(sequences, with_std)
         posterior, params = self._posterior(sequences), self.fitted.predictive_params
         moments = observation_moments(params, posterior.means, posterior.covariances)
         check_finite(sequences, self._state_space, *moments)
         values, std = fill(sequences.values, *moments)
         if sequences.mask.all():
             return Imputation(values, std)
-        by_model = leave_one_out_means(sequences.values, *moments, params.noise_variance)
-        return Imputation(values, std, compare_with_interpolation(sequences, by_model))
+        predictions = leave_one_out_means(sequences.values, *moments, params.noise_variance)
+        return Imputation(values, std, compare_with_interpolation(sequences, predictions))
 
     def _impute_integrated(
         self, sequences: Sequences, integrated: IdiosyncraticPosterior, with_std: bool
@@ -386,85 +385,85 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         params = self._state_space
         return 8 * n_rows * (params.n_states**2 + 4 * params.n_features)
 
-    def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
-        """Impute without storing all moments; compare a sample of the rows with linear interpolation."""
+    def _impute_in_blocks(self, sequences: Sequences, with_std: bool) -> Imputation:
+        """Impute blocks of rows; compare the model with linear interpolation on a sample of the rows."""
         sample = self.sample_of(sequences)
         comparison = None if sample is sequences else self.impute(sample).interpolation_check
         params = self.fitted.predictive_params
         values = sequences.values.copy()
         std = np.zeros_like(values) if with_std else None
 
-        def fill_in(rows: slice, means: FloatArray, covariances: FloatArray) -> None:
+        def impute_block(rows: slice, means: FloatArray, covariances: FloatArray) -> None:
             moments = observation_moments(params, means, covariances)
             check_finite(sequences, self._state_space, *moments)
-            filled, spread = fill(values[rows], *moments)
+            filled, filled_std = fill(values[rows], *moments)
             values[rows] = filled
             if std is not None:
-                std[rows] = spread
+                std[rows] = filled_std
 
         timed = sequences.retimed(self.fitted.time_unit)
         panel = lazy_panel(timed.values.__getitem__, timed.n_features, timed.lengths, timed.times, timed.step)
-        visit_moments(self._state_space, panel, fill_in)
+        visit_moments(self._state_space, panel, impute_block)
         return Imputation(values, std, comparison)
 
     def sample_of(self, sequences: Sequences) -> Sequences:
-        """Return segments of the rows if there are very many, else all rows.
+        """Return segments of the rows if there are very many rows, otherwise all rows.
 
-        The segments are shorter and more numerous than those of the fit, and mostly contain other rows.
+        The segments are shorter and more numerous than those of the fit, so that they mostly contain rows
+        that were not used by the fit.
         """
         params = self._state_space
         affordable = affordable_rows(params.n_states, params.n_features)
-        # At least 1,000 rows are compared, even if their moments need more than a quarter of the maximum.
+        # Their moments may use a quarter of the maximum memory; the sample has at least 1,000 rows.
         affordable = min(affordable, max(_MAX_STORED_BYTES // (4 * self._bytes_of_moments(1)), 1000))
         if sequences.n_rows <= affordable:
             return sequences
         sample = choose_segments(sequences.mask, sequences.lengths, affordable, 3 * N_SEGMENTS)
         return sequences if sample is None else sequences.cut_out(sample)
 
-    def comparison(self, sequences: Sequences) -> Comparison | None:
+    def compare_to_interpolation(self, sequences: Sequences) -> InterpolationComparison | None:
         """Compare leave-one-out errors of the model with those of linear interpolation."""
         return self.impute(self.sample_of(sequences)).interpolation_check
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports one-step predictions with very large errors.
+        """Return the model with a warning in its status if one-step predictions have very large errors.
 
         Errors are computed for a sample of the rows, and for rows that differ most from adjacent ones.
         """
         params = self._state_space
         noise = params.noise_variance / self.fitted.scale**2
-        # Relative noise variance below which rounding errors affect one-step predictions.
-        if params.n_states > _MAX_CHECKED_STATES or noise.min() < 1e-8:
+        if params.n_states > _MAX_CHECKED_STATES or noise.min() < _MIN_CHECKED_NOISE:
             return self
         rows = sequences
         if sequences.n_rows > _N_CHECKED_ROWS:
             sample = choose_segments(sequences.mask, sequences.lengths, _N_CHECKED_ROWS)
             rows = sequences if sample is None else sequences.cut_out(sample)
-        if rows.n_rows > 2 * _N_CHECKED_ROWS:  # there are many short sequences
+        if rows.n_rows > 2 * _N_CHECKED_ROWS:  # many short sequences, taken whole
             return self
-        candidates = suspicious_rows(sequences, _N_CANDIDATES)
-        segments = _rows_before(sequences, candidates)
+        suspicious = suspicious_rows(sequences, _N_SUSPICIOUS_ROWS)
+        segments = _rows_before(sequences, suspicious)
         try:
             with np.errstate(all="ignore"):
                 errors = self.one_step_errors(rows)
-                candidate_errors = self.one_step_errors(sequences.cut_out(segments))
+                suspicious_errors = self.one_step_errors(sequences.cut_out(segments))
         except np.linalg.LinAlgError:  # rounding errors with near-zero noise
             return self
         last_rows = np.cumsum([part.stop - part.start for part in segments]) - 1
-        outliers = gross_outliers(errors, candidate_errors[last_rows], candidates, sequences.n_rows)
+        outliers = gross_outliers(errors, suspicious_errors[last_rows], suspicious, sequences.n_rows)
         status = self.fitted.status.adding(
-            "misfit", misfit_clause(errors, rows.lengths, rows.feature_names)
-        ).adding("outliers", outlier_clause(outliers, rows.feature_names), values=outliers.cells)
+            "misfit", misfit_message(errors, rows.lengths, rows.feature_names)
+        ).adding("outliers", outlier_message(outliers, rows.feature_names), values=outliers.positions)
         return replace(self, fitted=replace(self.fitted, status=status))
 
     def one_step_errors(self, sequences: Sequences) -> FloatArray:
-        """Return standardised one-step prediction errors (N, D) of a small number of rows."""
-        timed = sequences.retimed(self.fitted.time_unit)
-        filtering, steps = filter_all(self._state_space, make_panel(timed))
-        predictions = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
-        return standardised_errors(timed.values, *predictions)
+        """Return standardised one-step prediction errors (N, D)."""
+        return self._one_step(sequences.retimed(self.fitted.time_unit))[2]
 
     def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+        self,
+        sequences: Sequences,
+        steps: Sequence[FloatArray],
+        future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
         """Return the distribution at given times after the end of each sequence."""
         forecasts, calibration = self._forecast(sequences, steps), self.fitted.calibration
@@ -483,14 +482,11 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._forecast_integrated(sequences, integrated, steps)
-        posterior, reported, params = (
-            self._posterior(sequences),
-            self._reported_states,
-            self._predictive_params,
-        )
+        posterior, params = self._posterior(sequences), self._predictive_params
+        reported = self._reported_states
         forecasts = [
-            forecast(params, posterior.means[s.stop - 1], posterior.covariances[s.stop - 1], later)
-            for s, later in zip(sequences.slices, steps, strict=True)
+            forecast(params, posterior.means[s.stop - 1], posterior.covariances[s.stop - 1], elapsed)
+            for s, elapsed in zip(sequences.slices, steps, strict=True)
         ]
         return [
             replace(one, latent_means=one.latent_means[:, reported], latent_std=one.latent_std[:, reported])
@@ -524,7 +520,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return values, states[:, self._reported_states]
 
     def _draw_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
-        """Draw noise of new rows."""
+        """Draw the observation noise of new rows."""
         return rng.standard_normal(shape) * np.sqrt(self._predictive_params.noise_variance)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
@@ -540,7 +536,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         check_finite(sequences, self._state_space, draws)
         return draws
 
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values from their joint distribution given the observed ones."""
         params, values = self._predictive_params, sequences.values
         integrated = self._integrated(sequences)
@@ -564,8 +560,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model.
 
-        One-step errors are computed for all rows, errors of other missing patterns for a sample if there are
-        many rows.
+        One-step errors are computed for all rows. Errors of left-out values, rows and blocks are computed for
+        a sample if there are many rows.
         """
         timed = sequences.retimed(self.fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
@@ -573,7 +569,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         sample = self.sample_of(sequences)
         by_kind = {"one step": innovations, **self._left_out_errors(sample, block)}
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
-        smooth_factors = better_as_smooth(self.fitted.params, sample.retimed(self.fitted.time_unit))
+        smooth_factors = find_smooth_factors(self.fitted.params, sample.retimed(self.fitted.time_unit))
         return self._diagnosed(errors, timed, smooth_factors=smooth_factors)
 
     def _diagnosed(
@@ -584,20 +580,18 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         robust: bool = False,
         smooth_factors: Sequence[int] | NDArray[np.intp] = (),
     ) -> Diagnostics:
-        """Test prediction errors, given the latent processes and the noise of this model."""
+        """Test prediction errors, and suggest options that this model does not have."""
         fitted, params = self.fitted, self.fitted.params
-        return diagnose(
-            errors,
-            timed,
-            fitted.axis.seconds(fitted.time_unit),
+        properties = ModelProperties(
             params.n_components,
             periods=params.rhythm_periods,
             n_smooth=sum(n for kind, n in params.latents.counts.items() if kind.option == "smooth"),
             ar1_noise=params.has_ar1_noise,
             robust=robust,
-            smoother=smooth_factors,
+            smooth_factors=smooth_factors,
             n_states=self._state_space.n_states,
         )
+        return diagnose(errors, timed, fitted.axis.seconds(fitted.time_unit), properties)
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return one-step predictions, their standard deviations and standardised errors, all (N, D)."""
@@ -610,20 +604,17 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         params, posterior = self.fitted.predictive_params, self._posterior(sequences)
         values = sequences.values
         moments = observation_moments(params, posterior.means, posterior.covariances)
-        hidden = hide_blocks(values, block, 0.1, random_state=0) if block < len(values) else None
-        out = {
+        errors = {
             "cells": left_out_errors(values, *moments, params.noise_variance),
             "rows": left_out_rows(params, values, posterior.means, posterior.covariances),
         }
-        if hidden is not None:
-            remaining = replace(sequences, values=np.where(hidden, np.nan, values))
-            posterior_without_blocks = self._posterior(remaining)
-            means, variances = observation_moments(
-                params, posterior_without_blocks.means, posterior_without_blocks.covariances
-            )
-            errors = standardised_errors(values, means, np.sqrt(variances))
-            out["blocks"] = np.where(hidden, errors, np.nan)
-        return out
+        if block < len(values):
+            hidden = hide_blocks(values, block, 0.1, random_state=0)
+            posterior = self._posterior(replace(sequences, values=np.where(hidden, np.nan, values)))
+            means, variances = observation_moments(params, posterior.means, posterior.covariances)
+            errors_of_blocks = standardised_errors(values, means, np.sqrt(variances))
+            errors["blocks"] = np.where(hidden, errors_of_blocks, np.nan)
+        return errors
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
         """Return absolute leave-one-out errors of observed values, in predicted standard deviations."""
@@ -654,7 +645,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
 
     def _noise_floors(self, sequences: Sequences) -> FloatArray:
-        """Return standardised noise variances (D, n) that may have been lower bounds in the fit."""
+        """Return possible lower bounds (D, n) of standardised noise variances in the fit.
+
+        Parameters at a lower bound have no standard error.
+        """
         resolution = resolution_variance(sequences) / self.fitted.scale**2
         minimum = self.fitted.options.learned_noise(self.fitted.scale, resolution).floor
         return np.column_stack([minimum, np.tile(self.fitted.options.noise_floors, (minimum.size, 1))])
@@ -668,7 +662,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
 
 def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:
-    """Return segments that end with given rows and begin some rows before, within their sequences."""
+    """Return segments that end with the given rows, and include rows before them of the same sequence."""
     starts = np.concatenate([[0], np.cumsum(sequences.lengths)[:-1]])
     sequence_start = starts[np.searchsorted(starts, rows, side="right") - 1]
     start = np.maximum(sequence_start, rows - _N_ROWS_BEFORE)

@@ -1,11 +1,11 @@
 """News: attribution of the revision of a prediction to new observations.
 
-Posterior means are linear in the observations. The weight of a value ``(s, d)`` in the noise-free mean of the
-value ``(t, e)`` is ``C_e' V_ts C_d / r_d``, where ``V_ts`` is the posterior covariance of the states of both
-rows. If every new value equalled its prediction from the old data, the prediction of the target would not
-change; the impact of a new value is therefore its weight times its prediction error (Banbura & Modugno 2014,
-section 2.3). ``V_ts`` of distant rows follows from lag-one covariances, because the states are a Markov
-chain.
+Posterior means are linear in the observations. The weight of the value in row ``s``, column ``d`` in the
+noise-free mean of the value in row ``t``, column ``e`` is ``C_e' V_ts C_d / r_d``, where ``V_ts`` is the
+posterior covariance of the states of the two rows. If every new value equalled its prediction from the old
+data, the prediction of the target would not change. The impact of a new value is therefore its weight times
+its prediction error (Banbura & Modugno 2014, section 2.3). ``V_ts`` of distant rows follows from lag-one
+covariances, because the states are a Markov chain.
 """
 
 import numbers
@@ -22,10 +22,12 @@ from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.timeline import make_horizon
 
-__all__ = ["News", "dates_of", "on_rows_of", "compute_news", "row_of", "weights_on"]
+__all__ = ["News", "row_dates", "align_rows", "compute_news", "row_number", "prediction_weights"]
 
-# Maximum difference of the times of one row, in units of time.
-_SAME_TIME = 1e-6
+# Maximum difference of times that count as equal, in units of time.
+_TIME_TOL = 1e-6
+# Relative size of singular values of a covariance that count as zero.
+_COVARIANCE_RTOL = 1e-14
 
 
 class News(NamedTuple):
@@ -36,7 +38,7 @@ class News(NamedTuple):
     Attributes
     ----------
     before, after : float
-        Prediction of the target from the old data and from the new, in data units.
+        Prediction of the target from the old and from the new data, in data units.
     rows, columns : ndarray of int of shape (M,)
         Positions of new or revised values.
     expected : ndarray of shape (M,)
@@ -48,7 +50,7 @@ class News(NamedTuple):
     impacts : ndarray of shape (M,)
         ``weights * (observed - expected)``; they add up to ``after - before``.
     revised : ndarray of bool of shape (M,)
-        Whether the old data had another value.
+        Whether the value was also observed in the old data, and was different.
     feature_names : tuple of str
         Names of the columns.
     times : pandas.Index of shape (M,), or None
@@ -69,7 +71,7 @@ class News(NamedTuple):
 
     @property
     def table(self) -> Any:
-        """The values, the largest impact first: pandas.DataFrame."""
+        """The new values as a pandas.DataFrame, largest impact first."""
         import pandas as pd
 
         order = np.argsort(-np.abs(self.impacts), kind="stable")
@@ -86,8 +88,8 @@ class News(NamedTuple):
         return pd.DataFrame(columns)
 
 
-def dates_of(sequences: Sequences) -> Any:
-    """Return dates, durations or periods of the rows of one sequence as an index; None without such."""
+def row_dates(sequences: Sequences) -> Any:
+    """Return the dates, durations or periods of the rows of one sequence as an index; None without these."""
     if sequences.labels is None:
         return None
     import pandas as pd
@@ -95,20 +97,20 @@ def dates_of(sequences: Sequences) -> Any:
     return pd.Index(sequences.labels[0])
 
 
-def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: float) -> int:
-    """Return the number of a row that is given by number or by date.
+def row_number(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: float) -> int:
+    """Return the number of a row that is identified by number or by date.
 
     Parameters
     ----------
-    row : int, or date
-        Number of the row; or, if `X` is a DataFrame with dates, its date, or a date whole steps after the
-        last.
+    row : int or date
+        Number of the row. If `X` is a DataFrame with dates, also a date of its index, or a later date that is
+        a whole number of steps after the last row.
     X : object
         Data of the user.
     sequences : Sequences
-        The same, validated: one sequence in the time unit of the model.
+        The same data, validated: one sequence in the time unit of the model.
     axis, time_unit
-        As in :func:`probsfa.statespace.timeline.in_model_time`.
+        As in :func:`probsfa.statespace.timeline.to_model_time`.
 
     Raises
     ------
@@ -117,31 +119,32 @@ def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: fl
     """
     if isinstance(row, numbers.Integral):
         return check_count("target's row", row, minimum=0)
-    index = dates_of(sequences)
+    index = row_dates(sequences)
     if index is None:
-        raise ValueError(f"target: the row must be a number if X_new has no dates; got {row!r}.")
+        raise ValueError(f"target: the row must be a number, because X_new has no dates; got {row!r}.")
     import pandas as pd
 
     try:
         requested = pd.Index([row]).astype(index.dtype)
     except (TypeError, ValueError) as error:
         raise ValueError(f"target: the row must be a number or a date; got {row!r}.") from error
-    at = int(index.get_indexer(requested)[0])
-    if at >= 0:
-        return at
+    number = int(index.get_indexer(requested)[0])
+    if number >= 0:
+        return number
     steps = np.nan
     if requested[0] > index[-1]:
         [horizon] = make_horizon(X, sequences, axis, time_unit, n_steps=None, fh=requested)
         steps = float(horizon.steps[0])
-    if not abs(steps - np.rint(steps)) <= _SAME_TIME * steps:
+    if not abs(steps - np.rint(steps)) <= _TIME_TOL * steps:
         raise ValueError(
-            f"target: the row must be a date of X_new, or whole steps after its last date; got {row!r}."
+            "target: the row must be a date of X_new, or a date that is a whole number of steps after its "
+            f"last row; got {row!r}."
         )
     return sequences.n_rows - 1 + round(steps)
 
 
-def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
-    """Align old data with the rows of new data by time; rows without old data are missing.
+def align_rows(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
+    """Align old data with the rows of new data by time, or by number if they have no times.
 
     Parameters
     ----------
@@ -153,7 +156,7 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
     Returns
     -------
     Sequences
-        The rows of `new` with the values of `old`.
+        The rows of `new` with the values of `old`; rows that `old` does not have are missing.
 
     Raises
     ------
@@ -161,7 +164,7 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
         If a row of the old data does not exist in the new data.
     """
     if (old.times is None) != (new.times is None):
-        raise ValueError("X_old and X_new must both have dates, or neither.")
+        raise ValueError("X_old and X_new must both have dates, or both have none.")
     values = np.full(new.values.shape, np.nan)
     if old.times is None or new.times is None:
         if old.n_rows > new.n_rows:
@@ -170,12 +173,14 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
             )
         values[: old.n_rows] = old.values
         return replace(new, values=values)
-    rows = np.searchsorted(new.times, old.times - _SAME_TIME * time_unit)
-    there = rows < new.n_rows
-    there[there] = np.abs(new.times[rows[there]] - old.times[there]) <= 2.0 * _SAME_TIME * time_unit
-    if not there.all():
+    rows = np.searchsorted(new.times, old.times - _TIME_TOL * time_unit)
+    is_found = rows < new.n_rows
+    is_found[is_found] = (
+        np.abs(new.times[rows[is_found]] - old.times[is_found]) <= 2.0 * _TIME_TOL * time_unit
+    )
+    if not is_found.all():
         raise ValueError(
-            f"X_new has no row at the time of row {int(np.argmin(there))} of X_old. Add the rows of X_old."
+            f"X_new has no row at the time of row {int(np.argmin(is_found))} of X_old. Add the rows of X_old."
         )
     values[rows] = old.values
     return replace(new, values=values)
@@ -197,9 +202,9 @@ def compute_news(
     values : tuple of two ndarrays of shape (N, D)
         Old and new values, NaN where missing.
     posteriors : tuple of three Posterior
-        Posteriors given the old values, given revised values, and given all new values.
+        Posteriors given the old values, given the old values with revisions, and given all new values.
     target : tuple of int
-        Row and column of the predicted value, missing in both.
+        Row and column of the predicted value, which is missing in old and new values.
     names : tuple of str
         Names of the columns.
 
@@ -208,27 +213,31 @@ def compute_news(
     News
     """
     old, new = values
-    given_old, given_revised, given_new = posteriors
+    posterior_of_old, posterior_of_revised, posterior_of_new = posteriors
     row, column = target
     loading = params.loadings[column]
-    changed = ~np.isnan(old) & (old != new)
-    arrived = np.isnan(old) & ~np.isnan(new)
-    predicted = params.offset + given_revised.means @ params.loadings.T
+    is_revised = ~np.isnan(old) & (old != new)
+    is_new = np.isnan(old) & ~np.isnan(new)
+    predicted = params.offset + posterior_of_revised.means @ params.loadings.T
     parts = []
-    for cells, posterior, known in ((changed, given_revised, old), (arrived, given_new, predicted)):
-        where = np.nonzero(cells)
-        weights = weights_on(params, posterior, target, where[0], where[1])
-        parts.append((*where, known[where], new[where], weights))
+    for selected, posterior, expected_values in (
+        (is_revised, posterior_of_revised, old),
+        (is_new, posterior_of_new, predicted),
+    ):
+        where = np.nonzero(selected)
+        weights = prediction_weights(params, posterior, target, where[0], where[1])
+        parts.append((*where, expected_values[where], new[where], weights))
     rows, columns, expected, observed, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
-    revised = np.arange(rows.size) < np.count_nonzero(changed)
+    revised = np.arange(rows.size) < np.count_nonzero(is_revised)
     before, after = (
-        float(params.offset[column] + loading @ posterior.means[row]) for posterior in (given_old, given_new)
+        float(params.offset[column] + loading @ posterior.means[row])
+        for posterior in (posterior_of_old, posterior_of_new)
     )
     impacts = weights * (observed - expected)
     return News(before, after, rows, columns, expected, observed, weights, impacts, revised, names)
 
 
-def weights_on(
+def prediction_weights(
     params: StateSpace,
     posterior: Posterior,
     target: tuple[int, int],
@@ -244,29 +253,28 @@ def weights_on(
     posterior : Posterior
         Posterior given all observed values.
     target : tuple of int
-        Row and column.
+        Row and column of the target value.
     rows, columns : ndarray of int of shape (M,)
-        The values, in one sequence with the target.
+        Rows and columns of the observed values, in the sequence of the target.
 
     Returns
     -------
     ndarray of shape (M,)
     """
     row, column = target
-    loading = params.loadings[column]
-    reach = np.unique(np.append(rows, row))
+    all_rows = np.append(rows, row)
     covariances, lag_one = posterior.covariances, posterior.lag_one_covariances
-    # C_e' V_ts of each row s, row by row away from the target: V_ts = V_t,s+1 V_s+1^-1 V_s+1,s.
-    carried = {row: loading @ covariances[row]}
-    for s in range(row - 1, int(reach[0]) - 1, -1):
-        carried[s] = _divided(carried[s + 1], covariances[s + 1]) @ lag_one[s]
-    for s in range(row + 1, int(reach[-1]) + 1):
-        carried[s] = _divided(carried[s - 1], covariances[s - 1]) @ lag_one[s - 1].T
-    with_target = np.array([carried[int(s)] for s in rows]).reshape(len(rows), params.n_states)
-    loaded = np.einsum("mk,mk->m", with_target, params.loadings[columns])
-    return np.asarray(loaded / params.noise_variance[columns])
+    # C_e' V_ts of each row s, computed from row to row: V_ts = V_t,s+1 V_s+1^-1 V_s+1,s.
+    cross_covariances = {row: params.loadings[column] @ covariances[row]}
+    for s in range(row - 1, int(all_rows.min()) - 1, -1):
+        cross_covariances[s] = _times_inverse(cross_covariances[s + 1], covariances[s + 1]) @ lag_one[s]
+    for s in range(row + 1, int(all_rows.max()) + 1):
+        cross_covariances[s] = _times_inverse(cross_covariances[s - 1], covariances[s - 1]) @ lag_one[s - 1].T
+    of_values = np.array([cross_covariances[int(s)] for s in rows]).reshape(len(rows), params.n_states)
+    covariances_of_values = np.einsum("mk,mk->m", of_values, params.loadings[columns])
+    return np.asarray(covariances_of_values / params.noise_variance[columns])
 
 
-def _divided(vector: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return ``x' V^-1``; the covariance may be numerically singular."""
-    return np.asarray(np.linalg.lstsq(covariance, vector, rcond=1e-14)[0])
+def _times_inverse(vector: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Return ``x' V^-1``; the covariance ``V`` may be numerically singular."""
+    return np.asarray(np.linalg.lstsq(covariance, vector, rcond=_COVARIANCE_RTOL)[0])

@@ -1,9 +1,10 @@
 """The zero-noise limit, in which maximum likelihood is slow feature analysis.
 
-With ``r = 0`` and as many latent factors as columns, recognition is deterministic, ``z_t = W (x_t - mean)``,
-and the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T (their eq. 18), it
-is largest at the directions of slow feature analysis, with unit variances and ``a_k = 1 - delta_k / 2``. This
-module uses that solution for the square model, and reports its slowest factors.
+With ``r = 0`` and as many latent factors as columns, the factors are functions of the observations,
+``z_t = W (x_t - mean)``, and the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of
+order 1/T (their eq. 18), it is largest at the directions of slow feature analysis, with unit variances and
+``a_k = 1 - delta_k / 2``. This module computes that solution for the square model, with as many factors as
+columns, and reports the slowest factors.
 :mod:`probsfa.statespace.noise_free_likelihood` computes the likelihood and its maximum with the edge terms.
 """
 
@@ -31,7 +32,7 @@ from probsfa.statespace.prediction import Imputation, fill
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
-# Largest decay: 1 - a^2 must not be zero for a drift with a very small delta value.
+# Largest decay, so that 1 - a^2 is not zero for a drift with a very small delta value.
 _MAX_DECAY = 1.0 - 1e-15
 
 
@@ -43,9 +44,9 @@ class SquareModel(NamedTuple):
     decay : ndarray of shape (R,)
         ``1 - delta / 2``, slowest first.
     components : ndarray of shape (R, D)
-        Recognition weights, the directions of slow feature analysis.
+        Weights of the columns in the factors: the directions of slow feature analysis.
     loadings : ndarray of shape (D, R)
-        Generative weights; ``components @ loadings`` is the identity.
+        Loadings of the factors on the columns; ``components @ loadings`` is the identity.
     mean : ndarray of shape (D,)
         Mean of the columns.
     """
@@ -75,14 +76,14 @@ class SquareModel(NamedTuple):
         return np.asarray((values - self.mean) @ self.components.T)
 
     def row_log_likelihoods(self, sequences: Sequences) -> FloatArray:
-        """Return the log density of each row given the rows before it in its sequence, shape (N,).
+        """Return the log density of each row given the previous rows of its sequence, shape (N,).
 
-        If the rank of the data is less than the number of columns, it is the density on their linear span.
+        If the rank is less than the number of columns, densities are those on the linear span of the data.
         """
         z = self.latents(sequences.values)
         previous = np.zeros_like(z)
         previous[1:] = z[:-1]
-        # A sequence starts from the stationary distribution, independent of the row before.
+        # The first row of a sequence has the stationary distribution.
         decay = np.where(sequences.starts[:, None], 0.0, self.decay)
         variance = (1.0 - decay) * (1.0 + decay)
         innovations = z - decay * previous
@@ -95,16 +96,15 @@ def square_model(
 ) -> SquareModel:
     """Return the square model of a solution of slow feature analysis at full rank."""
     decay = np.clip(1.0 - 0.5 * delta_values, -_MAX_DECAY, _MAX_DECAY)
-    # Loadings from covariances are the inverse of the directions up to errors of the eigenproblem; make it
-    # exact.
-    inverse = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
-    return SquareModel(decay, components, inverse, mean)
+    # The loadings are the inverse of the components only up to errors of the eigenproblem; correct them.
+    loadings = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
+    return SquareModel(decay, components, loadings, mean)
 
 
 def _log_volume(loadings: FloatArray) -> float:
-    """Return the logarithm of the volume of the unit cube of factors, mapped by the loadings."""
-    n_features, n_latents = loadings.shape
-    if n_features == n_latents:
+    """Return the sum of the logarithms of the singular values of the loadings."""
+    n_features, n_factors = loadings.shape
+    if n_features == n_factors:
         return float(np.linalg.slogdet(loadings)[1])
     return float(np.sum(np.log(np.linalg.svd(loadings, compute_uv=False))))
 
@@ -116,23 +116,23 @@ class NoiseFreeModel(LinearGaussianModel):
     Attributes
     ----------
     fitted : MaximumLikelihood
-        Parameters of the slowest factors, units, and how the fit ended.
+        Parameters of the slowest factors, units, and status of the fit.
     square : SquareModel
-        The model with as many factors as the data have directions.
+        The model with as many factors as the rank of the data.
     """
 
-    refusals: ClassVar[Mapping[str, str]] = {
+    unsupported_methods: ClassVar[Mapping[str, str]] = {
         "factor_moments": "factor_interval requires observation noise. Use noise='diagonal'.",
         "filter": "filter requires observation noise. With noise=0.0, use transform of complete rows.",
-        # Weights of observations are inversely proportional to noise variances.
+        # Weights of observations are inversely proportional to noise variances, which are zero.
         "news": "news requires observation noise. Use noise='diagonal'.",
         "diagnose": "diagnose requires observation noise. Use noise='diagonal'.",
         "outlier_scores": "outlier_scores requires observation noise. Use robust=True.",
         "standard_errors": "standard_errors requires observation noise. Use noise='diagonal'.",
         "profile_timescale": "profile_timescale requires observation noise. Use noise='diagonal'.",
     }
-    takes_uneven: ClassVar[bool] = False
-    factors_of_complete_rows: ClassVar[bool] = True
+    supports_irregular_times: ClassVar[bool] = False
+    factors_need_complete_rows: ClassVar[bool] = True
     square: SquareModel
 
     @property
@@ -151,9 +151,9 @@ class NoiseFreeModel(LinearGaussianModel):
     def _posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of all factors of the square model; it is exact for complete rows."""
         if not sequences.mask.all():
-            full = smooth_given_observed(*self.square, sequences)
-            check_finite(sequences, self._predictive_params, *full)
-            return full
+            posterior = smooth_given_observed(*self.square, sequences)
+            check_finite(sequences, self._predictive_params, *posterior)
+            return posterior
         n, rank = sequences.n_rows, self.square.rank
         return Posterior(
             self.square.latents(sequences.values),
@@ -163,7 +163,7 @@ class NoiseFreeModel(LinearGaussianModel):
         )
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw paths of all factors given the observed values; complete rows have no uncertainty."""
+        """Draw paths of all factors given the observed values; complete rows determine the factors."""
         if sequences.mask.all():
             return np.repeat(self.square.latents(sequences.values)[None], n_draws, axis=0)
         return draw_given_observed(*self.square, sequences, n_draws, rng)
@@ -175,12 +175,12 @@ class NoiseFreeModel(LinearGaussianModel):
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values, with standard deviations given the observed values.
 
-        The standard deviation is zero for values that are determined by the others of their row.
+        The standard deviation is zero if the other values of the row determine the value.
         """
         if sequences.mask.all():
             return Imputation(sequences.values.copy(), np.zeros_like(sequences.values))
-        full = self._posterior(sequences)
-        moments = observation_moments(self._predictive_params, full.means, full.covariances)
+        posterior = self._posterior(sequences)
+        moments = observation_moments(self._predictive_params, posterior.means, posterior.covariances)
         return Imputation(*fill(sequences.values, *moments))
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
@@ -210,20 +210,20 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     check_lengths_for_timescales(sequences.lengths)
     if sequences.times is not None:
         raise ValueError("noise=0.0 requires evenly spaced rows and does not support times.")
-    from probsfa.sfa import SFA  # not imported for models with noise
+    from probsfa.sfa import SFA  # the import is slow, and models with noise do not need it
 
-    full = SFA().fit(sequences.values, lengths=sequences.lengths)
-    n_components = full.rank_ if options.n_components is None else options.n_components
-    if n_components > full.rank_:
+    sfa = SFA().fit(sequences.values, lengths=sequences.lengths)
+    n_components = sfa.rank_ if options.n_components is None else options.n_components
+    if n_components > sfa.rank_:
         raise ValueError(
-            f"n_components={n_components} exceeds the rank {full.rank_} of the data, which is the maximum "
-            "without noise."
+            f"n_components={n_components} exceeds the rank {sfa.rank_} of the data, which is the maximum "
+            f"without noise. Use n_components={sfa.rank_} or less, or noise='diagonal'."
         )
-    square = square_model(full.delta_values_, full.components_, full.loadings_, full.mean_)
+    square = square_model(sfa.delta_values_, sfa.components_, sfa.loadings_, sfa.mean_)
     log_likelihood = float(np.sum(square.row_log_likelihoods(sequences)))
     fitted = MaximumLikelihood(
         params=square.parameters(n_components),
-        shift=full.mean_,
+        shift=sfa.mean_,
         scale=np.ones(sequences.n_features),
         time_unit=1.0,
         log_likelihood=log_likelihood,

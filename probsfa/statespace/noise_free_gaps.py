@@ -1,15 +1,16 @@
 """Posterior of the factors without observation noise, for rows with missing values.
 
-Without noise, each observed value is an equation: those of row ``t`` are ``A z_t = b``, with the rows ``A``
-of the loadings. Their solutions are ``z_t = p + N w``, with the minimum-norm solution ``p`` and an
-orthonormal basis ``N`` of the null space of ``A``. A complete row determines its state, so that only runs of
-incomplete rows are coupled. Along a run, the filter conditions the predicted Gaussian ``N(m, P)`` on the
-equations,
+Without noise, the observed values of row ``t`` are linear equations ``A z_t = b`` of the factors: ``A`` has
+the rows of the loadings for the observed columns, and ``b`` the values less their means. Solutions are
+``z_t = p + N w``, with the minimum-norm solution ``p`` and an orthonormal basis ``N`` of the null space of
+``A``. A complete row determines its factors, so that only runs of incomplete rows need a filter. In each row
+of a run, the predicted distribution with mean ``m`` and covariance ``P`` is conditioned on the equations. The
+mean and the covariance of ``w`` are then
 
-    cov(w) = (N' P^-1 N)^-1,    w = cov(w) N' P^-1 (m - p),
+    cov(w) = (N' P^-1 N)^-1,    E[w] = cov(w) N' P^-1 (m - p),
 
-without a difference of nearly equal covariances. The backward pass is the smoother of Rauch, Tung & Striebel
-(1965). The result is the limit of the model with noise as the noise variance goes to zero.
+which avoids the difference of nearly equal covariances. The backward pass is the smoother of Rauch, Tung &
+Striebel (1965). The result is the limit of the model with noise as the noise variance goes to zero.
 """
 
 from typing import NamedTuple
@@ -22,14 +23,29 @@ from probsfa.statespace.engine.posterior import Posterior
 
 __all__ = ["draw_given_observed", "smooth_given_observed"]
 
-# Singular values of scaled loadings below this fraction of the largest are rounding errors.
+# Singular values of scaled loadings below this fraction of the largest one are rounding errors.
 _RANK_TOL = 1e-9
 
 
 class _Equations(NamedTuple):
-    """Solutions of the equations of a row: ``z = solve @ (x - mean)[seen] + null @ w``."""
+    """Solutions of the equations of a row with some observed values.
 
-    seen: BoolArray
+    Attributes
+    ----------
+    observed : ndarray of bool of shape (D,)
+        Which values are observed.
+    solve : ndarray of shape (R, n)
+        Matrix of which the product with the ``n`` observed values, less their means, is the minimum-norm
+        solution.
+    null : ndarray of shape (R, R - m)
+        Orthonormal basis of the null space of the equations, of rank ``m``.
+    basis : ndarray of shape (R, m)
+        Orthonormal basis of the row space.
+    log_volume : float
+        Sum of the logarithms of the nonzero singular values of the equations.
+    """
+
+    observed: BoolArray
     solve: FloatArray
     null: FloatArray
     basis: FloatArray
@@ -37,7 +53,7 @@ class _Equations(NamedTuple):
 
 
 class _Filtered(NamedTuple):
-    """Filtered moments of each row (given the rows so far), and predicted ones (given the rows before)."""
+    """Filtered moments of the factors (given the rows up to each row), and predicted ones (without it)."""
 
     means: FloatArray
     covariances: FloatArray
@@ -54,16 +70,16 @@ class _Conditioning:
         self, decay: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
     ) -> None:
         self.decay, self.components, self.loadings, self.mean = decay, components, loadings, mean
-        # The rank of the equations must not depend on the units of the columns.
-        size = np.sqrt(np.sum(loadings**2, axis=1))
-        self._scale = np.where(size > 0.0, size, 1.0)
+        # Loadings are scaled, so that the rank of the equations does not depend on the units of the columns.
+        norms = np.sqrt(np.sum(loadings**2, axis=1))
+        self._scale = np.where(norms > 0.0, norms, 1.0)
         self._equations: dict[bytes, _Equations] = {}
 
-    def equations(self, seen: BoolArray) -> _Equations:
-        """Return the solution for a pattern of observed values, cached because rows share patterns."""
-        key = seen.tobytes()
+    def equations(self, observed: BoolArray) -> _Equations:
+        """Return the solution for a pattern of observed values; cached, because many rows have the same."""
+        key = observed.tobytes()
         if key not in self._equations:
-            self._equations[key] = self._solve(seen)
+            self._equations[key] = self._solve(observed)
         return self._equations[key]
 
     def _solve(self, observed: BoolArray) -> _Equations:
@@ -82,7 +98,7 @@ class _Conditioning:
         return _Equations(observed, solve, null, basis, float(np.sum(np.log(values))))
 
     def filter(self, values: FloatArray, starts: BoolArray) -> _Filtered:
-        """Filter all rows; complete rows that follow a complete row need no loop."""
+        """Filter all rows; the loop skips complete rows that follow a complete row."""
         n, rank = len(values), self.decay.size
         observed = np.asarray(~np.isnan(values))
         complete = np.asarray(observed.all(axis=1))
@@ -95,41 +111,50 @@ class _Conditioning:
         predicted_means[1:] = decays[1:] * means[:-1]
         predicted = np.zeros((n, rank, rank))
         predicted[:, range(rank), range(rank)] = innovations
-        full = self.equations(np.ones(values.shape[1], dtype=bool))
-        error = means - predicted_means
-        logs = -0.5 * (np.log(2.0 * np.pi * innovations) + error**2 / innovations).sum(axis=1)
-        logs = logs - full.log_volume
-        concerned = ~complete
-        concerned[1:] |= ~complete[:-1]
-        for t in np.flatnonzero(concerned).tolist():
+        complete_row = self.equations(np.ones(values.shape[1], dtype=bool))
+        errors = means - predicted_means
+        log_densities = -0.5 * (np.log(2.0 * np.pi * innovations) + errors**2 / innovations).sum(axis=1)
+        log_densities = log_densities - complete_row.log_volume
+        needs_loop = ~complete
+        needs_loop[1:] |= ~complete[:-1]
+        for t in np.flatnonzero(needs_loop).tolist():
             a = decays[t]
             if t > 0 and not complete[t - 1]:
                 predicted_means[t] = a * means[t - 1]
                 predicted[t] += a[:, None] * covariances[t - 1] * a
             row = self.equations(observed[t])
-            b = (values[t] - self.mean)[row.seen]
-            means[t], covariances[t], logs[t] = _condition(row, b, predicted_means[t], predicted[t])
-        return _Filtered(means, covariances, predicted_means, predicted, decays, logs)
+            b = (values[t] - self.mean)[row.observed]
+            means[t], covariances[t], log_densities[t] = _condition(row, b, predicted_means[t], predicted[t])
+        return _Filtered(means, covariances, predicted_means, predicted, decays, log_densities)
 
 
 def _condition(
     row: _Equations, b: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Condition a Gaussian on a row: return mean, covariance, and log density of the observed values."""
-    point = row.solve @ b
+    """Condition a Gaussian on the equations of a row, with the right-hand side ``b``.
+
+    Returns
+    -------
+    mean, covariance : ndarray of shape (R,) and (R, R)
+        Moments of the factors.
+    log_density : float
+        Log density of the observed values.
+    """
+    solution = row.solve @ b
     basis, null = row.basis, row.null
     inverse = np.linalg.inv(covariance)
-    free = np.linalg.inv(null.T @ inverse @ null)
-    weights = free @ (null.T @ (inverse @ (mean - point)))
-    determined_covariance = basis.T @ covariance @ basis
-    error = basis.T @ (point - mean)
+    covariance_of_w = np.linalg.inv(null.T @ inverse @ null)
+    mean_of_w = covariance_of_w @ (null.T @ (inverse @ (mean - solution)))
+    covariance_in_basis = basis.T @ covariance @ basis
+    error = basis.T @ (solution - mean)
     log_density = -0.5 * (
         error.size * np.log(2.0 * np.pi)
-        + np.linalg.slogdet(determined_covariance)[1]
-        + error @ np.linalg.solve(determined_covariance, error)
+        + np.linalg.slogdet(covariance_in_basis)[1]
+        + error @ np.linalg.solve(covariance_in_basis, error)
     )
-    filtered = null @ free @ null.T
-    return point + null @ weights, 0.5 * (filtered + filtered.T), float(log_density - row.log_volume)
+    conditional = null @ covariance_of_w @ null.T
+    symmetric = 0.5 * (conditional + conditional.T)
+    return solution + null @ mean_of_w, symmetric, float(log_density - row.log_volume)
 
 
 def smooth_given_observed(
@@ -140,9 +165,9 @@ def smooth_given_observed(
     Parameters
     ----------
     decay : ndarray of shape (R,)
-        Decays.
+        Lag-one autocorrelations of the factors.
     components, loadings : ndarray of shape (R, D), (D, R)
-        Recognition and generative weights.
+        Weights of the columns in the factors, and loadings of the factors on the columns.
     mean : ndarray of shape (D,)
         Mean of the columns.
     sequences : Sequences
@@ -191,9 +216,9 @@ def draw_given_observed(
 
 
 def _gains(filtered: _Filtered, starts: BoolArray) -> list[tuple[int, FloatArray]]:
-    """Return smoother gains of uncertain rows that are followed by another row, the last row first."""
-    out = []
+    """Return smoother gains of incomplete rows that are followed by a row of the sequence, last row first."""
+    gains = []
     for t in np.flatnonzero(filtered.covariances[:-1].any(axis=(1, 2)) & ~starts[1:])[::-1].tolist():
-        cross = filtered.decays[t + 1][:, None] * filtered.covariances[t]
-        out.append((t, np.linalg.solve(filtered.predicted_covariances[t + 1], cross).T))
-    return out
+        cross_covariance = filtered.decays[t + 1][:, None] * filtered.covariances[t]
+        gains.append((t, np.linalg.solve(filtered.predicted_covariances[t + 1], cross_covariance).T))
+    return gains

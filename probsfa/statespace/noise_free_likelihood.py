@@ -1,31 +1,34 @@
 """The likelihood without observation noise, with and without its edge terms, and the maxima of both.
 
-With as many latent factors as columns and no noise, the factors are ``y_t = W (x_t - mu)``, and the
-log-likelihood of a series of ``T`` rows is that of Turner & Sahani (2007), eq. 13. In terms of the moments of
-the data (their eq. 18) it is, up to a constant,
+With as many latent factors as columns and no noise, the factors are ``y_t = W (x_t - mu)`` with a square
+matrix ``W``, and the log-likelihood of a series of ``T`` rows is that of Turner & Sahani (2007), eq. 13. In
+terms of the moments of the data (their eq. 18) it is, up to a constant,
 
     T log|det W| - 1/2 sum_n [(T - 1) log s_n^2 + log v_n]
                  - T/2 sum_n w_n' [(1 - l_n)^2 B + (T - 1)/T l_n A + edges_n / T] w_n / s_n^2
 
-with decays ``l``, innovation variances ``s^2``, variances ``v`` of the first row, ``B`` the second moment of
-the rows and ``A`` that of their differences. ``edges_n`` holds the outer products of the first and the last
-row. Without the edges, ``(T - 1)/T`` and ``v`` this is their eq. 19, the closed form whose maximum is slow
-feature analysis. The difference of the two log-likelihoods is bounded as T grows, so that their maxima differ
-by an amount of order 1/T.
+with the rows ``w_n`` of ``W``, decays ``l``, innovation variances ``s^2``, variances ``v`` of the factors in
+the first row, the second moment ``B`` of the rows, and the second moment ``A`` of their differences.
+``edges_n`` consists of outer products of the first and the last row. Without ``edges_n``, ``(T - 1)/T`` and
+``v`` this is their eq. 19, a closed form whose maximum is slow feature analysis. The difference of the two
+log-likelihoods is bounded as T grows, so that their maxima differ by an amount of order 1/T.
 
-Differences between the paper and this module, and passages that can be misread:
+Notes on the paper:
 
-* Eqs. 13-20 collect all terms that do not depend on the weights in a constant. Here they are explicit,
-  because decays and variances are also compared: ``log v_n`` is an edge term that is not in eq. 18.
-* Eq. 18 uses the stationary start, eq. 8. For any other variance of the first row, its outer product has the
-  factor ``s_n^2 / v_n - 1 + l_n`` instead of ``l_n (1 - l_n)``; the closed form is the same.
+* Eqs. 13-20 omit terms that do not depend on the weights. Here they are included, because likelihoods with
+  different decays and variances are compared. One of them, ``log v_n``, is an edge term that is not in eq.
+  18.
+* Eq. 18 assumes that the first row has the stationary variance, eq. 8. For another variance, the factor of
+its
+  outer product is ``s_n^2 / v_n - 1 + l_n`` instead of ``l_n (1 - l_n)``; the closed form is the same.
 * Eq. 22 has the index n in its coefficients, but its derivation from eq. 21 leads to m. At a maximum both are
-  true, because both sides are symmetric.
-* Eq. 23 requires different decays. This is sufficient only inside (-1, 1): ``l / (1 - l)^2`` has the same
-  value at ``l`` and ``1 / l``. It increases from -1 to 1, so that larger decays correspond to slower
-  directions for negative decays as well as for those between 0 and 1, which the paper discusses.
-* The remark that the weights do not depend on the decays is true of their directions, for which the paper
-  uses it; their lengths depend on the decays by eq. 22.
+  correct, because both sides are symmetric.
+* Eq. 23 requires different decays. This condition is sufficient only for decays inside (-1, 1), because
+  ``l / (1 - l)^2`` has the same value at ``l`` and ``1 / l``. It increases from -1 to 1. Larger decays
+  therefore correspond to slower directions also if they are negative; the paper discusses decays between 0
+  and 1.
+* According to the paper, the weights do not depend on the decays. This is true of their directions; their
+  lengths depend on the decays by eq. 22.
 """
 
 from collections.abc import Sequence
@@ -42,10 +45,11 @@ from probsfa.statespace.innovations import InnovationParameters, make_innovation
 
 __all__ = ["NoiseFreeLogLikelihood", "noise_free_log_likelihood", "noise_free_maximum_likelihood"]
 
-# Maximum number of Newton steps to the exact maximum; near it each reduces the error by a factor of order T.
+# Maximum number of Newton steps to the exact maximum, of which each reduces the error by a factor of order T,
+# and maximum number of times that a step is halved.
 _MAX_STEPS, _MAX_HALVINGS = 1000, 40
-# The iteration ends if a step changes no direction and no length by more than the first number, or by less
-# than the second number and no less than the step before.
+# The iteration ends if the relative change by a step is smaller than the first number, or if it is smaller
+# than the second number and not smaller than that of the previous step.
 _MIN_STEP, _SMALL_STEP = 1e-13, 1e-8
 
 
@@ -57,13 +61,14 @@ class NoiseFreeLogLikelihood(NamedTuple):
     exact : float
         Log-likelihood, Turner & Sahani (2007), eq. 13.
     without_edges : float
-        The closed form without edge terms, eqs. 19-20, which slow feature analysis maximises.
+        Log-likelihood without edge terms, eqs. 19-20, which slow feature analysis maximises.
     first_variance : float
-        Edge term: the variance of the first row differs from that of an innovation.
+        Edge term due to the variance of the first row, which differs from that of an innovation.
     edge_rows : float
-        Edge term: first and last row are part of one difference instead of two (eqs. 15-18).
+        Edge term due to the first and the last row, which belong to one difference instead of two (eqs.
+        15-18).
     missing_difference : float
-        Edge term: each sequence has one difference less than rows.
+        Edge term due to the number of differences of a sequence, which is smaller by one than that of rows.
     """
 
     exact: float
@@ -79,11 +84,23 @@ class NoiseFreeLogLikelihood(NamedTuple):
 
 
 class _Moments(NamedTuple):
-    """Sufficient statistics of the rows: second moments (D, D), and numbers of rows and differences."""
+    """Sufficient statistics of centred rows.
 
-    covariance: FloatArray  # B, over all rows
-    difference: FloatArray  # A, over all differences
-    first: FloatArray  # sum over sequences of the outer products of first rows
+    Attributes
+    ----------
+    covariance : ndarray of shape (D, D)
+        Second moment ``B`` of all rows.
+    difference : ndarray of shape (D, D)
+        Second moment ``A`` of all differences of successive rows.
+    first, last : ndarray of shape (D, D)
+        Sums of the outer products of the first rows of all sequences, and of the last rows.
+    n_rows, n_differences : int
+        Numbers of rows and of differences.
+    """
+
+    covariance: FloatArray
+    difference: FloatArray
+    first: FloatArray
     last: FloatArray
     n_rows: int
     n_differences: int
@@ -92,7 +109,7 @@ class _Moments(NamedTuple):
     def n_sequences(self) -> int:
         return self.n_rows - self.n_differences
 
-    def seen_through(self, weights: FloatArray) -> "_Moments":
+    def transformed(self, weights: FloatArray) -> "_Moments":
         """Return the moments of ``weights @ x``."""
         return self._replace(**{name: weights @ getattr(self, name) @ weights.T for name in self._fields[:4]})
 
@@ -111,15 +128,14 @@ def noise_free_log_likelihood(
     Parameters
     ----------
     X : array-like of shape (T, D), or list of them
-        Complete rows, evenly spaced. The members of a list are independent sequences.
+        Complete rows, evenly spaced; the entries of a list are independent sequences.
     params : InnovationParameters
         Parameters of ``D`` factors, without noise.
     first_variance : array-like of shape (D,), optional
         Variance ``sigma_n,1^2`` of each factor in the first row of a sequence; by default the stationary
         variance (eq. 8).
     lengths : sequence of int, optional
-        Rows of each of several independent sequences, one below the other. Each sequence has its own edge
-        terms.
+        Lengths of consecutive, independent sequences.
 
     Returns
     -------
@@ -133,7 +149,7 @@ def noise_free_log_likelihood(
 
     See Also
     --------
-    noise_free_maximum_likelihood : Parameters that maximise it.
+    noise_free_maximum_likelihood : Parameters that maximise the likelihood.
     probsfa.ProbabilisticSFA.log_likelihood : Log-likelihood with observation noise and missing values.
 
     References
@@ -152,7 +168,7 @@ def noise_free_log_likelihood(
     """
     if np.any(params.noise_variance > 0.0):
         raise ValueError(
-            "params must have no noise (noise_variance=0.0); ProbabilisticSFA.log_likelihood supports noise."
+            "params must have noise_variance=0.0. For models with noise use ProbabilisticSFA.log_likelihood."
         )
     params = make_innovation_parameters(
         params.decay, params.weights, params.innovation_variance, params.noise_variance, params.offset
@@ -176,9 +192,8 @@ def noise_free_log_likelihood(
     volume = float(np.linalg.slogdet(params.weights)[1])
     exact = len(y) * volume - 0.5 * float(np.sum(np.log(2.0 * np.pi * variance) + innovations**2 / variance))
 
-    B, A, first, last = (
-        np.diag(moment) for moment in _moments(centred, sizes).seen_through(params.weights)[:4]
-    )
+    moments_of_factors = _moments(centred, sizes).transformed(params.weights)
+    B, A, first, last = (np.diag(moment) for moment in moments_of_factors[:4])
     n, s = len(y), len(sizes)
     without_edges = n * volume - 0.5 * n * float(
         np.sum(np.log(2.0 * np.pi * sigma2) + ((1.0 - decay) ** 2 * B + decay * A) / sigma2)
@@ -203,10 +218,10 @@ def noise_free_maximum_likelihood(
 ) -> InnovationParameters:
     """Compute maximum likelihood weights without observation noise, for fixed or estimated decays.
 
-    Without edge terms this is slow feature analysis. For any different decays, the rows of the weights are
-    its directions; the largest decay belongs to the slowest direction. Their lengths are such that the
+    Without edge terms this is slow feature analysis. If all decays are different, the rows of the weights are
+    the directions of slow feature analysis, and the largest decay belongs to the slowest direction. The
     factors have variances ``sigma_n^2 / ((1 - lambda_n)^2 + lambda_n delta_n)`` (eqs. 22-23), with the delta
-    value ``delta_n`` of the direction. With edge terms no closed form is known; Newton's method starts from
+    value ``delta_n`` of the direction. With edge terms the likelihood is maximised by Newton's method, from
     this solution.
 
     Parameters
@@ -219,15 +234,15 @@ def noise_free_maximum_likelihood(
     innovation_variance : float or array-like of shape (D,), optional
         Innovation variances, which set the scale of the factors; by default ``1 - decay ** 2``.
     edge_terms : bool, default=False
-        Maximise the exact likelihood instead of the closed form without edge terms.
+        Whether to maximise the exact likelihood instead of that without edge terms.
     lengths : sequence of int, optional
-        Rows of each of several independent sequences, one below the other.
+        Lengths of consecutive, independent sequences.
 
     Returns
     -------
     InnovationParameters
-        Factors in the order of `decay`, or slowest first if it is estimated. The offset is the mean of the
-        rows, as the paper assumes, also with edge terms.
+        Factors in the order of `decay`, or slowest first if decays are estimated. The offset is the mean of
+        the rows, as in the paper.
 
     Raises
     ------
@@ -264,7 +279,7 @@ def noise_free_maximum_likelihood(
      [1.121 1.121 1.121]
      [1.017 1.017 1.017]]
     """
-    from probsfa.graphs.moments import rounding_variance  # graphs take long to load
+    from probsfa.graphs.moments import rounding_variance  # the import is slow
 
     values, sizes = _rows(X, lengths)
     mean = values.mean(axis=0)
@@ -285,32 +300,32 @@ def noise_free_maximum_likelihood(
                 "The likelihood is unbounded: a direction does not change in time (delta value 0), or "
                 f"alternates (4); the delta values are {delta.tolist()}."
             )
-        a, rank = 1.0 - 0.5 * delta, np.arange(n_features)
+        a, direction_of_factor = 1.0 - 0.5 * delta, np.arange(n_features)
     else:
         a = np.asarray(decay, dtype=np.float64)
         if a.shape != (n_features,):
             raise ValueError(f"decay must have shape ({n_features},), one for each column, got {a.shape}.")
         if np.unique(a).size < n_features:
             raise ValueError(
-                f"decay must be all different, got {a.tolist()}; with equal decays every rotation of the "
-                "factors has the same likelihood."
+                f"decay must contain different values, got {a.tolist()}; with equal decays every rotation of "
+                "the factors has the same likelihood."
             )
-        rank = np.argsort(np.argsort(-a))  # the largest decay goes to the slowest direction
+        direction_of_factor = np.argsort(np.argsort(-a))  # the slowest direction has the largest decay
     # Validate decays and variances; weights are computed below.
     params = make_innovation_parameters(a, np.eye(n_features), innovation_variance, 0.0, mean)
-    squares = (1.0 - a) ** 2 + a * delta[rank]
-    if np.any(squares <= 0.0):
+    mean_squares = (1.0 - a) ** 2 + a * delta[direction_of_factor]
+    if np.any(mean_squares <= 0.0):
         raise ValueError(
             "The likelihood without edge terms is unbounded at these decays: the delta values are "
             f"{delta.tolist()}, of which one exceeds 4."
         )
-    # Eq. 22 on its diagonal, in the space of the slow features and for innovations of unit variance.
-    weights = np.eye(n_features)[rank] / np.sqrt(squares)[:, None]
+    # The diagonal of eq. 22, with the slow features as columns, and for innovations of unit variance.
+    weights = np.eye(n_features)[direction_of_factor] / np.sqrt(mean_squares)[:, None]
     if edge_terms:
-        a, weights = _maximize(moments.seen_through(components), a, weights, learn=decay is None)
+        a, weights = _maximize(moments.transformed(components), a, weights, learn=decay is None)
         if decay is None:
-            slowest_first = np.argsort(-a, kind="stable")
-            a, weights = a[slowest_first], weights[slowest_first]
+            order = np.argsort(-a, kind="stable")
+            a, weights = a[order], weights[order]
         if innovation_variance is None:
             params = params._replace(innovation_variance=(1.0 - a) * (1.0 + a))
     weights = np.sqrt(params.innovation_variance)[:, None] * weights @ components
@@ -323,33 +338,33 @@ def _maximize(
 ) -> tuple[FloatArray, FloatArray]:
     """Return decays and weights that maximise the exact likelihood, for innovations of unit variance.
 
-    Updates are multiplicative, ``W <- (I + E) W``. The log-likelihood per row is
+    Updates are multiplicative, ``W <- (I + E) W``. The log-likelihood per row is, with the quadratic forms
+    ``F_n`` of :func:`_quadratic_forms`,
 
         L(E) = log|det(I + E)| - 1/2 sum_n (I + E)_n F_n (I + E)_n'.
 
-    Near the maximum the quadratic forms ``F_n`` are diagonal up to edge terms, and Newton's step solves two
-    equations for each pair of rows. If this step does not increase the likelihood, all equations are solved
-    jointly.
+    Near the maximum the quadratic forms are diagonal up to edge terms, and Newton's step solves two equations
+    for each pair of rows. If this step does not increase the likelihood, all equations are solved jointly.
     """
     size, last_change = decay.shape[0], np.inf
     for _ in range(_MAX_STEPS):
         old_decay, lengths = decay, np.ones(size)
-        observed = moments.seen_through(weights)
+        moments_of_factors = moments.transformed(weights)
         if learn:
-            decay = np.array([_best_decay(observed, n) for n in range(size)])
+            decay = np.array([_maximize_over_decay(moments_of_factors, n) for n in range(size)])
             # The optimal length of a direction depends on its decay.
-            forms = _quadratic_forms(observed, decay)
+            forms = _quadratic_forms(moments_of_factors, decay)
             lengths = 1.0 / np.sqrt(np.einsum("nnn->n", forms))
             forms, weights = forms * np.outer(lengths, lengths), lengths[:, None] * weights
         else:
-            forms = _quadratic_forms(observed, decay)
+            forms = _quadratic_forms(moments_of_factors, decay)
         value = _log_likelihood_by_row(moments, decay, weights)
         gradient = np.eye(size) - np.einsum("nnm->nm", forms)
-        step = _step_by_pairs(forms, gradient)
-        if step is None or not _improves(moments, decay, weights, step, value):
-            step = _step_of_all(forms, gradient)
+        step = _pairwise_newton_step(forms, gradient)
+        if step is None or not _is_accepted(moments, decay, weights, step, value):
+            step = _joint_newton_step(forms, gradient)
             for _ in range(_MAX_HALVINGS):
-                if _improves(moments, decay, weights, step, value):
+                if _is_accepted(moments, decay, weights, step, value):
                     break
                 step = 0.5 * step
             else:
@@ -365,13 +380,13 @@ def _maximize(
             return decay, weights
         last_change = change
     raise RuntimeError(
-        f"The exact likelihood was not maximized in {_MAX_STEPS} steps from slow feature analysis; the last "
-        f"step was {change:.1e}. Use more rows than columns."
+        f"Newton's method did not converge in {_MAX_STEPS} steps from slow feature analysis; the relative "
+        f"change of the last step is {change:.1e}. Use more rows than columns."
     )
 
 
-def _step_by_pairs(forms: FloatArray, gradient: FloatArray) -> FloatArray | None:
-    """Return Newton's step for diagonal forms; None if these have no maximum."""
+def _pairwise_newton_step(forms: FloatArray, gradient: FloatArray) -> FloatArray | None:
+    """Return Newton's step as if the forms were diagonal; None if the likelihood then has no maximum."""
     curvature = np.einsum("nmm->nm", forms)
     determinant = curvature * curvature.T - 1.0
     np.fill_diagonal(determinant, 1.0)
@@ -382,8 +397,11 @@ def _step_by_pairs(forms: FloatArray, gradient: FloatArray) -> FloatArray | None
     return np.asarray(step)
 
 
-def _step_of_all(forms: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Return Newton's step with the absolute eigenvalues of the Hessian, an ascent direction."""
+def _joint_newton_step(forms: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Return Newton's step for all weights.
+
+    Eigenvalues of the Hessian are replaced by their absolute values, so that the step is an ascent direction.
+    """
     size = len(forms)
     hessian = np.zeros((size, size, size, size))
     rows = np.arange(size)
@@ -391,20 +409,20 @@ def _step_of_all(forms: FloatArray, gradient: FloatArray) -> FloatArray:
     hessian += np.einsum("nl,mk->nmkl", np.eye(size), np.eye(size))
     curvature, directions = np.linalg.eigh(hessian.reshape(size**2, size**2))
     minimum = np.finfo(np.float64).eps * np.max(np.abs(curvature))
-    along = directions.T @ gradient.ravel() / np.maximum(np.abs(curvature), minimum)
-    return np.asarray((directions @ along).reshape(size, size))
+    coordinates = directions.T @ gradient.ravel() / np.maximum(np.abs(curvature), minimum)
+    return np.asarray((directions @ coordinates).reshape(size, size))
 
 
-def _improves(
+def _is_accepted(
     moments: _Moments, decay: FloatArray, weights: FloatArray, step: FloatArray, value: float
 ) -> bool:
-    """Return whether a step does not lower the likelihood, up to rounding errors."""
-    new = _log_likelihood_by_row(moments, decay, weights + step @ weights)
-    return bool(new >= value - 4.0 * np.finfo(np.float64).eps * max(1.0, abs(value)))
+    """Return whether the likelihood after a step is not below `value`, up to rounding errors."""
+    new_value = _log_likelihood_by_row(moments, decay, weights + step @ weights)
+    return bool(new_value >= value - 4.0 * np.finfo(np.float64).eps * max(1.0, abs(value)))
 
 
 def _quadratic_forms(moments: _Moments, decay: FloatArray) -> FloatArray:
-    """Return quadratic forms (K, D, D) of the mean squares of innovations in rows of the weights (eq. 18)."""
+    """Return matrices ``F`` (K, D, D), with mean squares ``w_n' F_n w_n`` of the innovations (eq. 18)."""
     a = decay[:, None, None]
     total = (
         (1.0 - a) ** 2 * moments.n_rows * moments.covariance
@@ -421,12 +439,12 @@ def _log_likelihood_by_row(moments: _Moments, decay: FloatArray, weights: FloatA
     return float(np.linalg.slogdet(weights)[1] + 0.5 * (first - squares))
 
 
-def _best_decay(moments: _Moments, n: int) -> float:
-    """Return the maximum likelihood decay of a factor with fixed direction and free variance.
+def _maximize_over_decay(moments: _Moments, n: int) -> float:
+    """Return the maximum likelihood decay of a factor of fixed direction and free variance.
 
-    The sum of squares ``Q`` of the innovations (of the first row: scaled by its stationary variance) is a
-    quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay minimises
-    ``T/2 log Q - S/2 log(1 - decay^2)`` and is a root of a cubic polynomial.
+    The sum of squares ``Q`` of the innovations, including first rows in units of their variance, is a
+    quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay minimises ``T/2 log Q - S/2
+    log(1 - decay^2)`` and is a root of a cubic polynomial.
     """
     B, A, first, last = (moment[n, n] for moment in moments[:4])
     T, S, differences = moments.n_rows, moments.n_sequences, moments.n_differences
@@ -465,9 +483,12 @@ def _rows(
     sequences = check_sequences(BaseEstimator(), X, reset=True, allow_nan=False, lengths=lengths)
     values, sizes = sequences.values, sequences.lengths
     if n_features is not None and values.shape[1] != n_features:
-        raise ValueError(f"X has {values.shape[1]} columns, the parameters are those of {n_features}.")
+        raise ValueError(
+            f"X has {values.shape[1]} columns, but params has {n_features} factors. Use as many factors as "
+            "columns."
+        )
     if max(sizes) < 2:
-        raise ValueError("X has no sequence with two rows; the likelihood requires one.")
+        raise ValueError("X must have a sequence with at least two rows.")
     return values, sizes
 
 

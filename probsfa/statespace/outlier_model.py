@@ -17,7 +17,7 @@ import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.fitted_model import computed_by
+from probsfa.statespace.fitted_model import delegated_to
 from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.models import LinearGaussianModel
@@ -66,7 +66,7 @@ def far_from_neighbours(sequences: Sequences, spread: FloatArray) -> BoolArray:
     return far
 
 
-@computed_by(
+@delegated_to(
     lambda model: super(OutlierModel, model),
     lambda model, sequences: model.cleaned(sequences),
     "posterior",
@@ -134,9 +134,9 @@ class OutlierModel(LinearGaussianModel):
         values = np.where(sequences.mask, sequences.values, filled.values)
         return filled._replace(values=values, std=std)
 
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values given all values but outliers; outliers are not changed."""
-        draws = super().draw_cells(self.cleaned(sequences), n_draws, rng)
+        draws = super().draw_values(self.cleaned(sequences), n_draws, rng)
         return np.where(sequences.mask, sequences.values, draws)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:

@@ -1,8 +1,8 @@
 """Validated sequences as arrays for the engine.
 
-All sequences are concatenated on one time axis. One array, the time since the previous row, represents both
-irregular sampling and the boundaries of sequences: it is infinite on the first row of a sequence, so that the
-state there has the stationary distribution.
+All sequences are concatenated. The time since the previous row represents both irregular sampling and the
+boundaries of sequences: it is infinite in the first row of a sequence, in which the state has the stationary
+distribution.
 """
 
 import threading
@@ -21,32 +21,34 @@ __all__ = [
     "ReadRows",
     "RowSource",
     "Units",
-    "aligned_like",
-    "index_gaps",
+    "empty_aligned",
+    "time_steps",
     "lazy_panel",
     "make_panel",
     "pack_rows",
     "padded_length",
     "read_lock",
     "resident_bytes",
-    "whole_if_close",
+    "round_if_close",
 ]
 
-# Number of rows that are converted together, a few hundred kilobytes for dozens of columns.
+# Number of rows that are converted together: a few hundred kilobytes for dozens of columns.
 _PART_ROWS = 1024
-# Alignment in bytes with which JAX uses an array without a copy.
+# Alignment in bytes that JAX requires to use an array without a copy.
 _ALIGNMENT = 64
+# Relative difference from an integer up to which a time step is rounded.
+_ROUNDING_TOL = 1e-6
 
 #: Lock for reading rows, because a source may not support several readers at the same time.
 read_lock = threading.Lock()
 
-#: Returns the rows of a slice, NaN where missing; they are not written to.
+#: Function that returns the rows of a slice, NaN where missing; callers do not change them.
 ReadRows = Callable[[slice], Any]
 
 
 @runtime_checkable
 class RowSource(Protocol):
-    """Rows of float64 that support slices; NumPy arrays are row sources too."""
+    """Rows of float64 that can be sliced; NumPy arrays are row sources."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,18 +75,18 @@ class Panel(NamedTuple):
     mask : ndarray of shape (T, D), or RowSource
         1.0 where observed, 0.0 where missing.
     gap_index : ndarray of shape (T,)
-        Index in ``gaps`` of the gap before each row; ``len(gaps)`` in the first row of a sequence.
+        Index in ``gaps`` of the time step before each row; ``len(gaps)`` in the first row of a sequence.
     gaps : ndarray of shape (U,)
-        The different times between successive rows; ``[1.0]`` for even sampling.
+        Distinct time steps between successive rows; ``[1.0]`` for even sampling.
     n_rows : int
         ``N``, the number of rows without padding.
     lengths : tuple of int
         Length of each sequence.
     complete : bool, default=False
-        Whether all values are known to be observed with weight one.
+        Whether all values are known to be observed, with weight one.
     weights : ndarray of shape (T, D), or RowSource, optional
-        Weights of observed values, by which noise variances are divided (``r / w``); zero where missing. By
-        default the mask.
+        Weights of observed values, by which noise variances are divided (``r / w``); zero where missing. The
+        default is the mask.
     """
 
     values: RowSource
@@ -97,8 +99,8 @@ class Panel(NamedTuple):
     weights: RowSource | None = None
 
     @property
-    def cell_weights(self) -> RowSource:
-        """Weights of the values, for the engine."""
+    def value_weights(self) -> RowSource:
+        """Weights of the values; zero where missing."""
         return self.mask if self.weights is None else self.weights
 
     @property
@@ -108,22 +110,22 @@ class Panel(NamedTuple):
 
     @property
     def n_steps(self) -> float:
-        """Total time of all sequences, in which the first row of each counts as one unit."""
+        """Total time of all sequences; the first row of each counts as one unit of time."""
         return float(np.sum(np.append(self.gaps, 1.0)[self.gap_index[: self.n_rows]]))
 
     def weighted(self, weights: FloatArray) -> "Panel":
-        """Return the same observations with other weights, shape (T, D); zero where missing.
+        """Return the same observations with other weights (T, D), zero where missing.
 
-        The weights become read-only, because the engine may cache them.
+        The array becomes read-only, because the engine may cache it.
         """
         weights.setflags(write=False)
         return self._replace(weights=weights, complete=False)
 
 
 def padded_length(n_rows: int) -> int:
-    """Round a length up to one of a few values: eight for each power of two, all multiples of 16.
+    """Round a length up to a multiple of 16, with at most eight results between powers of two.
 
-    JAX compiles a program for each length; rounding limits their number.
+    JAX compiles a program for each length; rounding limits the number of programs.
     """
     unit = max(16, 1 << max((n_rows - 1).bit_length() - 4, 0))
     return -(-n_rows // unit) * unit
@@ -137,7 +139,7 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
     sequences : Sequences
         Validated data, NaN where missing.
     pad : bool, default=True
-        Whether to round the length up, to reuse compiled programs.
+        Whether to round the length up, so that compiled programs are reused (:func:`padded_length`).
 
     Returns
     -------
@@ -152,7 +154,7 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
 
     starts = np.ones(n_steps, dtype=bool)
     starts[:n_rows] = sequences.starts
-    gap_index, gaps = index_gaps(starts, sequences.times, sequences.step)
+    gap_index, gaps = time_steps(starts, sequences.times, sequences.step)
     complete = bool(sequences.mask.all())
     return Panel(values, mask, gap_index, gaps, n_rows, sequences.lengths, complete)
 
@@ -169,21 +171,21 @@ def cache_sized_parts(n_rows: int) -> Iterator[slice]:
 
 
 class Units(NamedTuple):
-    """Origin and unit (D,) of each column."""
+    """Shift and scale (D,) that standardise the columns."""
 
     shift: FloatArray
     scale: FloatArray
 
 
-class _LastRead:
-    """Cache of the last block of rows, because values and mask are read one after the other."""
+class _BlockReader:
+    """Reads blocks of values and mask; the last block is cached, because values and mask are read in turn."""
 
     def __init__(self, read: ReadRows, units: Units | None, pack: "PackRows") -> None:
         self._read, self._units, self._pack = read, units, pack
         self._last: tuple[slice, FloatArray, FloatArray] | None = None
 
     def __call__(self, rows: slice) -> tuple[FloatArray, FloatArray]:
-        last = self._last  # other threads may read other rows at the same time
+        last = self._last  # a local reference, because other threads may replace the attribute
         if last is None or last[0] != rows:
             block = self._read(rows)
             if not isinstance(block, np.ndarray):
@@ -192,38 +194,38 @@ class _LastRead:
         return last[1:]
 
 
-def aligned_like(block: FloatArray) -> FloatArray:
+def empty_aligned(block: FloatArray) -> FloatArray:
     """Return an uninitialized array of the same shape, aligned such that JAX does not copy it."""
     size = 8 * block.size
-    room = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % _ALIGNMENT
-    return room[start : start + size].view(np.float64).reshape(block.shape)
+    buffer = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % _ALIGNMENT
+    return buffer[start : start + size].view(np.float64).reshape(block.shape)
 
 
 def pack_rows(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Return values in units of the model, zero where missing, and the mask of rows with NaN."""
-    values, mask = aligned_like(block), aligned_like(block)
+    """Return standardised values of a block, zero where missing, and its mask."""
+    values, mask = empty_aligned(block), empty_aligned(block)
     for part in cache_sized_parts(len(block)):
-        rows, own = as_float_array(block[part], "X"), values[part]
+        rows, out = as_float_array(block[part], "X"), values[part]
         missing = np.isnan(rows)
         if units is None:
-            own[:] = rows
+            out[:] = rows
         else:
-            np.subtract(rows, units.shift, out=own)
-            own /= units.scale
-        np.putmask(own, missing, 0.0)
+            np.subtract(rows, units.shift, out=out)
+            out /= units.scale
+        np.putmask(out, missing, 0.0)
         np.logical_not(missing, out=mask[part])
     return values, mask
 
 
-#: Returns values and mask of a block of rows.
+#: Function that returns values and mask of a block of rows.
 PackRows = Callable[[FloatArray, Units | None], tuple[FloatArray, FloatArray]]
 
 
-class _Values:
-    """Observed values, zero where missing: a source of rows."""
+class _ValueRows:
+    """Row source of the observed values, zero where missing."""
 
-    def __init__(self, read: _LastRead, shape: tuple[int, int]) -> None:
+    def __init__(self, read: _BlockReader, shape: tuple[int, int]) -> None:
         self.shape = shape
         self._read = read
 
@@ -231,10 +233,10 @@ class _Values:
         return self._read(rows)[0]
 
 
-class _Presence:
-    """Whether values are observed, 1.0 or 0.0: a source of rows."""
+class _MaskRows:
+    """Row source of the mask: 1.0 where observed, 0.0 where missing."""
 
-    def __init__(self, read: _LastRead, shape: tuple[int, int]) -> None:
+    def __init__(self, read: _BlockReader, shape: tuple[int, int]) -> None:
         self.shape = shape
         self._read = read
 
@@ -251,12 +253,12 @@ def lazy_panel(
     units: Units | None = None,
     pack: PackRows = pack_rows,
 ) -> Panel:
-    """Make a panel that reads rows on demand, chunk by chunk.
+    """Make a panel that reads blocks of rows on demand.
 
     Parameters
     ----------
     read : callable
-        Returns the rows of a slice, NaN where missing.
+        Function that returns the rows of a slice, NaN where missing.
     n_features : int
         Number of columns.
     lengths : tuple of int
@@ -264,11 +266,11 @@ def lazy_panel(
     times : ndarray of shape (T,), optional
         Times of the rows, in units of the model's time; evenly spaced by default.
     step : float, optional
-        The time between all rows, if it is constant.
+        Time between all successive rows, if it is constant.
     units : Units, optional
-        Origin and unit of the columns in the model; by default those of the data.
+        Shift and scale of the columns; by default values are not standardised.
     pack : callable, default=pack_rows
-        Converts a block of rows to these units.
+        Function that returns values and mask of a block of rows.
 
     Returns
     -------
@@ -277,46 +279,47 @@ def lazy_panel(
     n_rows = sum(lengths)
     starts = np.zeros(n_rows, dtype=bool)
     starts[np.cumsum((0, *lengths[:-1]))] = True
-    gap_index, gaps = index_gaps(starts, times, step)
-    shape, both = (n_rows, n_features), _LastRead(read, units, pack)
-    return Panel(_Values(both, shape), _Presence(both, shape), gap_index, gaps, n_rows, lengths)
+    gap_index, gaps = time_steps(starts, times, step)
+    shape, reader = (n_rows, n_features), _BlockReader(read, units, pack)
+    return Panel(_ValueRows(reader, shape), _MaskRows(reader, shape), gap_index, gaps, n_rows, lengths)
 
 
-def index_gaps(
+def time_steps(
     starts: BoolArray, times: FloatArray | None, step: float | None = None
 ) -> tuple[NDArray[np.int32], FloatArray]:
-    """Return the index of the time step before each row, and the different time steps, as in a panel.
+    """Return the index of the time step before each row, and the distinct time steps.
 
     Parameters
     ----------
     starts : ndarray of bool (T,)
-        First rows of sequences, and of the padding.
+        First rows of sequences, and all rows of the padding.
     times : ndarray (N,) or None
         Times of the N rows of data; None for even sampling.
     step : float, optional
-        The time between all rows, if it is constant.
+        Time between all successive rows, if it is constant.
 
     Returns
     -------
     gap_index : ndarray (T,)
     gaps : ndarray (U,)
+        See :class:`Panel`.
     """
     inverse = np.zeros(starts.size, dtype=np.int64)
     if times is None:
         gaps = np.ones(1)
     elif step is not None:
-        gaps = whole_if_close(np.array([step]))
+        gaps = round_if_close(np.array([step]))
     else:
         elapsed = np.ones(starts.size)
-        elapsed[1 : times.size] = whole_if_close(np.diff(times))
-        within = ~starts
-        gaps, inverse[within] = np.unique(elapsed[within], return_inverse=True)
+        elapsed[1 : times.size] = round_if_close(np.diff(times))
+        has_step = ~starts
+        gaps, inverse[has_step] = np.unique(elapsed[has_step], return_inverse=True)
         if gaps.size == 0:
             gaps = np.ones(1)
     return np.where(starts, gaps.size, inverse).astype(np.int32), gaps
 
 
-def whole_if_close(elapsed: FloatArray) -> FloatArray:
-    """Round time steps that differ from an integer by rounding errors only."""
-    full = np.maximum(np.rint(elapsed), 1.0)
-    return np.where(np.abs(elapsed - full) <= 1e-6 * full, full, elapsed)
+def round_if_close(elapsed: FloatArray) -> FloatArray:
+    """Round time steps that differ from a positive integer only by rounding errors."""
+    rounded = np.maximum(np.rint(elapsed), 1.0)
+    return np.where(np.abs(elapsed - rounded) <= _ROUNDING_TOL * rounded, rounded, elapsed)

@@ -15,13 +15,13 @@ symbol    field             shape     meaning
 ========= ================= ========= =====================================================
 
 A model may also have cycles, smooth factors and trends (:mod:`probsfa.statespace.processes`), whose states
-follow those of the AR(1) factors. The noise of the columns may be autocorrelated: in addition to ``n_t``,
-each column ``d`` then has an idiosyncratic AR(1) process of unit variance::
+follow those of the AR(1) factors. The noise of the columns may be autocorrelated. In addition to ``n_t``,
+each column ``d`` then has an idiosyncratic AR(1) process ``b_d`` of unit variance::
 
     x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,   b_t,d = g_d b_t-1,d + sqrt(1 - g_d^2) e_t,d
 
-with ``s_d`` = `memory_scale` and ``g_d`` = `memory_decay`. The engine treats these processes as AR(1) factors
-with one loading each (:attr:`StateSpace.state_space`).
+with ``s_d`` = `memory_scale` and ``g_d`` = `memory_decay`. In the state-space form, these processes are AR(1)
+factors with one loading each (:attr:`StateSpace.state_space`).
 """
 
 import warnings
@@ -46,7 +46,7 @@ from probsfa.statespace.quantities import Quantity
 
 _EMPTY: FloatArray = np.zeros(0)
 _EMPTY.flags.writeable = False
-# Names of the arrays of every model, and of those of AR(1) noise.
+# Names of the arrays of every model, and of the arrays of AR(1) noise.
 _COMMON_ARRAYS = ("decay", "loadings", "noise_variance", "offset")
 _AR1_NOISE_ARRAYS = ("memory_decay", "memory_scale")
 _ALL_ARRAYS = frozenset((*_COMMON_ARRAYS, *_AR1_NOISE_ARRAYS))
@@ -70,8 +70,8 @@ class Latents:
 
     def __init__(self, n_components: int, counts: Mapping[type[Process], int] | None = None) -> None:
         self.n_components = int(n_components)
-        given = counts or {}
-        self.counts = {kind: int(given[kind]) for kind in KINDS if given.get(kind, 0)}
+        counts = counts or {}
+        self.counts = {kind: int(counts[kind]) for kind in KINDS if counts.get(kind, 0)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Latents) and self._key == other._key
@@ -98,17 +98,17 @@ class Latents:
 
     @property
     def n_from_periodogram(self) -> int:
-        """Number of processes with starting values from the periodogram."""
+        """Number of processes whose initial parameters are estimated from the periodogram."""
         return sum(count for kind, count in self.counts.items() if kind.from_periodogram)
 
     @property
-    def n_like_ar1(self) -> int:
-        """Number of processes with the starting values of an AR(1) factor."""
+    def n_from_ar1(self) -> int:
+        """Number of processes whose initial parameters are converted from an AR(1) factor."""
         return self.n_other_processes - self.n_from_periodogram
 
     @cached_property
     def n_states(self) -> int:
-        """Dimension of the state, the columns of the loadings."""
+        """Dimension of the state, which is the number of columns of the loadings."""
         return self.n_components + sum(kind.n_states * count for kind, count in self.counts.items())
 
     @cached_property
@@ -117,88 +117,88 @@ class Latents:
         return self.n_components + sum(kind.n_free() * count for kind, count in self.counts.items())
 
     @cached_property
-    def n_seen(self) -> int:
-        """Number of states with loadings on the columns."""
-        return self.n_components + sum(len(kind.seen) * count for kind, count in self.counts.items())
+    def n_loaded_states(self) -> int:
+        """Number of states with loadings; derivatives of smooth factors, for example, have none."""
+        return self.n_components + sum(len(kind.loaded_states) * count for kind, count in self.counts.items())
 
     @cached_property
-    def seen(self) -> NDArray[np.intp]:
-        """Indices of the states with loadings on the columns, shape (n_seen,)."""
+    def loaded_states(self) -> NDArray[np.intp]:
+        """Indices of the states with loadings, shape (n_loaded_states,)."""
         parts = [np.arange(self.n_components)]
         for kind, states in self.states.items():
-            own = np.arange(states.start, states.stop).reshape(-1, kind.n_states)
-            parts.append(own[:, list(kind.seen)].ravel())
-        observed = np.concatenate(parts)
-        observed.flags.writeable = False  # the object is shared
-        return observed
+            by_process = np.arange(states.start, states.stop).reshape(-1, kind.n_states)
+            parts.append(by_process[:, list(kind.loaded_states)].ravel())
+        indices = np.concatenate(parts)
+        indices.flags.writeable = False  # the object is cached
+        return indices
 
     @cached_property
     def stationary(self) -> BoolArray:
-        """Which states (n_states,) have loadings and a stationary variance: not those of trends."""
-        found = np.zeros(self.n_states, dtype=bool)
-        found[self.seen] = True
-        for kind, own in self.states.items():
-            found[own] &= kind.stationary
-        return found
+        """Which states (n_states,) have loadings and a stationary variance; states of trends do not."""
+        is_stationary = np.zeros(self.n_states, dtype=bool)
+        is_stationary[self.loaded_states] = True
+        for kind, states in self.states.items():
+            is_stationary[states] &= kind.stationary
+        return is_stationary
 
     @cached_property
     def states(self) -> dict[type[Process], slice]:
-        """States of each kind."""
-        found, first = {}, self.n_components
+        """States of each kind of process."""
+        slices, first = {}, self.n_components
         for kind, count in self.counts.items():
-            found[kind] = slice(first, first + kind.n_states * count)
+            slices[kind] = slice(first, first + kind.n_states * count)
             first += kind.n_states * count
-        return found
+        return slices
 
     @cached_property
     def coordinates(self) -> dict[type[Process], slice]:
-        """Positions of the free coordinates of each kind, after those of the decays."""
-        found, first = {}, self.n_components
+        """Positions of the free coordinates of each kind of process, after those of the decays."""
+        slices, first = {}, self.n_components
         for kind, count in self.counts.items():
-            found[kind] = slice(first, first + kind.n_free() * count)
+            slices[kind] = slice(first, first + kind.n_free() * count)
             first += kind.n_free() * count
-        return found
+        return slices
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Number of states of each process, in their order."""
-        others = (size for kind, count in self.counts.items() for size in (kind.n_states,) * count)
-        return (*(1,) * self.n_components, *others)
+        """Number of states of each process, in the order of the states."""
+        other_sizes = (size for kind, count in self.counts.items() for size in (kind.n_states,) * count)
+        return (*(1,) * self.n_components, *other_sizes)
 
     @property
     def n_rotated(self) -> int:
-        """Number of loadings that are fixed by convention, because states can be rotated."""
+        """Number of loadings that a convention fixes, because rotated states have the same likelihood."""
         return sum(kind.n_rotated(count) for kind, count in self.counts.items())
 
     def n_free(self, n_features: int) -> int:
         """Return the number of free parameters of the processes and their loadings on `n_features` columns.
 
-        With unit variances and different decays, AR(1) factors are identified up to their order and signs.
+        AR(1) factors of unit variance with different decays are identified up to their order and signs.
         """
-        return self.n_dynamics + self.n_seen * n_features - self.n_rotated
+        return self.n_dynamics + self.n_loaded_states * n_features - self.n_rotated
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Number of AR(1) factors, and of processes of each other kind."""
+        """Number of AR(1) factors, followed by the number of processes of each other kind."""
         return self.n_components, *(self.counts.get(kind, 0) for kind in KINDS)
 
     def without(self, others: "Latents") -> "Latents":
-        """Return the differences of the numbers of processes of each kind; they may be negative."""
-        more = {kind: self.counts.get(kind, 0) - others.counts.get(kind, 0) for kind in KINDS}
-        return Latents(self.n_components - others.n_components, more)
+        """Return these numbers of processes less those of `others`; differences may be negative."""
+        differences = {kind: self.counts.get(kind, 0) - others.counts.get(kind, 0) for kind in KINDS}
+        return Latents(self.n_components - others.n_components, differences)
 
     @property
     def names(self) -> list[str]:
-        """Names of the states of other processes than AR(1) factors, in order."""
+        """Names of the states that are not AR(1) factors."""
         return [name for kind, count in self.counts.items() for name in kind.labels(count)]
 
 
 class StateSpace:
     """A state-space model: its latent processes, their loadings on the columns, noise and offset.
 
-    It has ``K`` AR(1) factors, processes of other kinds, and ``D`` columns. :meth:`describe` returns it as
-    text, :meth:`to_arrays` as arrays by name. Immutable; :meth:`replace` returns changed parameters. Two
-    instances are equal only if they are the same object: compare the arrays.
+    The model has ``K`` AR(1) factors, processes of other kinds, and ``D`` columns. :meth:`describe` returns
+    it as text, :meth:`to_arrays` as arrays by name. Instances are immutable; :meth:`replace` returns a
+    changed copy. ``==`` compares identity; compare the arrays instead.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class StateSpace:
     Attributes
     ----------
     processes : tuple of Process
-        Processes of other kinds, in the order of their states.
+        Cycles, smooth factors and trends, in the order of their states.
 
     Notes
     -----
@@ -252,40 +252,43 @@ class StateSpace:
         memory_scale: FloatArray = _EMPTY,
         **arrays: FloatArray,
     ) -> None:
-        made = tuple(processes) or _processes_of(arrays)
+        processes = tuple(processes) or _processes_of(arrays)
         self.__dict__.update(
             decay=decay,
             loadings=loadings,
             noise_variance=noise_variance,
             offset=offset,
             processes=tuple(
-                sorted((one for one in made if len(one)), key=lambda one: KINDS.index(type(one)))
+                sorted((one for one in processes if len(one)), key=lambda one: KINDS.index(type(one)))
             ),
             memory_decay=memory_decay,
             memory_scale=memory_scale,
         )
 
     def __new__(cls, *arrays: Any, **by_name: Any) -> Self:  # noqa: ARG004
-        """Make an instance.
+        """Create an instance.
 
-        Pickles of versions in which this class was a tuple pass the first four arrays here, and the others as
-        the state; they do not call ``__init__``.
+        In earlier versions this class was a tuple. Pickles of these versions pass the first four arrays to
+        ``__new__`` and the others to ``__setstate__``, and do not call ``__init__``.
         """
-        made = super().__new__(cls)
-        made.__dict__.update(zip(_COMMON_ARRAYS, arrays, strict=False))
-        return made
+        instance = super().__new__(cls)
+        instance.__dict__.update(zip(_COMMON_ARRAYS, arrays, strict=False))
+        return instance
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise FrozenInstanceError(f"parameters cannot be changed; use replace({name}=...).")
 
     def __setstate__(self, state: Any) -> None:
-        """Restore an instance; earlier versions had the arrays of all kinds side by side."""
+        """Restore an instance from a pickle.
+
+        In pickles of earlier versions the arrays of processes are attributes of this class.
+        """
         if not isinstance(state, dict):
             state = {name: value for part in state if part for name, value in part.items()}
-        always = {name: state.get(name, self.__dict__.get(name)) for name in _COMMON_ARRAYS}
-        others = {name: state[name] for name in ("processes", *_AR1_NOISE_ARRAYS) if name in state}
+        common = {name: state.get(name, self.__dict__.get(name)) for name in _COMMON_ARRAYS}
+        optional = {name: state[name] for name in ("processes", *_AR1_NOISE_ARRAYS) if name in state}
         arrays = {name: state[name] for kind in KINDS for name in kind.names.values() if name in state}
-        self.__init__(**always, **others, **arrays)  # type: ignore[misc]
+        self.__init__(**common, **optional, **arrays)  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[FloatArray]:
         """Iterate over decay, loadings, noise variance and offset; deprecated."""
@@ -314,22 +317,21 @@ class StateSpace:
         params : StateSpace
         """
         if changes.keys() <= _ALL_ARRAYS:
-            made = object.__new__(type(self))
-            made.__dict__.update(self.__dict__, **changes)
-            return made
-        retained = {name: getattr(self, name) for name in (*_COMMON_ARRAYS, *_AR1_NOISE_ARRAYS)}
-        of_processes = {
-            name: value for name, value in changes.items() if name not in {*retained, "processes"}
-        }
-        retained |= {name: value for name, value in changes.items() if name in retained}
+            changed = object.__new__(type(self))
+            changed.__dict__.update(self.__dict__, **changes)
+            return changed
+        arrays = {name: changes.get(name, getattr(self, name)) for name in _ALL_ARRAYS}
         processes = changes.get("processes", self.processes)
-        if of_processes:
-            arrays = {name: array for one in processes for name, array in one.arrays().items()}
-            processes = _processes_of({**arrays, **of_processes})
-        return type(self)(**retained, processes=processes)
+        changes_of_processes = {
+            name: value for name, value in changes.items() if name not in {*_ALL_ARRAYS, "processes"}
+        }
+        if changes_of_processes:
+            arrays_of_processes = {name: array for one in processes for name, array in one.arrays().items()}
+            processes = _processes_of({**arrays_of_processes, **changes_of_processes})
+        return type(self)(**arrays, processes=processes)
 
     def describe(self) -> str:
-        """Return the processes, the noise and their parameters as text, a line each.
+        """Return the processes, the noise and their parameters as text, in one line each.
 
         Examples
         --------
@@ -381,7 +383,7 @@ class StateSpace:
         Raises
         ------
         ValueError
-            If one of the arrays that every model has is missing.
+            If an array that every model has is missing.
         """
         missing = [name for name in _COMMON_ARRAYS if name not in arrays]
         if missing:
@@ -393,17 +395,17 @@ class StateSpace:
             *_AR1_NOISE_ARRAYS,
             *(name for kind in KINDS for name in kind.names.values()),
         )
-        given: Any = {name: arrays[name] for name in known if name in arrays}
-        return cls(**given)
+        known_arrays: Any = {name: arrays[name] for name in known if name in arrays}
+        return cls(**known_arrays)
 
     def of_kind(self, kind: type[Process]) -> Process | None:
         """Return the processes of a kind; None if there are none."""
         return next((one for one in self.processes if type(one) is kind), None)
 
     def loadings_of(self, process: Process) -> FloatArray:
-        """Return the loadings of the processes of one kind: (columns, processes, states of each)."""
-        own = self.latents.states[type(process)]
-        return self.loadings[:, own].reshape(self.n_features, len(process), process.n_states)
+        """Return the loadings (D, n, B) of the ``n`` processes of one kind, with ``B`` states each."""
+        states = self.latents.states[type(process)]
+        return self.loadings[:, states].reshape(self.n_features, len(process), process.n_states)
 
     @property
     def rhythm_decay(self) -> FloatArray:
@@ -436,12 +438,12 @@ class StateSpace:
 
     @property
     def latents(self) -> Latents:
-        """Number of latent processes of each kind."""
+        """Numbers of latent processes of each kind."""
         return _latents(len(self.decay), *((type(one), len(one)) for one in self.processes))
 
     @property
-    def ar1_alone(self) -> Self:
-        """The model without cycles, smooth factors, trends and AR(1) noise."""
+    def ar1_factors_only(self) -> Self:
+        """The model with AR(1) factors and white noise only."""
         loadings = self.loadings[:, : self.n_components]
         return type(self)(self.decay, loadings, self.noise_variance, self.offset)
 
@@ -452,37 +454,38 @@ class StateSpace:
 
     @property
     def n_states(self) -> int:
-        """Dimension of the state, the columns of the loadings."""
+        """Dimension of the state, which is the number of columns of the loadings."""
         return int(self.loadings.shape[1])
 
     @property
-    def seen_loadings(self) -> FloatArray:
-        """Loadings of the observed states (D, n_seen)."""
+    def nonzero_loadings(self) -> FloatArray:
+        """Loadings (D, n_loaded_states) of the states that have loadings; those of other states are zero."""
         latents = self.latents
-        return self.loadings if latents.n_seen == latents.n_states else self.loadings[:, latents.seen]
+        has_all = latents.n_loaded_states == latents.n_states
+        return self.loadings if has_all else self.loadings[:, latents.loaded_states]
 
-    def with_seen_loadings(self, seen_loadings: FloatArray) -> Self:
-        """Return the same parameters with other loadings of the observed states."""
+    def with_nonzero_loadings(self, nonzero_loadings: FloatArray) -> Self:
+        """Return the same parameters with other :attr:`nonzero_loadings`."""
         latents = self.latents
-        if latents.n_seen == latents.n_states:
-            return self.replace(loadings=seen_loadings)
-        loadings = np.zeros((len(seen_loadings), latents.n_states))
-        loadings[:, latents.seen] = seen_loadings
+        if latents.n_loaded_states == latents.n_states:
+            return self.replace(loadings=nonzero_loadings)
+        loadings = np.zeros((len(nonzero_loadings), latents.n_states))
+        loadings[:, latents.loaded_states] = nonzero_loadings
         return self.replace(loadings=loadings)
 
     @property
     def free_loadings(self) -> BoolArray:
-        """Which loadings of the observed states (D, n_seen) are free.
+        """Which of the :attr:`nonzero_loadings` (D, n_loaded_states) are free.
 
-        Loadings that :func:`canonical` fixes are not free, such as one for each stochastic cycle, whose phase
+        Loadings that :func:`canonical` fixes are not free: each stochastic cycle has one, because its phase
         is zero in one column. :meth:`Latents.n_free` is the number of free loadings and of free parameters of
         the dynamics.
         """
-        free = np.ones((self.n_features, self.latents.n_states), dtype=bool)
+        is_free = np.ones((self.n_features, self.latents.n_states), dtype=bool)
         for one in self.processes:
-            own = self.latents.states[type(one)]
-            free[:, own] = one.free_loadings(self.loadings_of(one)).reshape(self.n_features, -1)
-        return free[:, self.latents.seen]
+            states = self.latents.states[type(one)]
+            is_free[:, states] = one.free_loadings(self.loadings_of(one)).reshape(self.n_features, -1)
+        return is_free[:, self.latents.loaded_states]
 
     @property
     def n_features(self) -> int:
@@ -506,22 +509,21 @@ class StateSpace:
 
     @property
     def memory_share(self) -> FloatArray:
-        """Share of AR(1) noise in the model's variance of each column (D,), without trends."""
-        own = self.memory_scale**2
-        factors = self.stationary_loadings
-        total = np.sum(factors**2, axis=1) + own + self.noise_variance
-        return np.asarray(own / total)
+        """Share of AR(1) noise in the variance of each column (D,); the variance excludes trends."""
+        variance = self.memory_scale**2
+        total = np.sum(self.stationary_loadings**2, axis=1) + variance + self.noise_variance
+        return np.asarray(variance / total)
 
     @property
     def stationary_loadings(self) -> FloatArray:
-        """Loadings of the observed states of stationary processes."""
+        """Loadings of the states with loadings and a stationary variance."""
         return self.loadings[:, self.latents.stationary]
 
     @property
     def state_space(self) -> Self:
-        """The same model with white noise: the AR(1) noise of each column becomes an AR(1) factor.
+        """The state-space form of the model, in which the AR(1) noise of each column is an AR(1) factor.
 
-        AR(1) noise processes follow the AR(1) factors and precede processes of other kinds.
+        These factors follow the other AR(1) factors and precede processes of other kinds.
         """
         if not self.has_ar1_noise:
             return self
@@ -534,15 +536,15 @@ class StateSpace:
             self.processes,
         )
 
-    def with_ar1_noise_apart(self) -> Self:
-        """Return the inverse of :attr:`state_space`: the last ``D`` AR(1) factors are AR(1) noise."""
+    def without_ar1_noise_states(self) -> Self:
+        """Return the model of this :attr:`state_space`: the last ``D`` AR(1) factors become AR(1) noise."""
         k = self.n_components - self.n_features
-        own = slice(k, self.n_components)
+        noise = slice(k, self.n_components)
         return self.replace(
             decay=self.decay[:k],
-            loadings=np.delete(self.loadings, own, axis=1),
-            memory_decay=self.decay[own],
-            memory_scale=np.abs(np.diagonal(self.loadings[:, own])),
+            loadings=np.delete(self.loadings, noise, axis=1),
+            memory_decay=self.decay[noise],
+            memory_scale=np.abs(np.diagonal(self.loadings[:, noise])),
         )
 
     @property
@@ -556,20 +558,20 @@ class StateSpace:
 
 @cache
 def _latents(n_components: int, *counts: tuple[type[Process], int]) -> Latents:
-    """Return numbers of processes; cached, because a fit reads the properties ten thousand times."""
+    """Return numbers of processes. Cached, because a fit reads these properties ten thousand times."""
     return Latents(n_components, dict(counts))
 
 
 def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
-    """Return processes from arrays by their names in files; each kind needs all of its arrays."""
-    left, made = dict(arrays), []
+    """Return processes from arrays, by their names in files; each kind of process requires all its arrays."""
+    remaining, processes = dict(arrays), []
     for kind in KINDS:
-        own = {field: left.pop(name) for field, name in kind.names.items() if name in left}
-        if own and any(np.size(array) for array in own.values()):
-            made.append(kind(**own))
-    if left:
-        raise TypeError(f"there are no parameters named {', '.join(sorted(left))}.")
-    return tuple(made)
+        fields = {field: remaining.pop(name) for field, name in kind.names.items() if name in remaining}
+        if fields and any(np.size(array) for array in fields.values()):
+            processes.append(kind(**fields))
+    if remaining:
+        raise TypeError(f"there are no parameters named {', '.join(sorted(remaining))}.")
+    return tuple(processes)
 
 
 def make_parameters(
@@ -594,10 +596,10 @@ def make_parameters(
     offset : float or array-like of shape (D,), default=0.0
         Mean of the observations.
     memory_decay : float or array-like of shape (D,), optional
-        Lag-one autocorrelation of the AR(1) noise of each column, or of all, inside (-1, 1); None for white
-        noise.
+        Lag-one autocorrelation of the AR(1) noise of each column, or one number for all columns, inside
+        (-1, 1); None for white noise.
     memory_scale : float or array-like of shape (D,), optional
-        Standard deviation of the AR(1) noise, not negative; required with `memory_decay`.
+        Standard deviation of the AR(1) noise, zero or positive; required with `memory_decay`.
 
     Returns
     -------
@@ -615,55 +617,54 @@ def make_parameters(
     >>> params.n_features, params.n_components
     (3, 2)
     """
-    a = np.atleast_1d(np.asarray(decay, dtype=np.float64))
-    c = np.asarray(loadings, dtype=np.float64)
-    if a.ndim != 1:
-        raise ValueError(f"decay must be one-dimensional, got shape {a.shape}.")
-    if c.ndim != 2 or c.shape[1] != a.shape[0]:
+    decays = np.atleast_1d(np.asarray(decay, dtype=np.float64))
+    matrix = np.asarray(loadings, dtype=np.float64)
+    if decays.ndim != 1:
+        raise ValueError(f"decay must be one-dimensional, got shape {decays.shape}.")
+    if matrix.ndim != 2 or matrix.shape[1] != decays.size:
         raise ValueError(
-            f"loadings must have shape (n_features, {a.shape[0]}) to match decay, got shape {c.shape}."
+            f"loadings must have shape (n_features, {decays.size}) to match decay, got shape {matrix.shape}."
         )
-    n_features = c.shape[0]
+    n_features = matrix.shape[0]
     if (memory_decay is None) != (memory_scale is None):
         raise ValueError("memory_decay and memory_scale must be set together, or neither.")
-    vectors = {}
-    given = {"noise_variance": noise_variance, "offset": offset}
+    arguments = {"noise_variance": noise_variance, "offset": offset}
     if memory_decay is not None and memory_scale is not None:
-        given |= {"memory_decay": memory_decay, "memory_scale": memory_scale}
-    for name, value in given.items():
-        vector = np.asarray(value, dtype=np.float64)
+        arguments |= {"memory_decay": memory_decay, "memory_scale": memory_scale}
+    vectors = {}
+    for name, argument in arguments.items():
+        vector = np.asarray(argument, dtype=np.float64)
         if vector.shape not in ((), (n_features,)):
             raise ValueError(
                 f"{name} must be a number or have shape ({n_features},), got shape {vector.shape}."
             )
         vectors[name] = np.array(np.broadcast_to(vector, (n_features,)))
-    for name, value in (("decay", a), ("loadings", c), *vectors.items()):
-        if not np.all(np.isfinite(value)):
-            raise ValueError(f"{name} must be finite, got {value[~np.isfinite(value)][0]}.")
-    for name, value in (("decay", a), ("memory_decay", vectors.get("memory_decay", a))):
-        if np.any(np.abs(value) >= 1.0):
+    for name, array in (("decay", decays), ("loadings", matrix), *vectors.items()):
+        if not np.all(np.isfinite(array)):
+            raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}.")
+    for name, array in (("decay", decays), ("memory_decay", vectors.get("memory_decay", decays))):
+        if np.any(np.abs(array) >= 1.0):
             raise ValueError(
-                f"{name} must lie strictly inside (-1, 1), got {value[np.abs(value) >= 1.0][0]}."
+                f"{name} must lie strictly inside (-1, 1), got {array[np.abs(array) >= 1.0][0]}."
             )
     if np.any(vectors.get("memory_scale", _EMPTY) < 0.0):
-        raise ValueError(f"memory_scale must not be negative, got {vectors['memory_scale'].min()}.")
+        raise ValueError(f"memory_scale must be zero or positive, got {vectors['memory_scale'].min()}.")
     if np.any(vectors["noise_variance"] <= 0.0):
-        bad = int(np.flatnonzero(vectors["noise_variance"] <= 0.0)[0])
+        column = int(np.flatnonzero(vectors["noise_variance"] <= 0.0)[0])
         raise ValueError(
-            f"noise_variance must be positive, got {vectors['noise_variance'][bad]} for column {bad}; the "
-            "noise-free limit is ProbabilisticSFA(noise=0.0)."
+            f"noise_variance must be positive, got {vectors['noise_variance'][column]} for column {column}; "
+            "the noise-free limit is ProbabilisticSFA(noise=0.0)."
         )
-    return StateSpace.from_arrays({"decay": a, "loadings": c, **vectors})
+    return StateSpace.from_arrays({"decay": decays, "loadings": matrix, **vectors})
 
 
 def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
-    """Order the factors slowest first and fix their signs and phases.
+    """Order the factors, slowest first, and fix their signs and phases.
 
     The likelihood does not change if factors are permuted or change sign, or if the two states of a
-    stochastic cycle are rotated. This function selects one of the equivalent models by the convention of the
-    package: AR(1) factors are sorted, slowest first; other kinds of processes have their own rules
-    (:meth:`.Process.canonical`). The phase of a stochastic cycle is zero in the column in which it has its
-    largest amplitude, in units of `scale`.
+    stochastic cycle are rotated. This function selects one of the equivalent models: AR(1) factors are sorted
+    by decay, and the phase of a stochastic cycle is zero in the column in which it has its largest amplitude,
+    in units of `scale`. Rules of other processes: :meth:`.Process.canonical`.
 
     Parameters
     ----------
@@ -680,8 +681,8 @@ def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
     units = np.asarray(scale, dtype=np.float64)
     params = params.replace(memory_scale=np.abs(params.memory_scale)) if params.has_ar1_noise else params
     order = np.argsort(-params.decay, kind="stable")
-    slow = params.loadings[:, : params.n_components][:, order]
-    parts, processes = [slow * canonical_signs(slow, units)], []
+    ar1_loadings = params.loadings[:, : params.n_components][:, order]
+    parts, processes = [ar1_loadings * canonical_signs(ar1_loadings, units)], []
     for one in params.processes:
         ordered, loadings = one.canonical(params.loadings_of(one), units)
         processes.append(ordered)
@@ -690,7 +691,7 @@ def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
 
 
 def rescale(params: StateSpace, shift: FloatArray, scale: FloatArray) -> StateSpace:
-    """Return the parameters of ``shift + scale * x`` from those of ``x``."""
+    """Return the parameters for data ``shift + scale * x``, given those for data ``x``."""
     if params.has_ar1_noise:
         params = params.replace(memory_scale=params.memory_scale * scale)
     return params.replace(
@@ -701,25 +702,25 @@ def rescale(params: StateSpace, shift: FloatArray, scale: FloatArray) -> StateSp
 
 
 def with_more_latents(params: StateSpace, new: StateSpace) -> StateSpace:
-    """Return parameters with the processes of both models, and noise and offset of the first."""
-    k, n = params.n_components, new.n_components
-    parts, processes = [params.loadings[:, :k], new.loadings[:, :n]], []
+    """Return parameters with the processes of both models, and noise and offset of the first model."""
+    parts = [params.loadings[:, : params.n_components], new.loadings[:, : new.n_components]]
+    processes = []
     for kind in KINDS:
-        owners = [(model, one) for model in (params, new) if (one := model.of_kind(kind)) is not None]
-        parts += [model.loadings_of(one).reshape(model.n_features, -1) for model, one in owners]
-        if owners:
-            first, *second = (one for _, one in owners)
+        of_kind = [(model, one) for model in (params, new) if (one := model.of_kind(kind)) is not None]
+        parts += [model.loadings_of(one).reshape(model.n_features, -1) for model, one in of_kind]
+        if of_kind:
+            first, *second = (one for _, one in of_kind)
             processes.append(first.concatenate(second[0]) if second else first)
     return params.replace(
         decay=np.append(params.decay, new.decay), loadings=np.hstack(parts), processes=tuple(processes)
     )
 
 
-def chosen_processes(params: StateSpace, chosen: Mapping[type[Process], NDArray[np.intp]]) -> StateSpace:
-    """Return parameters with all AR(1) factors and a selection of the other processes, by index."""
+def select_processes(params: StateSpace, selected: Mapping[type[Process], NDArray[np.intp]]) -> StateSpace:
+    """Return parameters with all AR(1) factors, and the selected processes of other kinds, by index."""
     parts, processes = [params.loadings[:, : params.n_components]], []
     for one in params.processes:
-        index = chosen.get(type(one), np.arange(len(one)))
+        index = selected.get(type(one), np.arange(len(one)))
         processes.append(one.select(index))
         parts.append(params.loadings_of(one)[:, index].reshape(params.n_features, -1))
     return params.replace(loadings=np.hstack(parts), processes=tuple(processes))
@@ -750,7 +751,7 @@ QUANTITIES: Mapping[str, Quantity] = _by_attribute(
 
 
 def fitted_attributes(params: StateSpace, time_unit: float) -> dict[str, Any]:
-    """Return the fitted attributes of the processes, the columns and the noise that a model has.
+    """Return the fitted attributes of the processes and the noise of a model, by name.
 
     Parameters
     ----------
@@ -759,7 +760,7 @@ def fitted_attributes(params: StateSpace, time_unit: float) -> dict[str, Any]:
     time_unit : float
         Unit of time of the decays.
     """
-    found = {
+    attributes = {
         "decay_": params.decay,
         "timescales_": timescales_from_decay(params.decay, time_unit),
         "loadings_": params.loadings,
@@ -768,9 +769,9 @@ def fitted_attributes(params: StateSpace, time_unit: float) -> dict[str, Any]:
     }
     for one in params.processes:
         values = one.attributes(params.loadings_of(one), time_unit)
-        found |= {each.attribute: value for each, value in zip(one.quantities, values, strict=True)}
+        attributes |= {each.attribute: value for each, value in zip(one.quantities, values, strict=True)}
     if params.has_ar1_noise:
         timescales = timescales_from_decay(params.memory_decay, time_unit)
         values = params.memory_decay, timescales, params.memory_scale, params.memory_share
-        found |= {each.attribute: value for each, value in zip(OF_AR1_NOISE, values, strict=True)}
-    return found
+        attributes |= {each.attribute: value for each, value in zip(OF_AR1_NOISE, values, strict=True)}
+    return attributes

@@ -1,7 +1,7 @@
 """Conversion of a fitted model of :class:`probsfa.ProbabilisticSFA` to values for a file, and back.
 
-Names and meanings of the values are those of version 1 of the file format (:mod:`probsfa._saving`), so that
-files of both versions are restored by the same code.
+Both versions of the file format (:mod:`probsfa._saving`) have the same names and meanings of values, and are
+read by the same code.
 """
 
 import json
@@ -17,13 +17,13 @@ from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood, Note
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, as_noise
-from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import MaximumLikelihoodModel
 from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import KINDS
-from probsfa.statespace.student_model import with_noise
+from probsfa.statespace.student_model import model_of_fit
+from probsfa.statespace.transformed_model import TransformedModel
 from probsfa.statespace.transforms import (
     Transforms,
     argument_from_json,
@@ -36,11 +36,10 @@ __all__ = ["from_arrays", "to_arrays"]
 # Saved fields of a fit, in addition to parameters, options and time axis.
 _NUMBERS = ("time_unit", "log_likelihood", "n_evaluations", "converged", "status", "interrupted")
 _FIT_ARRAYS = ("shift", "scale", "history", *_NUMBERS)
-# Columns D, factors K, states S, and so on (:func:`probsfa._saving.checked_sizes`).
+# Shapes of required arrays: D columns, K factors, S states (:func:`probsfa._saving.checked_sizes`).
 _REQUIRED = dict(decay="K", loadings="DS", noise_variance="D", offset="D", shift="D", scale="D", history="*")
-_SHAPES_OF_KINDS = {
-    name: (kind.__name__,) for kind in KINDS for name in kind.names.values()
-}  # a size for each kind
+# Arrays of each kind of process have the same size.
+_SHAPES_OF_KINDS = {name: (kind.__name__,) for kind in KINDS for name in kind.names.values()}
 _SHAPES_OF_LIMIT = dict(limit_decay="R", limit_components="RD", limit_loadings="DR", limit_mean="D")
 _SHAPES_OF_CALIBRATION = dict(
     calibration_distances="B", calibration_factors="B", calibration_small_sample="D"
@@ -58,20 +57,20 @@ _POSITIVE = ("scale", *_SHAPES_OF_KINDS, *_SHAPES_OF_CALIBRATION)
 def to_arrays(
     model: MaximumLikelihoodModel, options: dict[str, Any], feature_names: Any = None
 ) -> dict[str, Any]:
-    """Return a fitted model as numbers, texts, arrays and collections of them.
+    """Return the values of a fitted model: numbers, texts, arrays, and lists and dictionaries of these.
 
     Parameters
     ----------
     model : MaximumLikelihoodModel
-        The model.
+        The fitted model.
     options : dict
-        Parameters of its estimator.
+        Parameters of the estimator.
     feature_names : array-like of str, optional
         Names of the columns.
     """
     fitted = model.fitted
     state = {
-        # A parameter that was set after the fit belongs to the estimator, not to the model.
+        # Parameters of the estimator may have been set after the fit; "fitted_with" are those of the fit.
         "options": {
             **options,
             "noise": as_noise(options["noise"]),
@@ -87,7 +86,7 @@ def to_arrays(
         **fitted.params.to_arrays(),
         **{f"limit_{name}": value for name, value in model.arrays_to_save().items()},
     }
-    if isinstance(model, MappedModel):
+    if isinstance(model, TransformedModel):
         state["maps"] = [None if one is None else one.as_list for one in model.transforms.by_column]
         if model.regression is not None:
             state["exog_coef"] = model.regression.coefficients
@@ -122,11 +121,11 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
     options["transforms"] = argument_from_json(options.get("transforms"))
-    checked = FitOptions.from_dict(state["fitted_with"]).check()
+    options_of_fit = FitOptions.from_dict(state["fitted_with"]).check()
     fitted = MaximumLikelihood(
         params=StateSpace.from_arrays(state),
-        options=checked,
-        tails=_tails(checked, state["degrees_of_freedom"]),
+        options=options_of_fit,
+        tails=_tails(options_of_fit, state["degrees_of_freedom"]),
         axis=TimeAxis(**state.get("time_axis", {"kind": "unknown"})),
         constant=state["constant"] > 0 if "constant" in state else None,
         calibration=_calibration(state),
@@ -142,7 +141,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         raise ValueError(f"loadings has {params.n_states} columns, which does not fit the other arrays")
     if fitted.options.has_ar1_noise != params.has_ar1_noise:
         raise ValueError("noise='ar1' and the parameters of AR(1) noise must be present together")
-    model = with_noise(fitted)
+    model = model_of_fit(fitted)
     if any(name.startswith("limit_") for name in state):
         model = NoiseFreeModel(fitted, SquareModel(*(state[f"limit_{name}"] for name in SquareModel._fields)))
     elif np.any(params.noise_variance <= 0.0):
@@ -154,23 +153,23 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         if "exog_coef" in state:
             regression = Regression(state["exog_coef"], tuple(state["exog_names"]))
         transforms = Transforms(tuple(transform_from_list(one) for one in state["maps"]))
-        return MappedModel(model, transforms, regression), options
+        return TransformedModel(model, transforms, regression), options
     return model, options
 
 
 def _status(state: dict[str, Any]) -> FitStatus:
-    """Return the status; if a file contains only its text, the status has one note."""
+    """Return the status; if a file has only the text of the status, this is the only note."""
     notes = state.get("status_notes")
     if notes is None:
         return FitStatus.of("saved", state["status"])
-    read = FitStatus([Note(str(code), str(text), json.loads(values)) for code, text, values in notes])
-    if read != state["status"]:
-        raise ValueError("status_notes must make up the text of status")
-    return read
+    status = FitStatus([Note(str(code), str(text), json.loads(values)) for code, text, values in notes])
+    if status != state["status"]:
+        raise ValueError("status must be the text of status_notes")
+    return status
 
 
 def _tails(options: FitOptions, shape: Any) -> HeavyTails | None:
-    """Return the noise with a saved shape, which files of all kinds of noise name `degrees_of_freedom`."""
+    """Return the noise with a saved shape parameter, which files name `degrees_of_freedom`."""
     tails = options.tails
     if tails is None:
         return None
@@ -183,29 +182,29 @@ def _tails(options: FitOptions, shape: Any) -> HeavyTails | None:
 def _calibration(state: dict[str, Any]) -> Calibration | None:
     if "calibration_factors" not in state:
         return None
-    made = Calibration(*(state[f"calibration_{name}"] for name in Calibration._fields))
-    if made.distances[0] < 1.0 or np.any(np.diff(made.distances) <= 0.0):
-        raise ValueError("calibration_distances must increase from 1 or above")
-    return made
+    calibration = Calibration(*(state[f"calibration_{name}"] for name in Calibration._fields))
+    if calibration.distances[0] < 1.0 or np.any(np.diff(calibration.distances) <= 0.0):
+        raise ValueError("calibration_distances must increase and begin at 1 or above")
+    return calibration
 
 
 def _check(state: dict[str, Any]) -> None:
-    """Raise an error for a value of the wrong type, shape or range; add values that older files lack."""
+    """Validate types, shapes and ranges of values; add values that files of older versions do not have."""
     for name in ("options", "fitted_with"):
         if not isinstance(state.setdefault(name, state["options"]), dict):
-            raise ValueError(f"{name} must be parameters by name")
-    if state["log_likelihood"] is None:  # models made from parameters, in files of version 1
+            raise ValueError(f"{name} must be a dictionary of parameters")
+    if state["log_likelihood"] is None:  # models of from_parameters, in files of version 1
         state["log_likelihood"] = np.nan
     state.setdefault("interrupted", str(state["status"]).startswith(STATUS_SENTENCES["interrupted"]))
     state.setdefault("degrees_of_freedom", None)
-    kinds = dict(zip(_NUMBERS, ((int, float), (int, float), (int,), (bool,), (str,), (bool,)), strict=True))
-    for name, accepted in kinds.items():
-        if type(state[name]) not in accepted:
-            raise ValueError(f"{name} must be of type {accepted[-1].__name__}, got {state[name]!r:.80}")
-    fitted = state["n_evaluations"] > 0
+    types = dict(zip(_NUMBERS, ((int, float), (int, float), (int,), (bool,), (str,), (bool,)), strict=True))
+    for name, types_of_value in types.items():
+        if type(state[name]) not in types_of_value:
+            raise ValueError(f"{name} must be of type {types_of_value[-1].__name__}, got {state[name]!r:.80}")
+    is_fit = state["n_evaluations"] > 0
     if not 0.0 < state["time_unit"] < np.inf or state["n_evaluations"] < 0:
         raise ValueError("time_unit must be positive and finite, and n_evaluations not negative")
-    if fitted and not np.isfinite(state["log_likelihood"]):
+    if is_fit and not np.isfinite(state["log_likelihood"]):
         raise ValueError(f"log_likelihood must be finite, got {state['log_likelihood']}")
     checked_sizes(state, _REQUIRED | _OPTIONAL, _OPTIONAL, _POSITIVE)
     for name in ("noise_variance", "memory_scale"):

@@ -11,11 +11,11 @@ from probsfa._like_input import like_rows
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.posterior import observation_moments
-from probsfa.statespace.leave_one_out import Comparison
+from probsfa.statespace.leave_one_out import InterpolationComparison
 from probsfa.statespace.parameters import StateSpace
 
 
-class CellDistribution(NamedTuple):
+class TransformedGaussian(NamedTuple):
     """Distribution of values that are Gaussian after a transform.
 
     Attributes
@@ -35,23 +35,23 @@ class CellDistribution(NamedTuple):
         return self.inverse(self.means + float(ndtri(check_probability(probability))) * self.std)
 
 
-class ImputedCells(NamedTuple):
-    """Distribution of values, of which some are observed.
+class ImputedDistribution(NamedTuple):
+    """Distribution of rows in which some values are observed and the others are imputed.
 
     Attributes
     ----------
     values : ndarray of shape (N, D)
         Observed values, NaN where missing.
-    cells : HasQuantiles
-        Predictive distribution of all values (N, D), as if they were not observed.
+    distribution : HasQuantiles
+        Predictive distribution of new observations in place of all values (N, D).
     """
 
     values: FloatArray
-    cells: Any
+    distribution: Any
 
     def quantile(self, probability: float) -> FloatArray:
         """Return quantiles of missing values, and observed values unchanged."""
-        return np.where(np.isnan(self.values), self.cells.quantile(probability), self.values)
+        return np.where(np.isnan(self.values), self.distribution.quantile(probability), self.values)
 
 
 class HasQuantiles(Protocol):
@@ -71,13 +71,13 @@ def check_probability(probability: Any, name: str = "quantile") -> float:
 
 
 def limits(means: Any, std: Any, probability: float) -> Any:
-    """Return quantiles of normal distributions, of which some standard deviations may be infinite."""
+    """Return quantiles of normal distributions; standard deviations may be infinite."""
     z = float(ndtri(probability))
     return means + z * std if z else means
 
 
-def ends_of(interval: Any) -> tuple[float, float]:
-    """Return the probabilities below the two ends of a central interval."""
+def interval_probabilities(interval: Any) -> tuple[float, float]:
+    """Return the probabilities of the quantiles that are the limits of a central interval."""
     probability = check_probability(interval, "interval")
     return 0.5 - probability / 2.0, 0.5 + probability / 2.0
 
@@ -108,15 +108,15 @@ class Forecast:
     lower: Any = None
     upper: Any = None
     # The distribution of the observations, if it is not Gaussian.
-    _cells: HasQuantiles | None = field(default=None, repr=False)
+    _distribution: HasQuantiles | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the arrays, in the order of the attributes."""
         return iter((self.means, self.std, self.latent_means, self.latent_std, self.lower, self.upper))
 
-    def of_cells(self, cells: HasQuantiles, means: Any, std: Any) -> Self:
+    def with_distribution(self, distribution: HasQuantiles, means: Any, std: Any) -> Self:
         """Return the forecast with another distribution of the observations."""
-        return replace(self, means=means, std=std, _cells=cells)
+        return replace(self, means=means, std=std, _distribution=distribution)
 
     def quantile(self, probability: float) -> Any:
         """Return quantiles of the observations: limits of prediction intervals, or with 0.5 the median.
@@ -130,14 +130,14 @@ class Forecast:
         -------
         ndarray or frame of shape (H, D)
         """
-        if self._cells is None:
+        if self._distribution is None:
             return limits(self.means, self.std, check_probability(probability))
-        values = self._cells.quantile(check_probability(probability))
+        values = self._distribution.quantile(check_probability(probability))
         return like_rows(self.means, values, index=getattr(self.means, "index", None))
 
     def with_interval(self, interval: float) -> Self:
         """Return the forecast with limits of central prediction intervals of this probability."""
-        lower, upper = (self.quantile(p) for p in ends_of(interval))
+        lower, upper = (self.quantile(p) for p in interval_probabilities(interval))
         return replace(self, lower=lower, upper=upper)
 
     def like(self, x: Any, index: Any, latents: Any) -> Self:
@@ -155,9 +155,9 @@ class Forecast:
 def propagate(
     params: StateSpace, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means (H, K) and covariances (H, K, K) of the states some steps after a Gaussian state.
+    """Return means (H, K) and covariances (H, K, K) of the states at later times, from a Gaussian state.
 
-    Steps (H,) are in units of time; an integer ``n`` means ``1, ..., n``.
+    ``steps`` are the times (H,) after that state, in units of time; an integer ``n`` means ``1, ..., n``.
     """
     elapsed = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
     state: Any = covariance[:, :, None]
@@ -178,10 +178,10 @@ def forecast(
     mean : ndarray of shape (K,)
         Mean of the last state given all rows.
     covariance : ndarray of shape (K, K)
-        Its covariance.
+        Covariance of the last state given all rows.
     steps : int or ndarray of shape (H,)
-        Units of time after it, positive; not necessarily integers if no decay is negative. An integer ``n``
-        means ``1, ..., n``.
+        Times after the last state, positive, in units of time. If a decay is negative they must be whole
+        numbers. An integer ``n`` means ``1, ..., n``.
 
     Returns
     -------
@@ -207,21 +207,21 @@ class Imputation(NamedTuple):
         Observed values unchanged, missing values imputed.
     std : ndarray of shape (N, D), or None
         Standard deviations of predicted observations, zero for observed values; None if not computed.
-    interpolation_check : Comparison, or None, default=None
+    interpolation_check : InterpolationComparison, or None, default=None
         Leave-one-out errors of the model and of linear interpolation; None if no value is missing.
-    cells : HasQuantiles, or None, default=None
+    distribution : HasQuantiles, or None, default=None
         Distribution of all values (N, D), if it is not Gaussian.
     """
 
     values: FloatArray
     std: FloatArray | None
-    interpolation_check: Comparison | None = None
-    cells: HasQuantiles | None = None
+    interpolation_check: InterpolationComparison | None = None
+    distribution: HasQuantiles | None = None
 
     def quantile(self, probability: float) -> FloatArray:
         """Return values with missing ones imputed by quantiles."""
-        if self.cells is not None:
-            return self.cells.quantile(probability)
+        if self.distribution is not None:
+            return self.distribution.quantile(probability)
         assert self.std is not None
         return limits(self.values, self.std, probability)
 

@@ -1,28 +1,21 @@
-"""Progress bar of a fit, and messages above it."""
+"""Progress bar of a fit."""
 
 import sys
 import time
 from typing import Any, Self
 
-__all__ = ["Progress", "tell"]
+__all__ = ["Progress"]
 
-# Minimum seconds between updates of the bar during the short steps that refine starting points.
+# Minimum number of seconds between updates of the bar while initial parameters are refined in short steps.
 _REPORT_INTERVAL = 0.1
 
 
-def tell(sentence: str) -> None:
-    """Write a line to standard error, above any bar."""
-    from tqdm import tqdm
-
-    tqdm.write(sentence, file=sys.stderr)
-
-
 class Progress:
-    """A progress bar of posterior evaluations on standard error; a context manager.
+    """A progress bar on standard error that shows the number of posterior evaluations; a context manager.
 
-    A fit calls it with the number of evaluations and the best value, and
-    :meth:`on_whittle_step` for each step that refines a starting point; these are counted before the first
-    evaluation.
+    A fit calls the instance with the number of evaluations and the best value after each evaluation. It calls
+    :meth:`on_whittle_step` after each step that refines initial parameters by the Whittle likelihood; before
+    the first evaluation, the bar shows the number of these steps.
 
     Parameters
     ----------
@@ -54,7 +47,7 @@ class Progress:
 
     def __call__(self, count: int, best: float) -> None:
         """Show the number of evaluations and the best value so far."""
-        if self._n_steps and not self._best:  # from now on evaluations are counted
+        if self._n_steps and not self._best:  # the first evaluation, after steps of initial parameters
             self._bar.unit = self._unit
             self._bar.set_description_str(self._desc, refresh=False)
             self._bar.reset(self._total)
@@ -63,14 +56,14 @@ class Progress:
         self._bar.set_postfix_str(self._best, refresh=False)
 
     def on_whittle_step(self) -> None:
-        """Count a step that refines a starting point; it is not an evaluation."""
+        """Count a step that refines initial parameters; it is not an evaluation."""
         self._n_steps += 1
         now = time.monotonic()
         if now - self._drawn < _REPORT_INTERVAL:
             return
         self._drawn = now
         if self._best:
-            self._bar.set_postfix_str(f"{self._best}, step {self._n_steps} of a start")
+            self._bar.set_postfix_str(f"{self._best}, step {self._n_steps} of initial parameters")
             return
         self._bar.total, self._bar.unit, self._bar.n = None, "step", self._n_steps
-        self._bar.set_description_str(f"{self._desc}, starts")
+        self._bar.set_description_str(f"{self._desc}, initial parameters")

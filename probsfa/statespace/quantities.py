@@ -1,7 +1,7 @@
 """Names, units and interval scales of the fitted attributes of estimators.
 
-Each kind of process and of noise has a tuple of :class:`Quantity`, from which attributes, standard errors and
-the table of `summary` are made (:mod:`probsfa.statespace.parameters`).
+Each kind of process and of noise has a tuple of :class:`Quantity`. It determines the fitted attributes, the
+standard errors, and the table of `summary` (:mod:`probsfa.statespace.parameters`).
 """
 
 from collections.abc import Callable
@@ -22,15 +22,15 @@ class Quantity(NamedTuple):
     attribute : str
         Name of the attribute, which ends in an underscore.
     label : str
-        Name in the table of `summary`; the table leaves out quantities without it.
+        Name in the table of `summary`; if it is empty, the quantity is not in the table.
     unit : {"", "time", "data", "data^2"}
-        Unit; "time" is the unit of the times.
+        Unit of the values; "time" is the unit of the times.
     axes : tuple of str
         Meaning of each axis of the array.
     scale : str
-        Scale of confidence intervals, one of :data:`INTERVALS`; quantities without it have no standard error.
+        Scale of confidence intervals, a key of :data:`INTERVALS`; if it is empty, there is no standard error.
     error : str
-        Name of the standard error, if it is not that of the attribute without underscore.
+        Name of the standard error, if it is not that of the attribute without the underscore.
     """
 
     attribute: str
@@ -59,21 +59,24 @@ def _log(estimate: FloatArray, half_width: FloatArray) -> Limits:
 
 
 def _atanh(estimate: FloatArray, half_width: FloatArray) -> Limits:
-    free, half_width = np.arctanh(estimate), half_width / ((1.0 - estimate) * (1.0 + estimate))
-    return np.tanh(free - half_width), np.tanh(free + half_width)
+    transformed, half_width = np.arctanh(estimate), half_width / ((1.0 - estimate) * (1.0 + estimate))
+    return np.tanh(transformed - half_width), np.tanh(transformed + half_width)
 
 
 def _decay(estimate: FloatArray, half_width: FloatArray) -> Limits:
-    positive = estimate > 0.0
-    decay = np.where(positive, estimate, np.nan)
-    slowest, fastest = _log(-np.log(decay), half_width / decay)
+    is_positive = estimate > 0.0
+    decay = np.where(is_positive, estimate, np.nan)
+    lowest_rate, highest_rate = _log(-np.log(decay), half_width / decay)
     lower, upper = _atanh(estimate, half_width)
-    return np.where(positive, np.exp(-fastest), lower), np.where(positive, np.exp(-slowest), upper)
+    return (
+        np.where(is_positive, np.exp(-highest_rate), lower),
+        np.where(is_positive, np.exp(-lowest_rate), upper),
+    )
 
 
-#: Functions that return interval limits from an estimate and a half-width, by the name of the scale on which
-#: the interval is symmetric. On the scale "decay" a positive decay ``a`` is transformed to ``log(-log a)``, a
-#: negative one to ``atanh a``.
+#: Functions that return the limits of an interval, given the estimate and the half-width to first order. Keys
+#: are scales on which the interval is symmetric. The scale "decay" is ``log(-log a)`` for a positive decay
+#: ``a``, and ``atanh a`` for a negative one.
 INTERVALS: dict[str, Callable[[FloatArray, FloatArray], Limits]] = {
     "linear": _linear,
     "log": _log,

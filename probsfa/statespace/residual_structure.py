@@ -1,7 +1,8 @@
-"""Residual diagnostics: whether a fit leaves cycles or autocorrelation that a larger model could explain.
+"""Residual diagnostics during a model selection: evidence for cycles or autocorrelation in the residuals.
 
-A correct model has uncorrelated one-step prediction errors, and a whitened spectrum without peaks. Computing
-these diagnostics takes less than one likelihood evaluation; fitting a larger model takes many.
+If a model is correct, its one-step prediction errors are uncorrelated, and the whitened spectrum of the data
+has no peaks. Computing these diagnostics is faster than one likelihood evaluation; a fit of a larger model
+requires many evaluations.
 """
 
 from typing import NamedTuple
@@ -17,20 +18,20 @@ from probsfa.statespace.student_model import StudentModel
 
 __all__ = ["ResidualStructure", "expected_gain_of_cycle", "required_gain_of_cycle", "residual_structure"]
 
-# Lags of the autocorrelation, and maximum number of rows, because computing one-step prediction errors is
-# slow.
+# Lags of the autocorrelation, and maximum number of rows for one-step prediction errors.
 _LAGS, _MAX_ROWS = np.arange(1, 6), 2000
 
 
 class ResidualStructure(NamedTuple):
-    """Residual diagnostics of a fit.
+    """Residual diagnostics of a fitted model.
 
     Attributes
     ----------
     cycle : float
         Approximate maximum gain in log-likelihood from another stochastic cycle, in nats.
     autocorrelation : float
-        Approximate maximum gain from autocorrelation of the one-step prediction errors, in nats.
+        Approximate maximum gain in log-likelihood from a model of the autocorrelation of the one-step
+        prediction errors, in nats.
     """
 
     cycle: float
@@ -43,9 +44,9 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
     Parameters
     ----------
     model : LinearGaussianModel
-        The fit. Student-t models are not supported; both diagnostics are then infinite.
+        The fitted model. For Student-t models the diagnostics are not computed, and are infinite.
     sequences : Sequences
-        The rows of the fit.
+        Rows of the training data.
 
     Returns
     -------
@@ -53,7 +54,9 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
     """
     if isinstance(model, StudentModel):
         return ResidualStructure(np.inf, np.inf)
-    return ResidualStructure(expected_gain_of_cycle(model, sequences), _correlation(model, sequences))
+    return ResidualStructure(
+        expected_gain_of_cycle(model, sequences), _gain_of_autocorrelation(model, sequences)
+    )
 
 
 def expected_gain_of_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
@@ -76,20 +79,20 @@ def required_gain_of_cycle(n_features: int, n_observed: int) -> float:
     return (n_features + 0.5) * float(np.log(n_observed))
 
 
-def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:
-    """Return half the Box-Pierce statistic of all columns, less its expectation under no autocorrelation.
+def _gain_of_autocorrelation(model: LinearGaussianModel, sequences: Sequences) -> float:
+    """Return half the Box-Pierce statistic of all columns, less its expectation without autocorrelation.
 
-    This approximates the gain in log-likelihood from an autoregression of the errors of each column.
+    The result approximates the gain in log-likelihood from an autoregression of the errors of each column.
     """
     rows = sequences
     if rows.n_rows > _MAX_ROWS:
         sample = choose_segments(rows.mask, rows.lengths, _MAX_ROWS)
         rows = rows if sample is None else rows.cut_out(sample)
     try:
-        one_step_errors = model.one_step_errors(rows)
-    except np.linalg.LinAlgError:  # rounding errors, if there is hardly any noise
+        errors = model.one_step_errors(rows)
+    except np.linalg.LinAlgError:  # rounding errors with near-zero noise
         return np.inf
-    errors = autocorrelation(one_step_errors, rows.lengths, _LAGS)
-    has_pairs = errors.n_pairs > 0.0
-    squares = errors.n_pairs[has_pairs] * errors.values[has_pairs] ** 2
+    correlations = autocorrelation(errors, rows.lengths, _LAGS)
+    has_pairs = correlations.n_pairs > 0.0
+    squares = correlations.n_pairs[has_pairs] * correlations.values[has_pairs] ** 2
     return 0.5 * float(np.sum(squares - 1.0)) * sequences.n_rows / rows.n_rows

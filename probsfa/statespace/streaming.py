@@ -1,10 +1,10 @@
-"""Out-of-core data: series that are read from a file block by block and are never in memory as a whole.
+"""Out-of-core data: series that are read from a file in blocks of rows and do not have to fit into memory.
 
-The likelihood needs a forward pass over the rows, the filter, and a backward pass, the smoother. Both passes
-process chunks of rows. The distribution of one state is passed from each chunk to the next, so that the
-result equals that of the whole series (:mod:`probsfa.statespace.engine.sweep`). This module reads the chunks,
-validates all rows and computes the units of the columns in one pass, and draws the sample of rows from which
-starting points are computed.
+The likelihood requires a forward pass over the rows (filter) and a backward pass (smoother). Both passes
+process blocks of rows. Each block begins at the distribution of the state at the end of the previous block,
+so that the result equals that of the whole series (:mod:`probsfa.statespace.engine.sweep`). This module reads
+the blocks. In one pass it validates all rows and computes the moments of the columns. It also selects the
+rows from which initial parameters are computed.
 """
 
 from collections.abc import Iterator
@@ -26,20 +26,20 @@ from probsfa.statespace.panel import Panel, Units, lazy_panel, make_panel
 
 __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
 
-#: Rows read at once while columns are scanned.
+#: Number of rows of a block that is validated.
 BLOCK_ROWS = 65_536
-# Number of evenly spread segments, and total number of values, from which starting points are computed.
+# Number of segments, and maximum number of values, from which initial parameters are computed.
 _N_SEGMENTS = 8
 _MAX_START_VALUES = 2**22
 
 
 class InBlocks:
-    """Data that are read block by block; training data for :mod:`.maximum_likelihood`.
+    """Training data for :mod:`.maximum_likelihood` that are read in blocks of rows.
 
     Parameters
     ----------
     estimator : scikit-learn estimator
-        The number and names of the columns are set on it.
+        Estimator of which `n_features_in_` and `feature_names_in_` are set.
     X : array-like of shape (T, D)
         Any object with a shape that supports slices of rows.
     lengths : array-like of int, optional
@@ -76,7 +76,7 @@ class InBlocks:
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
-        """Return a sample of the observations in these units, and the expected statistics of all."""
+        """Return segments of the observations in these units, and a function for statistics of all rows."""
         panel = stream(self.X, self.lengths, shift, scale, self.times)
         return Observations(
             sample(self.X, self.lengths, shift, scale, self.times),
@@ -90,24 +90,24 @@ def check_source(X: Any) -> None:
     shape = getattr(X, "shape", None)
     if shape is None and hasattr(X, "collect"):
         raise ValueError(
-            f"X is a {type(X).__name__}, which is not collected. Pass X.collect() to fit, or write it to a "
-            "file that can be read in slices, such as HDF5, Zarr or numpy.memmap."
+            f"X is a {type(X).__name__}, which cannot be sliced by rows. Pass X.collect() to fit, or write X "
+            "to a file that can be sliced, such as HDF5, Zarr or numpy.memmap."
         )
     if shape is None or len(shape) != 2 or shape[0] < 2:
         raise ValueError(
-            f"X must be two-dimensional, have at least two rows and support slices; got shape {shape} "
-            f"of {type(X).__name__}. For data in memory use fit."
+            f"X must be two-dimensional, have at least two rows and support slices; got {type(X).__name__} "
+            f"of shape {shape}. For data in memory use fit."
         )
 
 
-def _cut(X: Any, rows: slice) -> Any:
+def _slice_rows(X: Any, rows: slice) -> Any:
     """Return the rows of a slice, in the type of `X`; rows of a DataFrame by position."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _standardised(X: Any, rows: slice, shift: FloatArray, scale: FloatArray) -> FloatArray:
     """Return validated rows of a slice in units of the model, NaN where missing."""
-    return (as_float_array(_cut(X, rows), "X") - shift) / scale
+    return (as_float_array(_slice_rows(X, rows), "X") - shift) / scale
 
 
 def stream(
@@ -117,16 +117,16 @@ def stream(
     scale: FloatArray,
     times: FloatArray | None = None,
 ) -> Panel:
-    """Make a panel whose values and mask are read from ``X`` chunk by chunk.
+    """Make a panel whose values and mask are read from ``X`` in blocks of rows.
 
     Parameters
     ----------
     X : array-like of shape (T, D)
-        Any object with a shape that supports slices of rows: a memory map, a dataset of an HDF5 or Zarr file.
+        Any object with a shape that supports slices of rows, such as a memory map.
     lengths : tuple of int
         Length of each sequence.
     shift, scale : ndarray of shape (D,)
-        Origin and unit of each column.
+        Shift and scale that standardise the columns.
     times : ndarray of shape (T,), optional
         Times of the rows, in units of the model's time; evenly spaced by default.
 
@@ -134,15 +134,16 @@ def stream(
     -------
     Panel
     """
-    return lazy_panel(partial(_cut, X), int(X.shape[1]), lengths, times, units=Units(shift, scale), pack=pack)
+    read = partial(_slice_rows, X)
+    return lazy_panel(read, int(X.shape[1]), lengths, times, units=Units(shift, scale), pack=pack)
 
 
 def _checked_blocks(estimator: Any, X: Any) -> Iterator[FloatArray]:
-    """Yield validated blocks of some thousand rows of ``X``."""
+    """Yield validated blocks of rows of ``X``."""
     for start in range(0, X.shape[0], BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, int(X.shape[0]))
         name = "X" if stop - start == X.shape[0] else f"X[{start}:{stop}]"
-        block = _cut(X, slice(start, stop))
+        block = _slice_rows(X, slice(start, stop))
         yield check_array(estimator, block, name, reset=start == 0, allow_nan=True, min_rows=1)
 
 
@@ -152,7 +153,7 @@ def scan(estimator: Any, X: Any) -> ColumnMoments:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        The number and names of the columns are set on it.
+        Estimator of which `n_features_in_` and `feature_names_in_` are set.
     X : array-like of shape (T, D)
         Any object with a shape that supports slices of rows.
 
@@ -173,8 +174,8 @@ def scan(estimator: Any, X: Any) -> ColumnMoments:
     if not total.counts.all():
         column = int(np.argmin(total.counts))
         names = getattr(estimator, "feature_names_in_", None)
-        called = "" if names is None else f" ({str(names[column])!r})"
-        raise ValueError(f"X has no observed value in column {column}{called}. Remove the column.")
+        name = "" if names is None else f" ({str(names[column])!r})"
+        raise ValueError(f"X has no observed value in column {column}{name}. Remove the column.")
     return total
 
 
@@ -185,21 +186,21 @@ def sample(
     scale: FloatArray,
     times: FloatArray | None = None,
 ) -> Panel:
-    """Return segments of rows spread evenly over ``X``, each as a sequence; all rows if there are few."""
+    """Return segments that are evenly distributed over ``X``, as sequences; all rows if there are few.
+
+    Parameters are those of :func:`stream`.
+    """
     n_rows, n_features = int(X.shape[0]), int(X.shape[1])
-    room = _MAX_START_VALUES // n_features
+    max_rows = _MAX_START_VALUES // n_features
     ends = np.cumsum(lengths)
-    if n_rows <= room:
-        parts = [(int(end - n), int(end)) for end, n in zip(ends, lengths, strict=True)]
+    if n_rows <= max_rows:
+        segments = [slice(int(end - n), int(end)) for end, n in zip(ends, lengths, strict=True)]
     else:
-        size = max(room // _N_SEGMENTS, 2)
-        firsts = np.linspace(0, n_rows - size, _N_SEGMENTS).astype(int)
-        # A segment ends at the end of its sequence.
-        parts = []
-        for first in firsts:
-            end = int(ends[np.searchsorted(ends, first, side="right")])
-            parts.append((int(first), min(int(first) + size, end)))
-    values = [_standardised(X, slice(i, j), shift, scale) for i, j in parts]
-    sizes = tuple(len(part) for part in values)
-    times_of_rows = None if times is None else np.concatenate([times[i:j] for i, j in parts])
-    return make_panel(Sequences(np.concatenate(values), sizes, times_of_rows))
+        size = max(max_rows // _N_SEGMENTS, 2)
+        segments = []
+        for start in np.linspace(0, n_rows - size, _N_SEGMENTS).astype(int):
+            end_of_sequence = int(ends[np.searchsorted(ends, start, side="right")])
+            segments.append(slice(int(start), min(int(start) + size, end_of_sequence)))
+    values = [_standardised(X, rows, shift, scale) for rows in segments]
+    times_of_rows = None if times is None else np.concatenate([times[rows] for rows in segments])
+    return make_panel(Sequences(np.concatenate(values), tuple(map(len, values)), times_of_rows))

@@ -1,7 +1,7 @@
-r"""Weights of the values of a panel under Student-t noise (:mod:`probsfa.statespace.noise.student`).
+r"""Variational inference of the weights of values under Student-t noise (:mod:`.noise.student`).
 
-The posterior is approximated by ``q(z) q(w)``. Alternating updates of the two factors maximise a lower bound
-of the log-likelihood (Tipping & Lawrence 2005):
+The posterior of latent states ``z`` and weights ``w`` is approximated by ``q(z) q(w)``. Alternating updates
+of both distributions maximise a lower bound of the log-likelihood (Tipping & Lawrence 2005):
 
     q(z)   is the posterior of the Gaussian model in which the noise of a value has variance ``r / E[w]``;
     q(w)   is Gamma((nu + n) / 2, (nu + s) / 2), hence E[w] = (nu + n) / (nu + s),
@@ -13,9 +13,9 @@ sum over them of ``E[(x - mu - C z)^2] / r`` under ``q(z)``. With the optimal ``
     log t(s) = -n/2 log(2 pi r) + log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)
                - (nu + n) / 2 log(1 + s / nu),
 
-and the optimal ``nu`` maximises the sum. The engine raises the densities of values to the power of their
-weights (:class:`~probsfa.statespace.panel.Panel`). Their normalisers differ from those of densities with
-variance ``r / w``; this module adds the difference.
+and the optimal degrees of freedom ``nu`` maximise the sum. The engine raises the density of each value to the
+power of its weight (:class:`~probsfa.statespace.panel.Panel`). Such a power is the density with variance
+``r / w`` up to a constant factor, which this module includes in the bound.
 
 References
 ----------
@@ -38,21 +38,23 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
-    "CellMoments",
-    "Inferred",
+    "ValueMoments",
+    "InferredWeights",
     "Weights",
-    "cell_moments",
+    "value_moments",
     "infer_weights",
-    "left_out_cells",
+    "left_out_moments",
 ]
 
 # Maximum iterations for one row of the filter, and relative change of a weight at which to stop.
 _MAX_ITERATIONS_OF_ROW, _WEIGHT_TOL = 100, 1e-10
-# Expected remaining gain in nats below which the iteration of weights stops; maximum number of rounds.
+# Expected remaining gain in nats below which the iteration of weights stops; maximum number of iterations.
 _MIN_GAIN, _MAX_ITERATIONS = 1e-6, 200
+# Upper bound of the estimated convergence rate, from which the remaining gain is extrapolated.
+_MAX_RATE = 0.999
 
 
-class CellMoments(NamedTuple):
+class ValueMoments(NamedTuple):
     """Posterior moments of the noise-free values.
 
     Attributes
@@ -72,12 +74,12 @@ class CellMoments(NamedTuple):
     def discrepancies(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return expected squared residuals, ``E[(x - mu - C z)^2] / r``, (N, D); zero where missing."""
         n = panel.n_rows
-        power = (panel.values[:n] - self.means) ** 2 + self.explained
-        return np.where(panel.mask[:n] > 0.0, power / params.noise_variance, 0.0)
+        squares = (panel.values[:n] - self.means) ** 2 + self.explained
+        return np.where(panel.mask[:n] > 0.0, squares / params.noise_variance, 0.0)
 
 
-def cell_moments(params: StateSpace, panel: Panel) -> CellMoments:
-    """Compute posterior moments of the noise-free values, chunk by chunk to save memory.
+def value_moments(params: StateSpace, panel: Panel) -> ValueMoments:
+    """Compute posterior moments of the noise-free values, in blocks of rows to save memory.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def cell_moments(params: StateSpace, panel: Panel) -> CellMoments:
 
     Returns
     -------
-    CellMoments
+    ValueMoments
     """
     k, shape = params.n_states, (panel.n_rows, params.n_features)
     means, explained = np.empty(shape), np.empty(shape)
@@ -96,12 +98,12 @@ def cell_moments(params: StateSpace, panel: Panel) -> CellMoments:
         (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k).T
     )
 
-    def see(rows: slice, states: FloatArray, covariances: FloatArray) -> None:
+    def store(rows: slice, states: FloatArray, covariances: FloatArray) -> None:
         means[rows] = params.offset + states @ params.loadings.T
         explained[rows] = np.maximum(covariances.reshape(len(covariances), k * k) @ outer_products, 0.0)
 
-    value = visit_moments(params, panel, see)
-    return CellMoments(means, explained, value)
+    log_likelihood = visit_moments(params, panel, store)
+    return ValueMoments(means, explained, log_likelihood)
 
 
 class Weights(NamedTuple):
@@ -125,9 +127,8 @@ class Weights(NamedTuple):
     def bound_minus_likelihood(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return the bound of each row (N,) less its log-likelihood from the engine.
 
-        The difference is the constant plus ``(w - 1) / 2 log(2 pi r)`` for each value, because the engine
-        uses powers ``w`` of densities with variance ``r``, whose normalisers differ from those with variance
-        ``r / w``.
+        The difference is `constant` plus ``(w - 1) / 2 log(2 pi r)`` for each value, because the engine uses
+        the density with variance ``r`` to the power ``w``, which is not normalised.
         """
         n = panel.n_rows
         surplus = self.values[:n] - panel.mask[:n]
@@ -135,7 +136,7 @@ class Weights(NamedTuple):
 
 
 def weights_at(noise: HeavyTails, discrepancies: FloatArray, panel: Panel) -> Weights:
-    """Return the optimal ``q(w)`` for discrepancies (N, D), for all rows of the panel."""
+    """Return the optimal ``q(w)`` for expected squared residuals (N, D)."""
     n_rows = panel.n_rows
     mask = np.asarray(panel.mask[:n_rows])
     expected = noise.expected_weights(discrepancies, mask) * mask
@@ -145,7 +146,7 @@ def weights_at(noise: HeavyTails, discrepancies: FloatArray, panel: Panel) -> We
     return Weights(values, constant)
 
 
-class Inferred(NamedTuple):
+class InferredWeights(NamedTuple):
     """Weights at the fixed point of the iteration.
 
     Attributes
@@ -157,7 +158,7 @@ class Inferred(NamedTuple):
     bound : float
         Lower bound of the log-likelihood, in nats.
     history : tuple of float
-        The bound after each round; it never decreases.
+        The bound after each iteration; it never decreases.
     """
 
     weights: Weights
@@ -167,20 +168,22 @@ class Inferred(NamedTuple):
 
 
 def bound_at(
-    params: StateSpace, panel: Panel, moments: CellMoments, weights: FloatArray, noise: HeavyTails
+    params: StateSpace, panel: Panel, moments: ValueMoments, weights: FloatArray, noise: HeavyTails
 ) -> float:
-    """Return the bound for the posterior under some weights (T, D), with the optimal ``q(w)`` for it.
+    """Return the bound of ``q(z)``, the posterior at some weights (T, D), and of the optimal ``q(w)`` for it.
 
-    Minus the KL divergence of ``q(z)`` from its prior is the engine's log-likelihood under these weights,
-    less the expected log densities of the values times their weights.
+    The negative KL divergence of ``q(z)`` from its prior is the engine's log-likelihood at these weights,
+    less the sum of the expected log densities of the values times their weights.
     """
     n = panel.n_rows
     mask, log_norm = np.asarray(panel.mask[:n]), np.log(2.0 * np.pi * params.noise_variance)
     s = moments.discrepancies(params, panel)
-    used = weights[:n]
-    surplus = used.sum(axis=0) - mask.sum(axis=0)
-    divergence = moments.log_likelihood + 0.5 * float(surplus @ log_norm) + 0.5 * float(np.sum(used * s))
-    return divergence + float(np.sum(noise.log_density(s, mask)))
+    weights = weights[:n]
+    surplus = weights.sum(axis=0) - mask.sum(axis=0)
+    negative_divergence = (
+        moments.log_likelihood + 0.5 * float(surplus @ log_norm) + 0.5 * float(np.sum(weights * s))
+    )
+    return negative_divergence + float(np.sum(noise.log_density(s, mask)))
 
 
 def infer_weights(
@@ -188,12 +191,12 @@ def infer_weights(
     panel: Panel,
     noise: HeavyTails,
     start: FloatArray | None = None,
-    worth: float = _MIN_GAIN,
-) -> Inferred:
+    tol: float = _MIN_GAIN,
+) -> InferredWeights:
     """Compute ``q(z) q(w)`` at given parameters by coordinate ascent.
 
-    There may be several fixed points. The initial weights treat values with large leave-one-out errors as
-    outliers (see :func:`first_weights`).
+    The bound may have several maxima. The default initial weights are small for values with large
+    leave-one-out errors (see :func:`initial_weights`).
 
     Parameters
     ----------
@@ -205,34 +208,36 @@ def infer_weights(
         Distribution of the weights, and which values share one.
     start : ndarray of shape (T, D), optional
         Initial expected weights.
-    worth : float, optional
+    tol : float, default=1e-6
         Expected remaining gain in nats below which the iteration stops.
 
     Returns
     -------
-    Inferred
+    InferredWeights
     """
-    weights = first_weights(params, panel, noise) if start is None else start
+    weights = initial_weights(params, panel, noise) if start is None else start
     history: list[float] = []
     gain = np.inf
     for _ in range(_MAX_ITERATIONS):
-        moments = cell_moments(params, panel.weighted(weights))
+        moments = value_moments(params, panel.weighted(weights))
         history.append(bound_at(params, panel, moments, weights, noise))
         s = moments.discrepancies(params, panel)
         weights = weights_at(noise, s, panel).values
         if len(history) > 1:
-            last, gain = gain, history[-1] - history[-2]
-            rate = min(max(gain / last, 0.0), 0.999) if np.isfinite(last) and last > 0.0 else 0.5
-            if gain * rate / (1.0 - rate) < worth or gain <= 1e-15 * abs(history[-1]):
+            previous_gain, gain = gain, history[-1] - history[-2]
+            has_rate = np.isfinite(previous_gain) and previous_gain > 0.0
+            rate = min(max(gain / previous_gain, 0.0), _MAX_RATE) if has_rate else 0.5
+            # The remaining gains are extrapolated as a geometric series.
+            if gain * rate / (1.0 - rate) < tol or gain <= 1e-15 * abs(history[-1]):
                 break
-    return Inferred(weights_at(noise, s, panel), s, history[-1], tuple(history))
+    return InferredWeights(weights_at(noise, s, panel), s, history[-1], tuple(history))
 
 
-def first_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatArray:
+def initial_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatArray:
     """Return initial expected weights (T, D) from the leave-one-out errors of the values.
 
-    In these predictions, the other values are weighted by their distance from the mean, so that gross
-    outliers have little effect.
+    For these predictions, values far from the mean of their column have small weights, so that gross outliers
+    have little effect. Weights of rows (`noise.by_row`) are determined by the distances from the mean alone.
     """
     n = panel.n_rows
     values, mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])
@@ -242,21 +247,20 @@ def first_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatA
     weights[:n] = np.minimum(noise.expected_weights(s, mask), 1.0) * mask
     if noise.by_row:
         return weights
-    moments = cell_moments(params, panel.weighted(weights))
+    moments = value_moments(params, panel.weighted(weights))
+    means, explained = left_out_moments(params, panel, moments, weights)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        own = params.noise_variance / np.where(mask > 0.0, weights[:n], 1.0)
-        mean, spread = leave_one_out_moments(values, moments.means, moments.explained + own, own)
-        s = (values - mean) ** 2 / (spread - own + params.noise_variance)
+        s = (values - means) ** 2 / (explained + params.noise_variance)
     s = np.where(np.isfinite(s), s, moments.discrepancies(params, panel))
-    tested = np.zeros(panel.values.shape)  # a new array: `weighted` made the other read-only
-    tested[:n] = noise.expected_weights(s * mask, mask) * mask
-    return tested
+    weights_of_errors = np.zeros(panel.values.shape)  # `weighted` made the array `weights` read-only
+    weights_of_errors[:n] = noise.expected_weights(s * mask, mask) * mask
+    return weights_of_errors
 
 
-def left_out_cells(
-    params: StateSpace, panel: Panel, moments: CellMoments, weights: FloatArray
+def left_out_moments(
+    params: StateSpace, panel: Panel, moments: ValueMoments, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return leave-one-out moments of the observed values, at given weights.
+    """Return means and variances of the noise-free values, each given all other observations.
 
     Parameters
     ----------
@@ -264,7 +268,7 @@ def left_out_cells(
         Parameters of the model.
     panel : Panel
         Packed observations.
-    moments : CellMoments
+    moments : ValueMoments
         Moments of the posterior under the weights.
     weights : ndarray of shape (T, D)
         Expected weights.
@@ -272,16 +276,15 @@ def left_out_cells(
     Returns
     -------
     means, explained : ndarray of shape (N, D)
-        Means and variances of the noise-free values given the others; NaN where missing, or where rounding
-        errors dominate.
+        Means and variances; NaN where a value is missing, or where rounding errors dominate.
     """
     n = panel.n_rows
     observed = np.asarray(panel.mask[:n]) > 0.0
     values = np.where(observed, panel.values[:n], np.nan)
-    own = params.noise_variance / np.where(observed, weights[:n], 1.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        means, variances = leave_one_out_moments(values, moments.means, moments.explained + own, own)
-    return means, np.maximum(variances - own, 0.0)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        noise = params.noise_variance / np.where(observed, weights[:n], 1.0)
+        means, variances = leave_one_out_moments(values, moments.means, moments.explained + noise, noise)
+    return means, np.maximum(variances - noise, 0.0)
 
 
 def filter_rows(
@@ -294,10 +297,10 @@ def filter_rows(
 ) -> Filtering:
     """Return approximate filtered distributions of the states under noise with heavy tails.
 
-    The predicted distribution of a state is approximated as Gaussian. In each row, weights and state are
-    iterated to their fixed point; weights of earlier rows are not updated (Agamennoni, Nieto & Nebot 2012,
-    IEEE Transactions on Signal Processing 60, 5024-5037). After a level shift, the new level is therefore
-    accepted later than by a smoother.
+    The predicted distribution of a state is approximated as Gaussian. In each row, the updates of weights and
+    state are iterated until convergence; weights of earlier rows are not updated (Agamennoni, Nieto & Nebot
+    2012, IEEE Transactions on Signal Processing 60, 5024-5037). After a level shift, the first values at the
+    new level therefore have small weights, unlike in a smoother.
 
     Parameters
     ----------
@@ -338,31 +341,34 @@ def filter_row_by_row(
         densities = noise.log_density(mask * residuals**2 / r, mask) - 0.5 * log_norms
         return Filtering(np.zeros((n, 0)), np.zeros((n, 0, 0)), densities)
     steps: Any = transition_table(params, panel.gaps).at(panel.gap_index[:n])
-    found = Filtering(np.full((n, k), np.nan), np.full((n, k, k), np.nan), np.full(n, np.nan))
+    filtering = Filtering(np.full((n, k), np.nan), np.full((n, k, k), np.nan), np.full(n, np.nan))
     for t in range(n):
         step: Any = onward.at(0) if t == 0 and onward is not None else steps.at(t)
-        there, predicted = mask[t : t + 1], step.move(mean)
+        observed, predicted = mask[t : t + 1], step.move(mean)
         try:
-            lower = np.linalg.cholesky(step.predict_covariance(covariance))
-            observed, errors = loadings @ lower, there[0] * (residuals[t] - loadings @ predicted)
-            s = (errors**2 / (r + np.sum(observed**2, axis=1)))[None]
-            weights = noise.expected_weights(s, there) * there
+            # The state is `predicted + prior_root v`, with a standard normal prior of v.
+            prior_root = np.linalg.cholesky(step.predict_covariance(covariance))
+            scaled_loadings = loadings @ prior_root
+            errors = observed[0] * (residuals[t] - loadings @ predicted)
+            s = (errors**2 / (r + np.sum(scaled_loadings**2, axis=1)))[None]
+            weights = noise.expected_weights(s, observed) * observed
             for _ in range(_MAX_ITERATIONS_OF_ROW):
-                # In units of the predicted root, the state has the precision `factor factor'`.
-                scaled = (weights[0] / r)[:, None] * observed
-                factor = np.linalg.cholesky(np.eye(k) + observed.T @ scaled)
+                weighted = (weights[0] / r)[:, None] * scaled_loadings
+                # Cholesky factor of the posterior precision of v, and a square root of its covariance.
+                factor = np.linalg.cholesky(np.eye(k) + scaled_loadings.T @ weighted)
                 root = np.linalg.inv(factor)
-                shift = root.T @ (root @ (errors @ scaled))
-                s = there * ((errors - observed @ shift) ** 2 + np.sum((observed @ root.T) ** 2, axis=1)) / r
-                before, weights = weights, noise.expected_weights(s, there) * there
+                shift = root.T @ (root @ (errors @ weighted))  # posterior mean of v
+                variances = np.sum((scaled_loadings @ root.T) ** 2, axis=1)
+                s = observed * ((errors - scaled_loadings @ shift) ** 2 + variances) / r
+                before, weights = weights, noise.expected_weights(s, observed) * observed
                 if np.all(np.abs(weights - before) <= _WEIGHT_TOL * before):
                     break
         except np.linalg.LinAlgError:  # values too large for double precision
-            return found
+            return filtering
         divergence = np.sum(root**2) + shift @ shift - k + 2.0 * np.sum(np.log(np.diagonal(factor)))
-        spread = lower @ root.T
-        mean, covariance = predicted + lower @ shift, spread @ spread.T
-        found.means[t], found.covariances[t] = mean, covariance
-        density = float(noise.log_density(s, there)[0])
-        found.log_likelihoods[t] = density - 0.5 * (log_norms[t] + divergence)
-    return found
+        posterior_root = prior_root @ root.T
+        mean, covariance = predicted + prior_root @ shift, posterior_root @ posterior_root.T
+        filtering.means[t], filtering.covariances[t] = mean, covariance
+        density = float(noise.log_density(s, observed)[0])
+        filtering.log_likelihoods[t] = density - 0.5 * (log_norms[t] + divergence)
+    return filtering

@@ -14,7 +14,7 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = ["ParameterErrors", "Summary", "summarize"]
 
-# Maximum number of printed rows; the table contains all rows.
+# Maximum number of rows that are printed; `to_frame` returns all rows.
 _MAX_PRINTED_ROWS = 60
 
 
@@ -35,18 +35,18 @@ class Summary:
     title : str
         Name of the estimator.
     status : str
-        How the fit ended.
+        `status_` of the estimator.
     level : float
         Nominal coverage of the intervals.
     parameter : ndarray of str (P,)
         Name of the parameter, such as "time scale".
     of : ndarray of str (P,)
-        Factor, column, or both.
+        Factor or column to which the parameter belongs, or both.
     unit : ndarray of str (P,)
         Unit of time, "data", "data^2", or empty. With `transforms`, data units are those of transformed
         columns.
     estimate, std_error, lower, upper : ndarray (P,)
-        Estimate, its standard error (or posterior standard deviation), and limits of its interval; NaN where
+        Estimate, its standard error (or posterior standard deviation), and limits of its interval; NaN if
         they are not known.
 
     See Also
@@ -76,9 +76,9 @@ class Summary:
         head = ("parameter", "of", "estimate", "std error", *self._limits, "unit")
         rows: list[tuple[str, ...]] = [head]
         numbers = np.stack([self.estimate, self.std_error, self.lower, self.upper], axis=1)
-        for i, four in enumerate(numbers[:_MAX_PRINTED_ROWS]):
-            shown = ("" if np.isnan(x) else f"{x:.4g}" for x in four)
-            rows.append((str(self.parameter[i]), str(self.of[i]), *shown, str(self.unit[i])))
+        for i, numbers_of_row in enumerate(numbers[:_MAX_PRINTED_ROWS]):
+            formatted = ("" if np.isnan(x) else f"{x:.4g}" for x in numbers_of_row)
+            rows.append((str(self.parameter[i]), str(self.of[i]), *formatted, str(self.unit[i])))
         widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
         left_aligned = (0, 1, 6)
         lines = [
@@ -106,7 +106,7 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
     estimator : estimator
         A fitted probabilistic estimator.
     errors : mapping of str to ParameterErrors
-        Standard errors and intervals of parameters, by attribute.
+        Standard errors and intervals of parameters, by the name of the fitted attribute.
     level : float
         Nominal coverage of the intervals.
     """
@@ -117,34 +117,34 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
             continue
         values = np.asarray(values, dtype=np.float64)
         empty = np.full(values.shape, np.nan)
-        known = errors.get(attribute, ParameterErrors(empty, empty, empty))
+        errors_of_values = errors.get(attribute, ParameterErrors(empty, empty, empty))
         labels = _labels(estimator, values.shape, axes)
-        of_predictors = attribute in ("mean_", "loadings_") and hasattr(estimator, "predictor_columns_")
+        is_of_predictors = attribute in ("mean_", "loadings_") and hasattr(estimator, "predictor_columns_")
         if unit == "time":
             unit = _time_unit(estimator)
-        elif unit and (of_predictors or len(values) != estimator.n_features_in_):
-            unit = ""  # of predictors, or of outputs of an expansion
-        columns = [np.asarray(x, dtype=np.float64).ravel() for x in (values, *known)]
-        given = ~np.isnan(values)
-        if attribute == "loadings_":  # zero, or in units of a diffuse start
-            given &= estimator._model.stationary_states
-        given = given.ravel()
+        elif unit and (is_of_predictors or len(values) != estimator.n_features_in_):
+            unit = ""  # linear predictors, or outputs of an expansion, do not have the unit of a column
+        columns = [np.asarray(x, dtype=np.float64).ravel() for x in (values, *errors_of_values)]
+        is_shown = ~np.isnan(values)
+        if attribute == "loadings_":  # loadings of other states are zero, or not in units of the data
+            is_shown &= estimator._model.stationary_states
+        is_shown = is_shown.ravel()
         parts.append(
-            [np.full(values.size, name)[given], labels[given], np.full(values.size, unit)[given]]
-            + [x[given] for x in columns]
+            [np.full(values.size, name)[is_shown], labels[is_shown], np.full(values.size, unit)[is_shown]]
+            + [x[is_shown] for x in columns]
         )
     table = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return Summary(type(estimator).__name__, estimator.status_, level, *table)
 
 
-def _ordered(others: Iterable[Quantity]) -> list[Quantity]:
-    """Return the quantities of the table: those of processes, of columns, and of both."""
-    named = [one for one in (*others, *QUANTITIES.values()) if one.label]
-    return sorted(named, key=lambda one: (one.axes[0] == "column", len(one.axes)))
+def _ordered(other_quantities: Iterable[Quantity]) -> list[Quantity]:
+    """Return the quantities of the table: first those of processes, then of columns, then of both."""
+    labelled = [one for one in (*other_quantities, *QUANTITIES.values()) if one.label]
+    return sorted(labelled, key=lambda one: (one.axes[0] == "column", len(one.axes)))
 
 
 def _time_unit(estimator: Any) -> str:
-    """Return the unit of time scales: a duration if rows have dates, else rows or the unit of `times`."""
+    """Return the unit of time scales: a duration if rows have dates, otherwise "rows" or "units of times"."""
     seconds = getattr(estimator, "time_unit_seconds_", None)
     unit = getattr(estimator, "time_unit_", 1.0)
     if seconds is not None:
@@ -155,21 +155,20 @@ def _time_unit(estimator: Any) -> str:
 
 def _labels(estimator: Any, shape: tuple[int, ...], axes: Sequence[str]) -> NDArray[np.str_]:
     """Return the label of each value, composed of the names along its axes."""
-    if len(shape) == 3:  # loadings of factors while gates are on
+    if len(shape) == 3:  # loadings of a bilinear model
         axes = ("column", "gate", "factor")
-    named = [_names(estimator, n, axis) for n, axis in zip(shape, axes, strict=False)]
-    labels = np.array([""])
-    for names in named:
-        joined = [f"{before}, {name}" if before else name for before in labels for name in names]
-        labels = np.array(joined)
-    return labels
+    labels = [""]
+    for n, axis in zip(shape, axes, strict=False):
+        names = _names(estimator, n, axis)
+        labels = [f"{label}, {name}" if label else name for label in labels for name in names]
+    return np.array(labels)
 
 
 def _names(estimator: Any, n: int, axis: str) -> list[str]:
     """Return names of the entries of one axis."""
     if axis == "column":
         features = getattr(estimator, "feature_names_in_", None)
-        columns = getattr(estimator, "predictor_columns_", ())  # several for a categorical column
+        columns = getattr(estimator, "predictor_columns_", ())  # a categorical column has several predictors
         if n == estimator.n_features_in_:
             columns = np.arange(n)
         elif n != len(columns):

@@ -1,8 +1,8 @@
-"""Conversion of the times of data to those of a fitted model, and times of forecasts.
+"""Conversion of the times of data to the unit of time of a fitted model, and times of forecasts.
 
-Times of a model are in its unit `time_unit_`. For dates or durations the unit is a number of seconds, and
-data may be sampled at another rate: ``decay ** (dt / unit)``. Times in seconds cannot be compared with plain
-numbers or rows without times.
+A model has the unit of time `time_unit_`. If it was fitted with dates or durations, the unit is a number of
+seconds, and data may be sampled at another rate: the decay over ``dt`` seconds is ``decay ** (dt / unit)``.
+Times in seconds cannot be compared with plain numbers, or with rows without times.
 """
 
 import warnings
@@ -23,25 +23,25 @@ from probsfa._times import (
 )
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
-from probsfa.statespace.panel import whole_if_close
+from probsfa.statespace.panel import round_if_close
 
 __all__ = [
     "Horizon",
     "check_evenly_spaced",
-    "followed_by_empty_rows",
-    "in_model_time",
+    "append_empty_rows",
+    "to_model_time",
     "make_horizon",
-    "refuse_uneven",
+    "require_even_times",
 ]
 
 
-def refuse_uneven(sequences: Sequences) -> Sequences:
-    """Return rows without their times, which must be even in the zero-noise limit.
+def require_even_times(sequences: Sequences) -> Sequences:
+    """Return rows without the times of an index, which must be evenly spaced in the zero-noise limit.
 
     Raises
     ------
     ValueError
-        If the times of an index are not even.
+        If the times of the index are not evenly spaced.
     """
     if not sequences.axis.from_index:
         return sequences
@@ -53,8 +53,8 @@ def refuse_uneven(sequences: Sequences) -> Sequences:
     return replace(sequences, times=None)
 
 
-def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Sequences:
-    """Match the times of data with those that a model was fitted with.
+def to_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Sequences:
+    """Convert the times of data to those of a fitted model.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     Returns
     -------
     Sequences
-        Data with times in the unit of the fit, or without times if rows are one unit apart.
+        Data with times in the unit of the training data, or without times if rows are one unit apart.
 
     Raises
     ------
@@ -78,19 +78,19 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     Warns
     -----
     UserWarning
-        If rows have no times and those of the fit were unevenly spaced.
+        If rows have no times, and the training data were unevenly spaced.
     """
     kind = sequences.axis.kind
     if axis.kind == "numbers" and sequences.axis.from_index and sequences.axis.even:
-        # The unit is not known, but the rows are evenly spaced, as rows without times are.
+        # The unit of the numbers is not known, but evenly spaced rows are treated like rows without times.
         kind, sequences = "rows", replace(sequences, times=None)
     if kind == "rows":
         if not axis.even:
             seconds = axis.seconds(time_unit)
             unit = f"{time_unit:g}" if seconds is None else duration_text(seconds)
             warnings.warn(
-                "The model was fitted with uneven times and X has no times: its rows are treated as one "
-                f"time_unit_ apart, {unit}. Pass times= as in fit, or a frame with a time index.",
+                "X has no times, but the model was fitted with unevenly spaced times. Rows are assumed to be "
+                f"one time_unit_ ({unit}) apart. Pass times= as in fit, or a DataFrame with a time index.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -98,40 +98,40 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     if axis.kind == kind:
         return sequences if axis.unit == 1.0 else sequences.retimed(axis.unit)
     if axis.kind == "rows":
-        return sequences if kind == "numbers" else _as_rows(sequences)
+        return sequences if kind == "numbers" else _without_dates(sequences)
     if axis.kind == "unknown":
-        return _in_unknown_units(sequences, time_unit)
+        return _in_unknown_unit(sequences, time_unit)
     if axis.kind == "dates":
         raise ValueError(
-            "The model was fitted with dates or durations, so that one unit of its time is "
-            f"{duration_text(axis.unit * time_unit)}, and the times of X are plain numbers. Pass dates, or "
-            "durations such as times=pandas.to_timedelta(times, unit='h')."
+            "The times of X are plain numbers, but the model was fitted with dates or durations (its unit of "
+            f"time is {duration_text(axis.unit * time_unit)}). Pass dates, or durations such as "
+            "times=pandas.to_timedelta(times, unit='h')."
         )
-    source = "the index of X has uneven" if sequences.axis.from_index else "times are"
+    source = "The index of X has unevenly spaced" if sequences.axis.from_index else "The times of X are"
     raise ValueError(
-        f"The model was fitted with times that are plain numbers, and {source} dates or durations. Pass "
-        "times= as numbers in the unit of the fit, for example (dates - start) / pandas.Timedelta('1h') if "
-        "it was an hour."
+        f"{source} dates or durations, but the model was fitted with times that are plain numbers. Pass "
+        "times= as numbers in the unit of the fit; if this was an hour, "
+        "(dates - start) / pandas.Timedelta('1h')."
     )
 
 
-def _as_rows(sequences: Sequences) -> Sequences:
-    """Return dated rows without times, for a model that was fitted to rows without times."""
+def _without_dates(sequences: Sequences) -> Sequences:
+    """Return rows with dates without their times, for a model that was fitted to rows without times."""
     if sequences.axis.even:
         step = sequences.step
         if step is None and max(sequences.lengths) > 1:
             step = sequences.time_unit
         return replace(sequences, times=None, step=step)
-    source = "the index of X is" if sequences.axis.from_index else "times are"
+    source = "The index of X is" if sequences.axis.from_index else "The times of X are"
     raise ValueError(
-        f"The model was fitted to rows without times, so that one unit of its time is a row, and {source} "
-        "unevenly spaced in seconds. Fit the model with times, too; or pass times= in rows of the fit, for "
-        "example (dates - dates[0]) / pandas.Timedelta('1h') if they were an hour apart."
+        f"{source} unevenly spaced, but the model was fitted to rows without times (its unit of time is one "
+        "row). Fit the model with times, too, or pass times= in units of these rows; if they were an hour "
+        "apart, (dates - dates[0]) / pandas.Timedelta('1h')."
     )
 
 
-def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
-    """Return data for a model from an earlier version, whose unit of time is not known."""
+def _in_unknown_unit(sequences: Sequences, time_unit: float) -> Sequences:
+    """Return data for a model that was saved by an earlier version, without its unit of time."""
     if not sequences.axis.from_index:
         return sequences
     if sequences.axis.even and time_unit in (1.0, sequences.step):
@@ -149,11 +149,10 @@ def check_evenly_spaced(sequences: Sequences, time_unit: float) -> None:
         timed = sequences.retimed(time_unit)
         assert timed.times is not None
         differences = np.concatenate([np.diff(timed.times[rows]) for rows in timed.slices])
-        steps = whole_if_close(differences if timed.step is None else np.array([timed.step]))
+        steps = round_if_close(differences if timed.step is None else np.array([timed.step]))
     if np.any(steps != 1.0):
         raise ValueError(
-            "noise=0.0 requires evenly spaced rows: the rows of X must be one step of the fit apart, "
-            f"time_unit_={time_unit:g}. Resample them."
+            f"noise=0.0 requires evenly spaced rows, one time_unit_ ({time_unit:g}) apart. Resample X."
         )
 
 
@@ -165,7 +164,7 @@ class Horizon(NamedTuple):
     steps : ndarray (H,)
         Increasing times after the last row, in units of the model's time.
     index : object
-        Index of the forecasts of a pandas DataFrame; None for other types.
+        Index of the forecasts if the data are a pandas DataFrame, otherwise None.
     """
 
     steps: FloatArray
@@ -186,53 +185,53 @@ def make_horizon(
     Parameters
     ----------
     X : object
-        Data of the user; results have the same type.
+        Data of the user.
     sequences : Sequences
-        The same data, in the time of the model.
+        The same data, in the time unit of the model.
     axis, time_unit
-        As in :func:`in_model_time`.
+        As in :func:`to_model_time`.
     n_steps : int or None
         Number of steps, each of one unit.
     fh : array-like (H,) or None
-        Steps ahead, durations ahead, or dates.
+        Steps or durations after the last row, or dates.
 
     Raises
     ------
     ValueError
-        If not exactly one of `n_steps` and `fh` is given, or `fh` is not valid; see the message.
+        If both or neither of `n_steps` and `fh` are given, or `fh` is not valid.
     """
     if (n_steps is None) == (fh is None):
         raise ValueError(
-            "n_steps and fh cannot both be set or both be None. Pass a number of steps, or "
-            "the steps or times to forecast."
+            "n_steps or fh must be set, and not both. Pass a number of steps (n_steps), or the steps or "
+            "times to forecast (fh)."
         )
     if axis.kind == "dates":
         seconds, calendar = axis.unit * time_unit, axis.calendar
-    else:  # one row of these data, if their index defines the length of a step
+    else:  # a step is one row of the data, whose duration is known if they have an index of times
         seconds, calendar = sequences.step or np.nan, sequences.axis.calendar
     if n_steps is not None:
-        given: Any = np.arange(1, check_count("n_steps", n_steps) + 1)
+        horizon: Any = np.arange(1, check_count("n_steps", n_steps) + 1)
     else:
-        given = _read_fh(fh)
+        horizon = _parse_horizon(fh)
     out = []
     for i in range(len(sequences.lengths)):
-        index = None if sequences.labels is None else _as_index(sequences.labels[i])
-        steps = _steps(given, index, seconds, calendar)
-        frame = index_of(X[i] if sequences.is_list else X)
-        by_rows = sequences.step is not None and (sequences.times is None or sequences.step == time_unit)
-        ahead = None
-        if frame is not None:
-            ahead = _continued(given, index, frame, steps, by_rows, seconds, calendar)
-        out.append(Horizon(steps, ahead))
+        labels = None if sequences.labels is None else _as_index(sequences.labels[i])
+        steps = _steps(horizon, labels, seconds, calendar)
+        frame_index = index_of(X[i] if sequences.is_list else X)
+        step_is_row = sequences.step is not None and (sequences.times is None or sequences.step == time_unit)
+        index = None
+        if frame_index is not None:
+            index = _forecast_index(horizon, labels, frame_index, steps, step_is_row, seconds, calendar)
+        out.append(Horizon(steps, index))
     return out
 
 
-def followed_by_empty_rows(
-    sequences: Sequences, n_steps: int, unit: float, ahead: Sequence[FloatArray] | None = None
+def append_empty_rows(
+    sequences: Sequences, n_steps: int, unit: float, future_exog: Sequence[FloatArray] | None = None
 ) -> Sequences:
     """Append rows without observations to each sequence, one unit of time apart.
 
-    `ahead` contains their covariates (n_steps, P) for each sequence, if there are any.
+    If the model has covariates, `future_exog` contains those of the new rows (n_steps, P) for each sequence.
     """
     if n_steps == 0:
         return sequences
@@ -246,14 +245,14 @@ def followed_by_empty_rows(
     step = sequences.step if sequences.step == unit else None
     lengths = tuple(n + n_steps for n in sequences.lengths)
     exog = None
-    if sequences.exog is not None and ahead is not None:
+    if sequences.exog is not None and future_exog is not None:
         rows = [sequences.exog[s] for s in sequences.slices]
-        exog = np.concatenate([part for pair in zip(rows, ahead, strict=True) for part in pair])
+        exog = np.concatenate([part for pair in zip(rows, future_exog, strict=True) for part in pair])
     return replace(sequences, values=values, times=times, lengths=lengths, step=step, exog=exog)
 
 
-def _read_fh(fh: Any) -> Any:
-    """Return a horizon as a one-dimensional, increasing array of numbers or index of times."""
+def _parse_horizon(fh: Any) -> Any:
+    """Validate a horizon; return an increasing array of numbers of steps, or an increasing index of times."""
     import pandas as pd
 
     array = np.atleast_1d(np.asarray(fh)) if not isinstance(fh, pd.Index) else fh
@@ -265,7 +264,7 @@ def _read_fh(fh: Any) -> Any:
         return array
     index = pd.Index(array)
     if index.inferred_type == "integer" or index.inferred_type == "floating":
-        return _read_fh(index.to_numpy())
+        return _parse_horizon(index.to_numpy())
     if not has_times(index):
         raise ValueError(
             f"fh must contain numbers of steps, durations or dates; got {index.inferred_type}. Convert text "
@@ -279,7 +278,7 @@ def _read_fh(fh: Any) -> Any:
         else index.infer_objects()
     )
     if index.hasnans or not (index.is_monotonic_increasing and index.is_unique):
-        raise ValueError("fh must contain increasing times without missing ones.")
+        raise ValueError("fh must contain increasing times, none of them missing.")
     return index
 
 
@@ -290,39 +289,51 @@ def _as_index(labels: Any) -> Any:
     return pd.Index(labels)
 
 
-def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> FloatArray:
-    """Return the number of steps from the last row to each time of the horizon."""
+def _steps(horizon: Any, labels: Any, seconds: float, calendar: str | None) -> FloatArray:
+    """Return the number of steps from the last row to each time of the horizon.
+
+    Parameters
+    ----------
+    horizon : ndarray or Index (H,)
+        Numbers of steps, durations, or dates.
+    labels : Index or None
+        Dates, durations or periods of the rows.
+    seconds : float
+        Duration of a step; NaN if it is not known.
+    calendar : str or None
+        Kind of calendar step, such as a month, if dates are counted in such steps.
+    """
     import pandas as pd
 
-    if isinstance(given, np.ndarray):
-        return np.asarray(given, dtype=np.float64)
+    if isinstance(horizon, np.ndarray):
+        return np.asarray(horizon, dtype=np.float64)
     if not np.isfinite(seconds):
         raise ValueError(
             "fh contains times, but the duration of a step is unknown, because the model was not fitted "
             "with dates or durations. Pass fh as numbers of steps ahead."
         )
-    if isinstance(given, pd.TimedeltaIndex):
-        ahead = given.to_numpy() / np.timedelta64(1, "s")
+    if isinstance(horizon, pd.TimedeltaIndex):
+        elapsed = horizon.to_numpy() / np.timedelta64(1, "s")
     else:
-        if index is None or index.inferred_type.startswith("timedelta"):
+        if labels is None or labels.inferred_type.startswith("timedelta"):
             raise ValueError(
-                "fh contains dates, and the rows of X have no dates. Pass numbers of steps, or durations."
+                "fh contains dates, but the rows of X have no dates. Pass numbers of steps, or durations."
             )
-        stamps = _timestamps(given)
-        last = _timestamps(index[-1:])
-        if (stamps.tz is None) != (last.tz is None):
+        dates = _timestamps(horizon)
+        last = _timestamps(labels[-1:])
+        if (dates.tz is None) != (last.tz is None):
             raise ValueError(
-                "fh and the rows of X must both have a time zone, or neither; "
-                f"fh has {stamps.tz}, the rows {last.tz}."
+                "fh and the rows of X must both have a time zone, or both have none; "
+                f"fh has {dates.tz}, the rows {last.tz}."
             )
-        together = last.append(stamps.tz_convert(last.tz) if last.tz is not None else stamps)
-        if together[1] <= together[0]:
-            raise ValueError(f"fh must be after the last row, {index[-1]}; it starts at {given[0]}.")
-        counts = calendar_seconds(together, calendar)
-        ahead = counts[1:] - counts[0]
-    if ahead[0] <= 0.0:
-        raise ValueError(f"fh must be after the last row; it starts {given[0]} ahead.")
-    return whole_if_close(np.asarray(ahead, dtype=np.float64) / seconds)
+        last_and_dates = last.append(dates.tz_convert(last.tz) if last.tz is not None else dates)
+        if last_and_dates[1] <= last_and_dates[0]:
+            raise ValueError(f"fh must be after the last row, {labels[-1]}; it starts at {horizon[0]}.")
+        counts = calendar_seconds(last_and_dates, calendar)
+        elapsed = counts[1:] - counts[0]
+    if elapsed[0] <= 0.0:
+        raise ValueError(f"fh must contain positive durations; the first is {horizon[0]}.")
+    return round_if_close(np.asarray(elapsed, dtype=np.float64) / seconds)
 
 
 def _timestamps(index: Any) -> Any:
@@ -332,88 +343,109 @@ def _timestamps(index: Any) -> Any:
     return index.to_timestamp(how="start") if isinstance(index, pd.PeriodIndex) else pd.DatetimeIndex(index)
 
 
-def _continued(
-    given: Any,
-    index: Any,
-    frame: Any,
+def _forecast_index(
+    horizon: Any,
+    labels: Any,
+    frame_index: Any,
     steps: FloatArray,
-    by_rows: bool,
+    step_is_row: bool,
     seconds: float,
     calendar: str | None,
 ) -> Any:
-    """Return the index of forecasts: that of the DataFrame, continued if possible.
+    """Return the index of the forecasts, which continues that of the DataFrame if possible.
 
-    `by_rows`: whether the rows of the DataFrame are one step of the model apart.
+    Parameters
+    ----------
+    horizon, labels, seconds, calendar
+        As in :func:`_steps`.
+    frame_index : Index
+        Index of the DataFrame.
+    steps : ndarray of shape (H,)
+        Result of :func:`_steps`.
+    step_is_row : bool
+        Whether the rows of the DataFrame are one step of the model apart.
     """
     import pandas as pd
 
-    if isinstance(given, (pd.DatetimeIndex, pd.PeriodIndex)):
-        return given.rename(frame.name)
-    if index is not None and np.isfinite(seconds):
-        ahead = _dates_ahead(given, index, steps, by_rows, seconds, calendar)
-        if ahead is not None:
-            return ahead.rename(frame.name)
-    full = bool(np.all(steps == np.rint(steps)))
-    counts = steps.astype(np.int64) if full else steps
+    if isinstance(horizon, (pd.DatetimeIndex, pd.PeriodIndex)):
+        return horizon.rename(frame_index.name)
+    if labels is not None and np.isfinite(seconds):
+        future_labels = _future_labels(horizon, labels, steps, step_is_row, seconds, calendar)
+        if future_labels is not None:
+            return future_labels.rename(frame_index.name)
+    is_whole = bool(np.all(steps == np.rint(steps)))
+    counts = steps.astype(np.int64) if is_whole else steps
     if (
-        not has_times(frame)
-        and frame.nlevels == 1
-        and pd.api.types.is_numeric_dtype(frame.dtype)
-        and len(frame) > 1
+        not has_times(frame_index)
+        and frame_index.nlevels == 1
+        and pd.api.types.is_numeric_dtype(frame_index.dtype)
+        and len(frame_index) > 1
     ):
-        numbers = frame.to_numpy()
-        if not np.any(np.diff(numbers) != numbers[1] - numbers[0]):
-            step = numbers[1] - numbers[0]
-            if isinstance(frame, pd.RangeIndex) and full and np.all(np.diff(counts) == 1):
-                first = int(frame[-1] + step * counts[0])
-                return pd.RangeIndex(first, first + int(step) * len(counts), int(step), name=frame.name)
-            return pd.Index(numbers[-1] + step * counts, name=frame.name)
+        numbers = frame_index.to_numpy()
+        step = numbers[1] - numbers[0]
+        if not np.any(np.diff(numbers) != step):
+            if isinstance(frame_index, pd.RangeIndex) and is_whole and np.all(np.diff(counts) == 1):
+                first = int(frame_index[-1] + step * counts[0])
+                stop = first + int(step) * len(counts)
+                return pd.RangeIndex(first, stop, int(step), name=frame_index.name)
+            return pd.Index(numbers[-1] + step * counts, name=frame_index.name)
     return pd.Index(counts, name="steps ahead")
 
 
-def _dates_ahead(
-    given: Any, index: Any, steps: FloatArray, by_rows: bool, seconds: float, calendar: str | None
+def _future_labels(
+    horizon: Any, labels: Any, steps: FloatArray, step_is_row: bool, seconds: float, calendar: str | None
 ) -> Any:
-    """Return dates, durations or periods some steps after the last; None without such an index."""
+    """Return dates, durations or periods after the last of `labels`; None if a period would be fractional.
+
+    Parameters are those of :func:`_forecast_index`.
+    """
     import pandas as pd
 
-    full = bool(np.all(steps == np.rint(steps)))
-    last = index[-1]
-    if isinstance(index, pd.PeriodIndex):
-        if len(index) < 2:
-            index = index.append(index + 1)  # the next period defines the length of a step
-        counted = calendar_seconds(_timestamps(index), calendar)
-        ordinals = index.asi8
-        ahead = steps * seconds * (ordinals[-1] - ordinals[0]) / (counted[-1] - counted[0])
-        span: Any = index.freq  # periods are advanced by multiples of their span
-        ahead = whole_if_close(ahead / span.n)
-        if np.any(ahead != np.rint(ahead)):
+    is_whole = bool(np.all(steps == np.rint(steps)))
+    last = labels[-1]
+    if isinstance(labels, pd.PeriodIndex):
+        if len(labels) < 2:
+            labels = labels.append(labels + 1)  # the duration of a period requires two of them
+        seconds_of_labels = calendar_seconds(_timestamps(labels), calendar)
+        ordinals = labels.asi8
+        seconds_per_ordinal = (seconds_of_labels[-1] - seconds_of_labels[0]) / (ordinals[-1] - ordinals[0])
+        frequency: Any = labels.freq  # the sum of a period and an integer is a multiple of the frequency
+        n_periods = round_if_close(steps * seconds / seconds_per_ordinal / frequency.n)
+        if np.any(n_periods != np.rint(n_periods)):
             return None
-        return pd.PeriodIndex([last + int(n) for n in ahead])
-    if isinstance(given, pd.TimedeltaIndex):
-        return last + given
-    if not isinstance(index, pd.TimedeltaIndex):
-        index = pd.DatetimeIndex(index)
-        last = index[-1]
-    if full and by_rows and index.freq is not None:
-        make = pd.timedelta_range if isinstance(index, pd.TimedeltaIndex) else pd.date_range
-        ahead = make(last, periods=int(steps[-1]) + 1, freq=index.freq)[1:]
-        return ahead if len(ahead) == len(steps) else ahead[steps.astype(np.int64) - 1]
-    if full and calendar is not None and isinstance(index, pd.DatetimeIndex):
+        return pd.PeriodIndex([last + int(n) for n in n_periods])
+    if isinstance(horizon, pd.TimedeltaIndex):
+        return last + horizon
+    if not isinstance(labels, pd.TimedeltaIndex):
+        labels = pd.DatetimeIndex(labels)
+        last = labels[-1]
+    if is_whole and step_is_row and labels.freq is not None:
+        make_range = pd.timedelta_range if isinstance(labels, pd.TimedeltaIndex) else pd.date_range
+        following = make_range(last, periods=int(steps[-1]) + 1, freq=labels.freq)[1:]
+        return following if len(following) == len(steps) else following[steps.astype(np.int64) - 1]
+    if is_whole and calendar is not None and isinstance(labels, pd.DatetimeIndex):
         counts = np.rint(steps * seconds / CALENDARS[calendar]).astype(int)
-        offset = _calendar_offset(index, calendar)
+        offset = _calendar_offset(labels, calendar)
         return pd.DatetimeIndex([last + int(n) * offset for n in counts])
     try:
-        exact = (last + _spans(steps * seconds, "ns")).as_unit("ns")
+        exact = (last + _durations(steps * seconds, "ns")).as_unit("ns")
     except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-        unit = "s" if index.unit == "ns" else index.unit  # nanoseconds do not cover distant years
-        return last.as_unit(unit) + _spans(steps * seconds, unit)
-    coarse = exact.as_unit(index.unit)
-    return coarse if bool(np.all(coarse == exact)) else exact
+        unit = (
+            "s" if labels.unit == "ns" else labels.unit
+        )  # distant years are out of the range of nanoseconds
+        return last.as_unit(unit) + _durations(steps * seconds, unit)
+    in_unit_of_labels = exact.as_unit(labels.unit)
+    return in_unit_of_labels if bool(np.all(in_unit_of_labels == exact)) else exact
 
 
-def _spans(seconds: FloatArray, unit: str) -> Any:
-    """Return durations, rounded to a unit of pandas; raise an OverflowError if they are out of range."""
+def _durations(seconds: FloatArray, unit: str) -> Any:
+    """Return durations, rounded to a unit of pandas.
+
+    Raises
+    ------
+    OverflowError
+        If the durations are out of range.
+    """
     import pandas as pd
 
     counts = np.rint(seconds * TICKS_PER_SECOND[unit])
@@ -423,7 +455,7 @@ def _spans(seconds: FloatArray, unit: str) -> Any:
 
 
 def _calendar_offset(index: Any, calendar: str) -> Any:
-    """Return the pandas offset of one calendar step of the dates, such as a day or a month end."""
+    """Return one calendar step of the dates as a pandas offset, such as a day or a month end."""
     from pandas import offsets
 
     if calendar == "day":

@@ -1,7 +1,7 @@
 """Tests of standardised prediction errors, which are white, normal and stationary if the model is correct.
 
-The arguments of all functions are errors (N, D) of the rows of all sequences, concatenated, NaN where a value
-is missing. Functions return one result for each column. Pairs of rows from different sequences are not used.
+Errors are arrays (N, D) of the concatenated rows of all sequences, NaN where a value is missing. Functions
+return one result for each column. Pairs of rows from different sequences are not used.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,31 @@ __all__ = [
     "Tails",
     "heavy_tails",
     "ljung_box",
-    "part_contrast",
-    "peak",
+    "compare_parts",
+    "highest_peak",
+    "largest_magnitude",
+    "nan_max",
+    "nan_range",
+    "remove_cycle",
     "split_into_parts",
-    "without_cycle",
+    "standard_deviations",
 ]
 
-# Minimum number of periods in the longest sequence, and bins on each side that estimate the background.
+# Minimum number of periods in the longest sequence, and numbers of frequency bins on each side from which the
+# background of a peak is estimated.
 _MIN_PERIODS, _MIN_BINS, _MAX_BINS = 4, 30, 200
-# Trial degrees of freedom of Student's t.
+# Maximum number of steps of the time grid of a spectrum.
+_MAX_GRID = 2**22
+# Number of standard deviations at which errors are clipped, so that a single outlier does not cause a peak.
+_MAX_DEVIATIONS = 4.0
+# Grid of degrees of freedom of Student's t.
 _TRIAL_DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
+# Minimum number of values of a part of the series in which mean and variance are computed.
+_MIN_PART_VALUES = 10
 
 
 def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -> FloatArray:
-    """Return p-values (D,) of the Ljung-Box test for white noise, in the form for missing values.
+    """Return p-values (D,) of the Ljung-Box test for white noise, modified for missing values.
 
     Parameters
     ----------
@@ -50,9 +61,9 @@ def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -
 
     Notes
     -----
-    The statistic is ``(n + 2) / n sum_l n_l r_l^2``, with ``n`` observed values, ``n_l`` pairs of them at lag
-    ``l`` and ``r_l`` the mean product of these pairs over the mean square. Without missing values
-    ``n_l = n - l``, and the statistic is that of Ljung & Box (1978).
+    The statistic is ``(n + 2) / n sum_l n_l r_l^2``, where ``n`` is the number of observed values, ``n_l``
+    the number of pairs of observed values at lag ``l``, and ``r_l`` their mean product divided by the mean
+    square. Without missing values ``n_l = n - l``, and the statistic is that of Ljung & Box (1978).
 
     References
     ----------
@@ -60,7 +71,7 @@ def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -
     Probability Letters 13:391, doi:10.1016/0167-7152(92)90112-I.
     """
     selected = slice(None) if at is None else at
-    values, pairs, n = correlations.values[selected], correlations.n_pairs[selected], correlations.n_cells
+    values, pairs, n = correlations.values[selected], correlations.n_pairs[selected], correlations.n_values
     has_pairs = pairs > 0.0
     squares = np.where(has_pairs, pairs * np.where(has_pairs, values, 0.0) ** 2, 0.0).sum(axis=0)
     degrees = has_pairs.sum(axis=0)
@@ -81,7 +92,7 @@ class Tails(NamedTuple):
     p_values : ndarray of shape (D,)
         P-values of the likelihood ratio test of the normal distribution against Student's t.
     gains : ndarray of shape (D,)
-        Differences of the log-likelihoods of the two, in nats.
+        Differences of the log-likelihoods of the two distributions, in nats.
     """
 
     excess_kurtosis: FloatArray
@@ -110,23 +121,24 @@ def heavy_tails(errors: FloatArray) -> Tails:
         if len(x) < 8 or np.ptp(x) == 0.0:
             continue
         x = x - np.median(x)
-        power = np.mean(x**2)
+        mean_square = np.mean(x**2)
         kurtosis[j] = np.mean((x - x.mean()) ** 4) / np.var(x) ** 2 - 3.0
-        normal = -0.5 * len(x) * (np.log(2.0 * np.pi * power) + 1.0)
-        fits, scale = np.empty(len(_TRIAL_DEGREES)), power
+        of_normal = -0.5 * len(x) * (np.log(2.0 * np.pi * mean_square) + 1.0)
+        of_t, scale = np.empty(len(_TRIAL_DEGREES)), mean_square
         for i, nu in enumerate(_TRIAL_DEGREES):
-            fits[i], scale = _log_likelihood_of_t(x**2, nu, scale)
-        best = int(np.argmax(fits))
-        gain = 2.0 * (fits[best] - normal)
-        gains[j] = 0.5 * gain
-        degrees[j] = _TRIAL_DEGREES[best] if gain > 0.0 else np.inf
-        # The normal distribution is on the boundary of the family: half a chi-squared (Self & Liang 1987).
-        p[j] = 0.5 * scipy.stats.chi2.sf(gain, 1) if gain > 0.0 else 1.0
+            of_t[i], scale = _log_likelihood_of_t(x**2, nu, scale)
+        best = int(np.argmax(of_t))
+        statistic = 2.0 * (of_t[best] - of_normal)
+        gains[j] = 0.5 * statistic
+        degrees[j] = _TRIAL_DEGREES[best] if statistic > 0.0 else np.inf
+        # The normal distribution is on the boundary of the family. The likelihood ratio statistic is then
+        # zero or chi-squared, each with probability 1/2 (Self & Liang 1987).
+        p[j] = 0.5 * scipy.stats.chi2.sf(statistic, 1) if statistic > 0.0 else 1.0
     return Tails(kurtosis, degrees, p, gains)
 
 
 def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[float, float]:
-    """Return the log-likelihood of Student's t at its best scale, and the scale, by fixed-point iteration."""
+    """Maximize the log-likelihood of Student's t over the scale by fixed-point iteration; return both."""
     for _ in range(12):
         scale = float(np.mean((nu + 1.0) * squares / (nu + squares / scale)))
     constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu * scale)
@@ -135,14 +147,41 @@ def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[
 
 
 def split_into_parts(n_rows: int) -> list[slice]:
-    """Return parts of equal length, of at least 100 rows, in which level and variance are compared."""
+    """Split a series into one to eight parts of equal length, of at least 100 rows if there are several."""
     n_parts = int(np.clip(n_rows // 100, 1, 8))
     edges = np.linspace(0, n_rows, n_parts + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
 
 
-class Contrast(NamedTuple):
-    """Means of each column over parts of the series, and tests of their equality.
+def standard_deviations(errors: FloatArray, parts: Sequence[slice]) -> FloatArray:
+    """Return the standard deviation of each column in each part (M, D); NaN if a part has few values."""
+    out = np.full((len(parts), errors.shape[1]), np.nan)
+    for i, rows in enumerate(parts):
+        has_enough = np.count_nonzero(~np.isnan(errors[rows]), axis=0) >= _MIN_PART_VALUES
+        if has_enough.any():
+            out[i, has_enough] = np.nanstd(errors[rows][:, has_enough], axis=0)
+    return out
+
+
+def nan_max(values: FloatArray) -> FloatArray:
+    """Return the largest value of each column; NaN for columns without values."""
+    maximum = np.max(np.where(np.isnan(values), -np.inf, values), axis=0)
+    return np.where(np.isinf(maximum), np.nan, maximum)
+
+
+def nan_range(values: FloatArray) -> FloatArray:
+    """Return the difference of the largest and smallest value of each column."""
+    return nan_max(values) + nan_max(-values)
+
+
+def largest_magnitude(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Return the value of largest magnitude in each column (D,), and its row; NaN without values."""
+    rows = np.argmax(np.where(np.isnan(values), -1.0, np.abs(values)), axis=0)
+    return values[rows, np.arange(values.shape[1])], rows
+
+
+class PartComparison(NamedTuple):
+    """Means of each column in the parts of a series, and a test of their equality.
 
     Attributes
     ----------
@@ -156,11 +195,12 @@ class Contrast(NamedTuple):
     p_values: FloatArray
 
 
-def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
-    """Compare the means of parts of a series whose values may be correlated.
+def compare_parts(values: FloatArray, parts: Sequence[slice]) -> PartComparison:
+    """Compare the means of the parts of a series, whose values may be autocorrelated.
 
-    The variance of a mean is the spectrum at frequency zero over the number of values. The spectrum is
-    estimated within parts, after prewhitening by a first-order autoregression (Andrews & Monahan 1992).
+    The variance of a mean is the spectrum at frequency zero, divided by the number of values. The spectrum is
+    estimated from deviations from the means of the parts, after prewhitening by a first-order autoregression
+    (Andrews & Monahan 1992).
 
     Parameters
     ----------
@@ -171,7 +211,7 @@ def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
 
     Returns
     -------
-    Contrast
+    PartComparison
     """
     d = values.shape[1]
     means, counts = np.full((len(parts), d), np.nan), np.zeros((len(parts), d))
@@ -179,9 +219,9 @@ def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
     for i, rows in enumerate(parts):
         observed = ~np.isnan(values[rows])
         counts[i] = observed.sum(axis=0)
-        has_enough = counts[i] >= 10
-        total = np.where(observed, values[rows], 0.0).sum(axis=0)
-        means[i, has_enough] = total[has_enough] / counts[i, has_enough]
+        has_enough = counts[i] >= _MIN_PART_VALUES
+        sums = np.where(observed, values[rows], 0.0).sum(axis=0)
+        means[i, has_enough] = sums[has_enough] / counts[i, has_enough]
         deviations[rows] = values[rows] - means[i]
     has_mean = ~np.isnan(means)
     weights = np.where(has_mean, counts, 0.0)
@@ -190,14 +230,15 @@ def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
         variance = _spectrum_at_zero(deviations[:, j])
         if not variance > 0.0:
             continue
-        w, m = weights[has_mean[:, j], j], means[has_mean[:, j], j]
-        statistic = float(np.sum(w * (m - np.average(m, weights=w)) ** 2) / variance)
-        p[j] = scipy.stats.chi2.sf(statistic, len(m) - 1)
-    return Contrast(means, p)
+        weights_of_column, means_of_column = weights[has_mean[:, j], j], means[has_mean[:, j], j]
+        deviation = means_of_column - np.average(means_of_column, weights=weights_of_column)
+        statistic = float(np.sum(weights_of_column * deviation**2) / variance)
+        p[j] = scipy.stats.chi2.sf(statistic, len(means_of_column) - 1)
+    return PartComparison(means, p)
 
 
 def _spectrum_at_zero(x: FloatArray) -> float:
-    """Return the sum of the autocovariances of a centred column over all lags, ignoring NaN."""
+    """Return the sum of the autocovariances of a centred column over all lags; NaN are missing values."""
     observed = ~np.isnan(x)
     filled = np.where(observed, x, 0.0)
 
@@ -205,24 +246,24 @@ def _spectrum_at_zero(x: FloatArray) -> float:
         pairs = int(np.count_nonzero(is_observed[lag:] & is_observed[: len(y) - lag]))
         return float(y[lag:] @ y[: len(y) - lag]) / max(pairs, 1)
 
-    power = covariance(filled, observed, 0)
-    if power == 0.0:
+    variance = covariance(filled, observed, 0)
+    if variance == 0.0:
         return 0.0
-    rho = float(np.clip(covariance(filled, observed, 1) / power, -0.97, 0.97))
+    rho = float(np.clip(covariance(filled, observed, 1) / variance, -0.97, 0.97))
     is_pair = observed[1:] & observed[:-1]
     prewhitened = np.where(is_pair, filled[1:] - rho * filled[:-1], 0.0)
     bandwidth = min(
         int(4.0 * (np.count_nonzero(is_pair) / 100.0) ** (2.0 / 9.0)), max(len(prewhitened) - 1, 0)
     )
-    total = covariance(prewhitened, is_pair, 0)
-    innovation = total
+    spectrum = prewhitened_variance = covariance(prewhitened, is_pair, 0)
     for lag in range(1, bandwidth + 1):
-        total += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * covariance(prewhitened, is_pair, lag)
-    return max(total, 0.1 * innovation) / (1.0 - rho) ** 2
+        spectrum += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * covariance(prewhitened, is_pair, lag)
+    # The estimate may be negative; it is at least a tenth of the variance.
+    return max(spectrum, 0.1 * prewhitened_variance) / (1.0 - rho) ** 2
 
 
 class Peak(NamedTuple):
-    """The highest peak of the spectrum of each column above its background.
+    """The highest peak in the periodogram of each column, relative to its background.
 
     Attributes
     ----------
@@ -242,11 +283,11 @@ class Peak(NamedTuple):
     resolution: float
 
 
-def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
-    """Find the highest peak of the periodogram of each column above its background.
+def highest_peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
+    """Find the highest peak in the periodogram of each column, relative to its background.
 
-    Each ordinate is divided by the median of adjacent ones, so that the slope of the spectrum of an
-    autocorrelated series is not mistaken for a cycle. Powers of several sequences are summed.
+    Each ordinate of the periodogram is divided by the median of adjacent ones, so that the smooth spectrum of
+    an autocorrelated series has no peak. Periodograms of several sequences are added.
 
     Parameters
     ----------
@@ -255,7 +296,7 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     lengths : sequence of int
         Rows of each sequence.
     times : ndarray of shape (N,)
-        Times of the rows, rounded to a grid of median steps.
+        Times of the rows; they are rounded to a grid whose step is the median time step.
 
     Returns
     -------
@@ -268,8 +309,7 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     if differences.size == 0:
         return empty
     step = float(np.median(differences))
-    # Maximum length of the time grid of a spectrum.
-    if max(float(times[rows[-1]] - times[rows[0]]) for rows in pieces) > (2**22) * step:
+    if max(float(times[rows[-1]] - times[rows[0]]) for rows in pieces) > _MAX_GRID * step:
         return empty
     grids = [np.rint((times[rows] - times[rows[0]]) / step).astype(np.int64) for rows in pieces]
     spans = np.array([int(grid[-1]) + 1 for grid in grids])
@@ -284,45 +324,48 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
         np.add.at(values, grid, np.nan_to_num(centred[rows]))
         power += np.abs(np.fft.rfft(values, size, axis=0)) ** 2
         counts += np.sum(~np.isnan(centred[rows]), axis=0)
-    # Sequences are weighted by their lengths.
-    pooled = float(spans.sum() ** 2 / np.sum(spans.astype(float) ** 2))
+    # Effective number of sequences, weighted by their lengths, over which the periodogram is averaged.
+    n_effective = float(spans.sum() ** 2 / np.sum(spans.astype(float) ** 2))
     first = int(np.ceil(_MIN_PERIODS * size / longest))
     orders = np.arange(first, size // 2 + 1)
     if len(orders) < 2:
         return empty
     variance = np.nansum(centred**2, axis=0) / np.maximum(counts, 1.0)
     periods, p, shares = np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan)
-    height, degrees = _above_background(power, orders, pooled)
-    # Ratio of a mean of exponentials to the median of adjacent ordinates; half of these are independent.
-    tails = np.asarray(scipy.stats.f.logsf(height, 2.0 * pooled, degrees[:, None] * pooled))
+    height, degrees = _relative_to_background(power, orders, n_effective)
+    # An ordinate, a mean of exponential variables, divided by the background has an F distribution. Half of
+    # the adjacent ordinates are independent, because the series is padded with zeros to twice its length.
+    log_p = np.asarray(scipy.stats.f.logsf(height, 2.0 * n_effective, degrees[:, None] * n_effective))
     for j in np.flatnonzero((counts >= 4 * _MIN_PERIODS) & (variance > 0.0)):
-        best = int(np.argmin(tails[:, j]))
-        p[j] = min(float(np.exp(tails[best, j])) * len(orders), 1.0)
+        best = int(np.argmin(log_p[:, j]))
+        p[j] = min(float(np.exp(log_p[best, j])) * len(orders), 1.0)
         periods[j] = step * size / (orders[best] + _offset_of_peak(power[:, j], int(orders[best])))
         # A sinusoid with share s of the mean square v has power s v n^2 / 2.
-        shares[j] = min(2.0 * pooled * power[orders[best], j] / (counts[j] ** 2 * variance[j]), 1.0)
+        shares[j] = min(2.0 * n_effective * power[orders[best], j] / (counts[j] ** 2 * variance[j]), 1.0)
     return Peak(periods, p, shares, 1.0 / (longest * step))
 
 
 def _clipped(errors: FloatArray) -> FloatArray:
-    """Return errors about their medians, clipped at some robust standard deviations."""
+    """Return deviations from the median of each column, clipped at four robust standard deviations."""
     out = np.full(errors.shape, np.nan)
     for j in range(errors.shape[1]):
         observed = ~np.isnan(errors[:, j])
         if not observed.any():
             continue
         x = errors[observed, j] - np.median(errors[observed, j])
-        # Errors are clipped at this many standard deviations, so that a single outlier does not cause a peak.
-        maximum = 4.0 * 1.4826 * float(np.median(np.abs(x)))
+        maximum = _MAX_DEVIATIONS * 1.4826 * float(np.median(np.abs(x)))
         x = np.clip(x, -maximum, maximum) if maximum > 0.0 else x
         out[observed, j] = x - x.mean()
     return out
 
 
-def _above_background(
-    power: FloatArray, orders: NDArray[np.intp], pooled: float
+def _relative_to_background(
+    power: FloatArray, orders: NDArray[np.intp], n_effective: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return ordinates (M, D) over medians of adjacent ones, and the degrees of freedom (M,) of these."""
+    """Return ordinates (M, D) divided by their background, and the degrees of freedom (M,) of the background.
+
+    The background is the median of adjacent ordinates, interpolated between some frequencies.
+    """
     last, centres = len(power) - 1, [int(orders[0])]
     while centres[-1] < last:
         centres.append(min(centres[-1] + max(centres[-1] // 16, 1), last))
@@ -331,17 +374,17 @@ def _above_background(
         half_width = int(np.clip(k, _MIN_BINS, _MAX_BINS))
         adjacent_power = power[max(k - half_width, 2) : k + half_width + 1]
         levels[i], sizes[i] = np.median(adjacent_power, axis=0), len(adjacent_power)
-    # The median of a mean of exponentials, in units of the mean.
-    levels /= float(np.asarray(scipy.stats.gamma.median(pooled))) / pooled
+    # Convert the median of a mean of exponential variables to their mean.
+    levels /= float(np.asarray(scipy.stats.gamma.median(n_effective))) / n_effective
     level = np.column_stack([np.interp(orders, centres, column) for column in levels.T])
     with np.errstate(divide="ignore", invalid="ignore"):
         height = np.where(level > 0.0, power[orders] / level, 0.0)
-    # The relative variance of a median of n exponentials is that of a mean of n log(2)^2 exponentials.
+    # The relative variance of the median of n exponential variables is that of a mean of n log(2)^2 of them.
     return height, np.interp(orders, centres, sizes) * np.log(2.0) ** 2
 
 
 def _offset_of_peak(power: FloatArray, k: int) -> float:
-    """Return the offset of the peak from ordinate ``k``, by a parabola through adjacent logarithms."""
+    """Return the offset of the peak from ordinate ``k``, by a parabola through three logarithms."""
     if not 0 < k < len(power) - 1 or power[k - 1 : k + 2].min() <= 0.0:
         return 0.0
     a, b, c = np.log(power[k - 1 : k + 2])
@@ -349,7 +392,7 @@ def _offset_of_peak(power: FloatArray, k: int) -> float:
     return float(np.clip(0.5 * (a - c) / curvature, -0.5, 0.5)) if curvature < 0.0 else 0.0
 
 
-def without_cycle(
+def remove_cycle(
     errors: FloatArray, lengths: Sequence[int], times: FloatArray, periods: FloatArray
 ) -> FloatArray:
     """Remove from each column a sinusoid of its period, fitted in each sequence.
@@ -377,6 +420,6 @@ def without_cycle(
                 continue
             angle = 2.0 * np.pi * times[observed] / periods[j]
             regressors = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(observed))])
-            weights = np.linalg.lstsq(regressors, errors[observed, j], rcond=None)[0]
-            out[observed, j] -= regressors[:, :2] @ weights[:2]
+            coefficients = np.linalg.lstsq(regressors, errors[observed, j], rcond=None)[0]
+            out[observed, j] -= regressors[:, :2] @ coefficients[:2]
     return out

@@ -221,7 +221,7 @@ def test_results_name_covariates_and_survive_saving(fitted, data, tmp_path):
 
 def test_errors_name_the_argument_and_the_fix(fitted, data):
     X, U = data
-    with pytest.raises(ValueError, match="fitted with exog, 'load', 'trend'"):
+    with pytest.raises(ValueError, match="exog is required.*'load', 'trend'"):
         fitted.impute(X)
     with pytest.raises(ValueError, match=r"robust=True is not supported with exog.*robust=False"):
         BayesianSFA(1, robust=True).fit(X, exog=U)

@@ -26,7 +26,7 @@ def test_it_is_the_comparison_of_the_maximum_where_draws_lie_close(walks, fitted
     comparison = interpolation_check(fitted.fitted_, fitted.fitted_.sequences)
     single = ProbabilisticSFA(1, tol=1.0).fit(walks)
     wanted = single._model.impute(fitted.fitted_.sequences).interpolation_check
-    assert comparison.interpolation == wanted.interpolation and comparison.n_cells == wanted.n_cells
+    assert comparison.interpolation == wanted.interpolation and comparison.n_values == wanted.n_values
     assert comparison.model == pytest.approx(wanted.model, rel=0.05)
 
 

@@ -321,7 +321,7 @@ def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
     params = FitOptions(1, processes=ProcessOptions(**options)).latents
     processes = [kind.arbitrary(count) for kind, count in params.counts.items()]
     loadings = np.zeros((2, params.n_states))
-    loadings[:, params.seen] = rng.standard_normal((2, len(params.seen)))
+    loadings[:, params.loaded_states] = rng.standard_normal((2, len(params.loaded_states)))
     start = StateSpace(np.array([0.8]), loadings, np.full(2, 0.3), rng.standard_normal(2), processes)
     vector = target.to_vector(start_values(start, target))
     series = Series(np.zeros((1, 2)), np.zeros((1, 2), bool), np.ones(1, np.int32), np.ones(1))

@@ -109,14 +109,14 @@ def test_errors_of_values_given_the_others_of_their_row(rng):
     model, _ = a_model(rng)
     x, _ = model.sample(N, random_state=rng)
     whole = row_errors(model.filter(x))
-    np.testing.assert_array_equal(whole.n_cells, 4)
+    np.testing.assert_array_equal(whole.n_values, 4)
     for j in range(4):
         shorter = x.copy()
         shorter[5, j] = np.nan
         without = row_errors(model.filter(shorter))
-        assert np.isnan(without.cell_errors[5, j])
+        assert np.isnan(without.value_errors[5, j])
         np.testing.assert_allclose(
-            whole.distances[5] - without.distances[5], whole.cell_errors[5, j] ** 2, rtol=SPECTRAL
+            whole.distances[5] - without.distances[5], whole.value_errors[5, j] ** 2, rtol=SPECTRAL
         )
 
 

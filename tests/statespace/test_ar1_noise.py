@@ -237,7 +237,7 @@ def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
         ("memory_scale", np.array([0.5]), "arrays"),
     ]:
         params = model.params_.replace(**{name: value})
-        broken._take_over(type(model._model)(replace(model._model.fitted, params=params)))
+        broken._set_fitted_attributes(type(model._model)(replace(model._model.fitted, params=params)))
         broken.save(tmp_path / "broken.npz")
         with pytest.raises(ValueError, match=message):
             probsfa.load(tmp_path / "broken.npz")
@@ -245,7 +245,7 @@ def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
 
 def test_state_space_and_back(rng):
     params = make_model(rng, 2, rhythm=True)
-    back = params.state_space.with_ar1_noise_apart()
+    back = params.state_space.without_ar1_noise_states()
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     scaled = rescale(params, np.ones(2), np.array([2.0, 3.0]))

@@ -210,7 +210,7 @@ def test_forecasts_have_no_factors_below_one(calibrated):
 def test_draws_have_calibrated_standard_deviations(calibrated):
     model, _, x = calibrated
     filled, std = model.impute(x, return_std=True)
-    drawn = model._model.draw_cells(Sequences(x, (80,)), 4000, np.random.default_rng(0))
+    drawn = model._model.draw_values(Sequences(x, (80,)), 4000, np.random.default_rng(0))
     missing = np.isnan(x)
     np.testing.assert_allclose(drawn.std(axis=0)[missing], std[missing], rtol=0.08)
     np.testing.assert_allclose(

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace.columns import looks_counted
+from probsfa.statespace.columns import has_counts
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -31,17 +31,17 @@ N = 60
     ],
 )
 def test_what_looks_counted(column, counted):
-    assert looks_counted(np.asarray(column, dtype=float)) == counted
+    assert has_counts(np.asarray(column, dtype=float)) == counted
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_counts_are_fitted_with_one_warning():
     walk = np.cumsum(RNG.standard_normal((N, 2)), axis=0)
     frame = pd.DataFrame({"wind": walk[:, 0], "calls": RNG.poisson(2.0, N), "open": RNG.random(N) < 0.5})
-    with pytest.warns(UserWarning, match="Columns 'calls', 'open' hold.*EmissionSFA") as caught:
+    with pytest.warns(UserWarning, match="Columns 'calls', 'open' contain.*EmissionSFA") as caught:
         ProbabilisticSFA(1, max_iter=3).fit(frame)
     assert sum("EmissionSFA" in str(one.message) for one in caught) == 1
-    with pytest.warns(UserWarning, match="Column 0 holds"):
+    with pytest.warns(UserWarning, match="Column 0 contains"):
         ProbabilisticSFA(1, max_iter=3).fit(np.column_stack([RNG.random(N) < 0.5, walk]))
 
 

@@ -12,11 +12,13 @@ from scipy.signal import lfilter
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.statespace import diagnostics
-from probsfa.statespace.diagnostics import PredictionErrors, diagnose, left_out_errors, left_out_rows
+from probsfa.statespace import advice as advice_module
+from probsfa.statespace.advice import ModelProperties
+from probsfa.statespace.diagnostics import diagnose
 from probsfa.statespace.engine.posterior import observation_moments, simulate, smooth
 from probsfa.statespace.learning import coordinates
 from probsfa.statespace.parameters import StateSpace
+from probsfa.statespace.prediction_errors import PredictionErrors, left_out_errors, left_out_rows
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
@@ -250,7 +252,7 @@ def test_a_cycle_that_loses_its_phase_is_one(rng, decay):
         rhythm_decay=np.array([decay]), rhythm_frequency=np.array([2.0 * np.pi / 24.0]),
     )  # fmt: skip
     X = simulate(truth, 1500, rng)[0]
-    assert diagnostics._PERIOD_RANGE == coordinates.PERIOD_RANGE
+    assert advice_module._PERIOD_RANGE == coordinates.PERIOD_RANGE
     [period] = ProbabilisticSFA(1).fit(X).diagnose(X).suggested["rhythms"]
     assert period == pytest.approx(24.0, rel=0.1)
 
@@ -271,7 +273,7 @@ def test_one_percent_of_false_alarms_are_shared_by_all_kinds_of_fault(rng, p, to
     series = white + brentq(lambda size: np.log(p_value(size) / p), 0.0, 1.0) * slow
     errors = series[:, None]
     one_step = PredictionErrors(errors, errors, {"one step": errors}, 24)
-    advice = diagnose(one_step, Sequences(errors, (n,)), None, 1).advice
+    advice = diagnose(one_step, Sequences(errors, (n,)), None, ModelProperties(1)).advice
     assert any("autocorrelated" in sentence for sentence in advice) is told
 
 

@@ -314,7 +314,7 @@ def test_frames_of_covariates_beside_several_sequences(rng):
     pieces = [pd.DataFrame(X[:15]), pd.DataFrame(X[15:])]  # rows numbered from 0 in each
     of_each = [named[:15], named[15:].reset_index(drop=True)]
     np.testing.assert_array_equal(np.concatenate(model.impute(pieces, exog=of_each)), expected)
-    with pytest.raises(ValueError, match="15 of its row labels"):
+    with pytest.raises(ValueError, match="15 of the row labels"):
         model.impute(pieces, exog=named)
     days = [piece.set_axis(pd.date_range("2024", periods=len(piece))) for piece in pieces]
     shared = pd.DataFrame({"u": U[:, 0]}, index=pd.date_range("2024", periods=40))  # of both: the same days
@@ -349,7 +349,7 @@ def test_what_is_wrong_with_covariates_is_said(driven):
         ProbabilisticSFA(1, noise=0.0).fit(np.nan_to_num(x), exog=exog)
     with pytest.raises(ValueError, match="fit_stream does not support exog"):
         model.fit_stream(x, exog=exog)
-    with pytest.raises(ValueError, match="exog, 'exog0', 'exog1'.*exog="):
+    with pytest.raises(ValueError, match="exog is required.*'exog0', 'exog1'"):
         fitted.transform(x)
     with pytest.raises(ValueError, match="exog.*got 60"):
         fitted.forecast(x, 2, exog=exog)

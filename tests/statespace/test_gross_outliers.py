@@ -9,7 +9,7 @@ from probsfa.statespace.gross_outliers import gross_outliers, suspicious_rows
 from tests.sampling import sparsely
 from tests.statespace.support import HOLES
 
-SAID = "robust=True gives such values little weight"
+SAID = "Outliers dominate the fit of"
 
 
 @pytest.fixture(scope="module")
@@ -78,4 +78,4 @@ def test_heavy_tails_throughout_are_no_outliers(rng):
     errors[17, 2] = 60.0
     outliers = gross_outliers(errors, errors[[17]], np.array([17]), 1000)
     assert outliers.columns.tolist() == [False, False, True]
-    assert outliers.cells == [(17, 2)] and outliers.sizes[0] == pytest.approx(60.0, rel=0.1)
+    assert outliers.positions == [(17, 2)] and outliers.sizes[0] == pytest.approx(60.0, rel=0.1)

@@ -94,7 +94,7 @@ def test_errors_are_those_of_the_same_values(rng, data):
         (comparison.interpolation, interpolate_leave_one_out(series)),
     ):
         assert error == pytest.approx(np.sqrt(np.nanmean(((guess - data) / scale) ** 2)), rel=1e-12)
-    assert comparison.n_cells == np.count_nonzero(~np.isnan(data))
+    assert comparison.n_values == np.count_nonzero(~np.isnan(data))
 
 
 def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines():

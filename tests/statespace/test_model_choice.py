@@ -247,7 +247,7 @@ def test_a_cycle_is_found_in_what_a_smaller_model_leaves(rng):
         rhythm_frequency=np.array([2.0 * np.pi / 12.0]),
     )
     panel = to_panel([simulate(params, 600, rng)[0]])
-    alone = params.ar1_alone
+    alone = params.ar1_factors_only
     larger = enlarged(
         alone, panel, Latents(1, {Rhythm: 1}), Noise(NoiseVariances.diagonal(3), np.full(3, 1e-9))
     )
@@ -307,7 +307,7 @@ def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_no
         residual_structure(ProbabilisticSFA(init=each, **latents).fit(values)._model, sequences)
         for each, latents in (
             (params, {"n_components": 1, "rhythms": 1}),
-            (params.ar1_alone, {"n_components": 1}),
+            (params.ar1_factors_only, {"n_components": 1}),
         )
     )
     assert right.cycle < 30.0 < 100.0 < wrong.cycle

@@ -119,8 +119,8 @@ def test_dates_that_are_no_rows_are_refused(case):
     before, after = (pd.DataFrame(x, index=index[: len(x)]) for x in (old, new))
     moved = before.set_axis(before.index + pd.Timedelta("1h"))
     for first, row, message in (
-        (before, pd.Timestamp("2020-01-01 01:00"), "whole steps"),
-        (before, index[-1] + pd.Timedelta("1h"), "whole steps"),
+        (before, pd.Timestamp("2020-01-01 01:00"), "whole number of steps"),
+        (before, index[-1] + pd.Timedelta("1h"), "whole number of steps"),
         (before, "some day", "date"),
         (moved, 13, "X_old"),
     ):
@@ -141,7 +141,7 @@ def test_what_is_no_news_is_refused(case):
     seen = tuple(int(i) for i in np.argwhere(~np.isnan(new))[0])
     for change, target, message in (
         ((new, old), (20, 0), "fewer than X_old"),
-        ((old, np.full_like(old, np.nan)), (20, 0), "no value"),
+        ((old, np.full_like(old, np.nan)), (20, 0), "is missing, but observed in X_old"),
         ((old, new), seen, "is observed"),
         ((old, new), (20, 9), "4 columns"),
         ((old, new), (-1, 0), "target's row"),

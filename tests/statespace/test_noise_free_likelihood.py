@@ -242,7 +242,7 @@ def test_flat_maxima_are_found(rng, decay, n_rows):
         (series(20)[:, [0, 1, 1]], {}, "2 directions.*3 columns"),
         (np.column_stack([series(20), np.full(20, 0.1)]), {}, "3 directions.*4 columns"),
         (series(20), {"decay": [0.5, 0.1]}, r"decay.*\(3,\)"),
-        (series(20), {"decay": [0.5, 0.5, 0.1]}, "all different"),
+        (series(20), {"decay": [0.5, 0.5, 0.1]}, "different values"),
         (series(20), {"decay": [0.5, 1.5, 0.1]}, r"inside \(-1, 1\)"),
         (series(20), {"innovation_variance": -1.0}, "innovation_variance"),
         ([np.zeros((2, 1)), np.ones((2, 1))], {}, "change"),

@@ -93,7 +93,7 @@ def test_observed_values_stay_as_they_are(fitted):
     filled, std = model.impute(seen, return_std=True)
     np.testing.assert_array_equal(filled[observed], seen[observed])
     assert np.all(std[observed] == 0.0)
-    drawn = model._model.draw_cells(as_sequences(seen), 2, np.random.default_rng(0))
+    drawn = model._model.draw_values(as_sequences(seen), 2, np.random.default_rng(0))
     np.testing.assert_array_equal(drawn[:, observed], np.broadcast_to(seen[observed], (2, observed.sum())))
 
 

@@ -14,7 +14,7 @@ import probsfa
 from probsfa import ProbabilisticSFA, _saving
 from probsfa.statespace import persistence
 from probsfa.statespace.learning.maximum_likelihood import FitStatus
-from probsfa.statespace.student_model import with_noise
+from probsfa.statespace.student_model import model_of_fit
 
 
 def test_a_loaded_model_is_the_saved_one(series, tmp_path):
@@ -94,7 +94,7 @@ def test_whether_a_fit_was_interrupted_comes_back(series, tmp_path, interrupted)
     model = replace(
         series[2]._model.fitted, interrupted=interrupted, status=FitStatus.of("any", f"{ended} And more.")
     )
-    state = persistence.to_arrays(with_noise(model), series[2].get_params())
+    state = persistence.to_arrays(model_of_fit(model), series[2].get_params())
     assert persistence.from_arrays(dict(state))[0].fitted.interrupted is interrupted
     del state["interrupted"]
     assert persistence.from_arrays(dict(state))[0].fitted.interrupted is interrupted

@@ -16,7 +16,6 @@ from probsfa import ProbabilisticSFA, load
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import use_strategy
-from probsfa.statespace.diagnostics import left_out_row_moments
 from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood, smooth
 from probsfa.statespace.learning import robust
 from probsfa.statespace.learning.coordinates import Coordinates
@@ -27,7 +26,8 @@ from probsfa.statespace.noise.student import MAX_DEGREES, StudentNoise
 from probsfa.statespace.noise.tails import LeftOut
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
-from probsfa.statespace.student import bound_at, cell_moments, infer_weights, left_out_cells, weights_at
+from probsfa.statespace.prediction_errors import left_out_row_moments
+from probsfa.statespace.student import bound_at, infer_weights, left_out_moments, value_moments, weights_at
 from tests.oracles import statespace as oracle
 from tests.oracles import student as definition
 from tests.sampling import sparsely
@@ -120,7 +120,7 @@ def test_bound_is_that_of_the_definition(rng, by_row):
     gammas = definition.best_gammas(model, x, dense, nu, by_row)
     filled = np.zeros(panel.values.shape)
     filled[:9] = np.where(np.isnan(x), 0.0, weights)
-    moments = cell_moments(params, panel.weighted(filled))
+    moments = value_moments(params, panel.weighted(filled))
     assert bound_at(params, panel, moments, filled, noise) == pytest.approx(
         definition.bound(model, x, dense, gammas, nu), rel=EXACT
     )
@@ -155,7 +155,7 @@ def test_gradient_at_given_weights_is_that_of_the_bound(rng):
     model = oracle.random_model(rng, 3, 1)
     panel, params = to_panel(oracle.simulate(rng, model, [30])), to_parameters(model)
     e_step = robust._WeightedEStep(panel)
-    moments = cell_moments(params, panel)
+    moments = value_moments(params, panel)
     e_step.set_weights(weights_at(StudentNoise(3.0), moments.discrepancies(params, panel), panel))
     stats = e_step(params)
     by_log_noise = 0.5 * (stats.residual_power / params.noise_variance - stats.counts)
@@ -197,7 +197,7 @@ def test_values_left_out_are_those_of_the_dense_definition(weighted):
     params, panel = to_parameters(model), to_panel([x])
     filled = np.zeros(panel.values.shape)
     filled[: len(x)] = np.where(np.isnan(x), 0.0, weights)
-    means, explained = left_out_cells(params, panel, cell_moments(params, panel.weighted(filled)), filled)
+    means, explained = left_out_moments(params, panel, value_moments(params, panel.weighted(filled)), filled)
     assert np.array_equal(np.isnan(means), np.isnan(x))
     for row, column in np.argwhere(~np.isnan(x))[[2, 60, -1]]:
         without = x.copy()
@@ -413,10 +413,10 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
 
     def counted(params, panel):
         seen.append(params)
-        return cell_moments(params, panel)
+        return value_moments(params, panel)
 
-    monkeypatch.setattr(robust, "cell_moments", counted)
-    monkeypatch.setattr(probsfa.statespace.student, "cell_moments", counted)
+    monkeypatch.setattr(robust, "value_moments", counted)
+    monkeypatch.setattr(probsfa.statespace.student, "value_moments", counted)
     noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
     coordinates, optimizer = Coordinates(Latents(1), noise.variances, True), Optimizer("auto", 200, 0.1)
     result = robust.fit_robust(panel, coordinates, noise, optimizer, tails=StudentNoise())
@@ -751,4 +751,4 @@ def test_weights_of_a_panel_cannot_be_written_to():
     whole = make_panel(Sequences(np.zeros((4, 2)), (4,)), pad=False).weighted(weights)
     with pytest.raises(ValueError, match="read-only"):
         weights[0] = 2.0
-    assert whole.cell_weights is weights
+    assert whole.value_weights is weights

@@ -11,7 +11,7 @@ from scipy.stats import boxcox_llf, lognorm, norm, yeojohnson_llf
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.filtering import gains, row_errors
-from probsfa.statespace.mapped import MappedModel
+from probsfa.statespace.transformed_model import TransformedModel
 from probsfa.statespace.transforms import (
     Bounds,
     BoxCox,
@@ -393,7 +393,7 @@ def test_news_and_contributions_are_in_the_scales_of_the_columns(amounts):
 
 def test_a_model_without_maps_is_the_model_itself(series):
     _, data, fitted = series
-    none = MappedModel(fitted._model, Transforms((None,) * 5))
+    none = TransformedModel(fitted._model, Transforms((None,) * 5))
     sequences = fitted._check(data, None, None)
     np.testing.assert_array_equal(none.impute(sequences).values, fitted._model.impute(sequences).values)
     assert none.log_likelihood(sequences) == fitted._model.log_likelihood(sequences)

@@ -7,12 +7,12 @@ from scipy.signal import lfilter
 
 from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.whiteness import (
+    compare_parts,
     heavy_tails,
+    highest_peak,
     ljung_box,
-    part_contrast,
-    peak,
+    remove_cycle,
     split_into_parts,
-    without_cycle,
 )
 
 
@@ -69,7 +69,7 @@ def test_tails_are_those_of_the_best_t(rng):
 def test_ar1_noise_is_no_cycle(memory):
     rng = np.random.default_rng(5)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1000, 150)), axis=0)
-    p = peak(with_holes(rng, x), [600, 400], np.arange(1000.0)).p_values
+    p = highest_peak(with_holes(rng, x), [600, 400], np.arange(1000.0)).p_values
     assert np.mean(p < 0.05) < 0.12 and np.mean(p < 1e-3) < 0.02
 
 
@@ -78,7 +78,7 @@ def test_a_cycle_is_found_with_its_period_and_share(lengths):
     rng = np.random.default_rng(7)
     x = rng.standard_normal((900, 40)) + 0.6 * sinusoid(900, 24.5)[:, None]
     # Half an hour is the step here, so that the period is half as many hours.
-    got = peak(with_holes(rng, x), lengths, 0.5 * np.arange(900.0))
+    got = highest_peak(with_holes(rng, x), lengths, 0.5 * np.arange(900.0))
     assert np.all(got.p_values < 1e-3)
     assert np.all(np.abs(1.0 / got.periods - 1.0 / 12.25) < 0.5 * got.resolution)
     assert np.median(got.shares) == pytest.approx(0.18 / 1.18, rel=0.2)
@@ -86,7 +86,7 @@ def test_a_cycle_is_found_with_its_period_and_share(lengths):
 
 def test_what_is_left_without_a_cycle_does_not_go_with_it(rng):
     x = with_holes(rng, rng.standard_normal((200, 2)) + sinusoid(200, 20.0)[:, None])
-    out = without_cycle(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
+    out = remove_cycle(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
     seen = ~np.isnan(x[:, 0])
     angle = 2.0 * np.pi * np.arange(200)[seen] / 20.0
     left = out[seen, 0] - out[seen, 0].mean()
@@ -100,9 +100,9 @@ def test_parts_of_a_steady_record_are_alike_and_a_step_is_not(memory):
     rng = np.random.default_rng(9)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1200, 150)), axis=0)
     x = with_holes(rng, x)
-    p = part_contrast(x, split_into_parts(1200)).p_values
+    p = compare_parts(x, split_into_parts(1200)).p_values
     assert np.mean(p < 0.05) < 0.14 and np.mean(p < 1e-3) < 0.03
     x[700:] += 3.0 * np.nanstd(x)
-    stepped = part_contrast(x, split_into_parts(1200))
+    stepped = compare_parts(x, split_into_parts(1200))
     assert np.all(stepped.p_values < 1e-4)
     assert stepped.means.shape == (8, 150)

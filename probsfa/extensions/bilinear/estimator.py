@@ -128,7 +128,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     """
 
     _quantities = (Quantity("switching_", "switching", "", ("gate", "direction")),)
-    _without: ClassVar[Mapping[str, str]] = {
+    _unsupported: ClassVar[Mapping[str, str]] = {
         "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
         "parameters.",
         "filter": "its approximate posterior requires all rows. Use ProbabilisticSFA.filter, or "
@@ -142,7 +142,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
         "series of sample().",
         "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
     }
-    _without_arguments: ClassVar[Mapping[str, str]] = {
+    _unsupported_arguments: ClassVar[Mapping[str, str]] = {
         "times": "Rows must be evenly spaced. Use ProbabilisticSFA for uneven times.",
         "exog": "Use ProbabilisticSFA, which has covariates.",
     }

@@ -79,7 +79,10 @@ class BilinearModel(FittedModel):
         return Imputation(values, np.where(mask, 0.0, np.sqrt(variances)))
 
     def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+        self,
+        sequences: Sequences,
+        steps: Sequence[FloatArray],
+        future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
         """Return the distribution after the last row of each sequence.
 

@@ -153,7 +153,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     """
 
     _model: EmissionModel
-    _without: ClassVar[Mapping[str, str]] = {
+    _unsupported: ClassVar[Mapping[str, str]] = {
         "contributions": "values are not sums over factors, except on the scale of the predictors. Use "
         "transform(X) and loadings_.",
         "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
@@ -164,12 +164,14 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
     }
     _quantities = (Quantity("size_", "size", "", ("column",)),)
-    _renamed: ClassVar[Mapping[str, str]] = {
+    _renamed_attributes: ClassVar[Mapping[str, str]] = {
         "rhythm_decays_": "rhythm_decay_",
         "offset_": "mean_",
         "df_": "degrees_of_freedom_",
     }
-    _without_arguments: ClassVar[Mapping[str, str]] = {"exog": "Use ProbabilisticSFA, which has covariates."}
+    _unsupported_arguments: ClassVar[Mapping[str, str]] = {
+        "exog": "Use ProbabilisticSFA, which has covariates."
+    }
 
     def __init__(
         self,
@@ -380,7 +382,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         sequences = self._check(X, lengths, times, exog)
         seed = self.random_state if random_state is None else random_state
         rng = generator(0 if seed is None else seed)
-        results = self._labelled(self._model.filter(sequences, state, rng), X, sequences)
+        results = self._like_input(self._model.filter(sequences, state, rng), X, sequences)
         return results if sequences.is_list or lengths is not None else results[0]
 
     def level_probabilities(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:

@@ -104,10 +104,11 @@ class Prior(NamedTuple):
     def __call__(self, params: StateSpace) -> tuple[float, FloatArray, FloatArray]:
         """Return the log density up to a constant, and gradients by the observed loadings and the offset."""
         weight = self.bounded.astype(np.float64)
-        by_loadings = -weight[:, None] * params.seen_loadings / _LOADINGS_PRIOR**2
+        by_loadings = -weight[:, None] * params.nonzero_loadings / _LOADINGS_PRIOR**2
         deviations = weight * (params.offset - self.centre)
         value = (
-            0.5 * np.sum(by_loadings * params.seen_loadings) - 0.5 * np.sum(deviations**2) / _OFFSET_PRIOR**2
+            0.5 * np.sum(by_loadings * params.nonzero_loadings)
+            - 0.5 * np.sum(deviations**2) / _OFFSET_PRIOR**2
         )
         return float(value), by_loadings, -deviations / _OFFSET_PRIOR**2
 
@@ -211,7 +212,7 @@ class BoundObjective:
         engine_parameters, panel = engine_params(params), site_panel(self.observations, inference.sites)
         stats = expected_statistics(engine_parameters, panel)
         log_prior, prior_by_loadings, prior_by_offset = self.prior(params)
-        seen = params.latents.seen
+        loaded_states = params.latents.loaded_states
         _, slope, precision = inference.expectation
         by_loadings = slope.T @ inference.means
         n, k = inference.means.shape
@@ -223,7 +224,7 @@ class BoundObjective:
         gradient = np.concatenate(
             [
                 dynamics_score(params, self.observations.panel.gaps, stats, evenly_sampled=evenly_sampled),
-                (by_loadings[:, seen] + prior_by_loadings).ravel(),
+                (by_loadings[:, loaded_states] + prior_by_loadings).ravel(),
                 slope.sum(axis=0) + prior_by_offset,
                 by_shapes,
             ]

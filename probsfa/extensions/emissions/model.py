@@ -16,7 +16,7 @@ from probsfa.extensions.emissions.learning import Report, maximize_bound
 from probsfa.extensions.emissions.prediction import (
     CellDistribution,
     EmissionForecast,
-    draw_cells,
+    draw_values,
     level_probabilities,
     log_predictive,
     shapes_by_cell,
@@ -37,12 +37,12 @@ from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.engine.posterior import Posterior, draw_latents
 from probsfa.statespace.factor_uncertainty import covariances_of_mixture, parameter_variances
 from probsfa.statespace.filtering import FilterState
-from probsfa.statespace.fitted_model import FittedModel, parts_without
+from probsfa.statespace.fitted_model import FittedModel, random_parts
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import StateSpace, canonical
-from probsfa.statespace.prediction import Forecast, Imputation, ImputedCells, propagate
+from probsfa.statespace.prediction import Forecast, Imputation, ImputedDistribution, propagate
 
 __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
 
@@ -160,13 +160,13 @@ class EmissionModel(_EmissionParameters, FittedModel):
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and standard deviations, with parameter uncertainty."""
-        posterior, seen = self.posterior(sequences), self.params.latents.seen
+        posterior, loaded_states = self.posterior(sequences), self.params.latents.loaded_states
         if self.level_and_scale is None:
             return posterior.means, posterior.std
         covariances = self.level_and_scale
         if covariances.ndim == 2:
-            covariances = _covariances_of_earlier_version(covariances, len(seen))
-        added_variances = parameter_variances(posterior.means, seen, covariances)
+            covariances = _covariances_of_earlier_version(covariances, len(loaded_states))
+        added_variances = parameter_variances(posterior.means, loaded_states, covariances)
         return posterior.means, np.sqrt(posterior.std**2 + added_variances)
 
     @property
@@ -221,13 +221,13 @@ class EmissionModel(_EmissionParameters, FittedModel):
         moments, mask = cells.moments(), sequences.mask
         values = np.where(mask, sequences.values, moments.means)
         std = np.where(mask, 0.0, moments.std)
-        return Imputation(values, std, cells=ImputedCells(sequences.values, cells))
+        return Imputation(values, std, distribution=ImputedDistribution(sequences.values, cells))
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
         """Return standardized errors of values, predicted in ten folds; of levels by probability."""
         scores = np.full_like(sequences.values, np.nan)
         levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
-        for hidden, remaining in parts_without(sequences):
+        for hidden, remaining in random_parts(sequences):
             cells = self.cell_distribution(remaining)
             means, std, _ = cells.moments()
             log_density = log_predictive(*cells[:5], values=sequences.values)
@@ -278,7 +278,10 @@ class EmissionModel(_EmissionParameters, FittedModel):
         ]
 
     def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+        self,
+        sequences: Sequences,
+        steps: Sequence[FloatArray],
+        future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
         """Return distributions at the given times after the end of each sequence."""
         _, inference = self.infer(sequences)
@@ -291,7 +294,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
             cells = CellDistribution(self.params, self.columns, self.shapes, means, covariances)
             moments = cells.moments()
             std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-            out.append(EmissionForecast(moments.means, moments.std, means, std, _cells=cells))
+            out.append(EmissionForecast(moments.means, moments.std, means, std, _distribution=cells))
         return out
 
     def sample(
@@ -299,7 +302,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     ) -> tuple[FloatArray, ...]:
         """Draw observations and states from the model."""
         latents = simulate_latents(self.params, n_steps, rng)
-        return draw_cells(self.params, self.columns, self.shapes, latents, rng), latents
+        return draw_values(self.params, self.columns, self.shapes, latents, rng), latents
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw trajectories of the states (n_draws, N, K) from their joint distribution given the data."""
@@ -307,21 +310,21 @@ class EmissionModel(_EmissionParameters, FittedModel):
         engine_parameters, panel = engine_params(self.params), site_panel(observations, inference.sites)
         return draw_latents(engine_parameters, panel, n_draws, rng)
 
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Return values (n_draws, N, D), missing ones drawn jointly given the observed ones."""
         latents = self.draw_latents(sequences, n_draws, rng)
-        draws = draw_cells(self.params, self.columns, self.shapes, latents, rng)
+        draws = draw_values(self.params, self.columns, self.shapes, latents, rng)
         return np.where(sequences.mask, sequences.values, draws)
 
 
-def _covariances_of_earlier_version(variances: FloatArray, n_seen: int) -> FloatArray:
+def _covariances_of_earlier_version(variances: FloatArray, n_loaded_states: int) -> FloatArray:
     """Return covariances (S, S + 1, S + 1) from `level_and_scale` of a file of an earlier version."""
     k = variances.shape[1]
     mixture = variances[2 : 2 + k] if len(variances) > 2 else np.zeros((k, k))
-    diagonals = np.zeros((n_seen, n_seen + 1))
+    diagonals = np.zeros((n_loaded_states, n_loaded_states + 1))
     diagonals[:k, :k] = mixture + np.diag(variances[1])
     diagonals[:k, -1] = variances[0]
-    return diagonals[:, :, None] * np.eye(n_seen + 1)
+    return diagonals[:, :, None] * np.eye(n_loaded_states + 1)
 
 
 class EmissionFit(NamedTuple):

@@ -18,7 +18,7 @@ __all__ = [
     "CellDistribution",
     "CellMoments",
     "EmissionForecast",
-    "draw_cells",
+    "draw_values",
     "level_probabilities",
     "log_predictive",
     "predict",
@@ -192,7 +192,7 @@ def log_predictive(
     return out
 
 
-def draw_cells(
+def draw_values(
     params: StateSpace,
     columns: Sequence[Column],
     shapes: Shapes,

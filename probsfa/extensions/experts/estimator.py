@@ -156,7 +156,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     ((20, 2), (20, 2))
     """
 
-    _without: ClassVar[Mapping[str, str]] = {
+    _unsupported: ClassVar[Mapping[str, str]] = {
         "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
         "parameters.",
         "filter": "its rows are sampled jointly. Use ProbabilisticSFA.",
@@ -172,8 +172,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         "log_likelihood(X, return_error=True) of held-out rows.",
         "lower_bound": "its likelihood is estimated by log_likelihood.",
     }
-    _renamed: ClassVar[Mapping[str, str]] = {"offset_": "mean_"}
-    _without_arguments: ClassVar[Mapping[str, str]] = {
+    _renamed_attributes: ClassVar[Mapping[str, str]] = {"offset_": "mean_"}
+    _unsupported_arguments: ClassVar[Mapping[str, str]] = {
         "times": "Rows must be evenly spaced. Use ProbabilisticSFA for uneven times.",
         "exog": "Use ProbabilisticSFA, which has covariates.",
     }

@@ -92,13 +92,15 @@ class SampledModel(FittedModel):
         noise = np.where(mask, 0.0, self.experts.noise**2)
         values = np.where(mask, sequences.values, rows.mean(axis=0))
         std = np.where(mask, 0.0, np.sqrt(rows.var(axis=0) + noise))
-        return Imputation(values, std, cells=_DrawnCells(sequences.values, rows, self.experts.noise, rng))
+        return Imputation(
+            values, std, distribution=_DrawnCells(sequences.values, rows, self.experts.noise, rng)
+        )
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors given the observed values."""
         return self.draws(sequences, n_draws, rng).latents
 
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the missing values of series."""
         rows = self.draws(sequences, n_draws, rng).rows
         noisy = rows + self.experts.noise * rng.standard_normal(rows.shape)

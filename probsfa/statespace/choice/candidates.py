@@ -15,12 +15,12 @@ Options = Mapping[str, Any]
 
 
 def validate_candidates(candidates: Iterable[Options]) -> list[dict[str, Any]]:
-    """Return validated candidate options, each with positive noise.
+    """Validate the options of candidates, and return them as dictionaries.
 
     Raises
     ------
     ValueError
-        If a candidate is not valid; the message names the candidate.
+        If a candidate is not valid, or has no noise; the message names the candidate.
     """
     valid_names = ProbabilisticSFA().get_params(deep=False)
     out: list[dict[str, Any]] = []
@@ -34,14 +34,15 @@ def validate_candidates(candidates: Iterable[Options]) -> list[dict[str, Any]]:
             raise ValueError(f"candidates have unsupported options: {unknown}.")
         if options.get("transforms") is not None:
             raise ValueError(
-                f"candidates are compared in the units of X, but {dict(options)!r} has transforms. Transform "
-                "the columns before, or compare models with and without transforms by their bic."
+                f"candidates must not have transforms, because they are compared in the units of X; got "
+                f"{dict(options)!r}. Transform the columns before, or compare models with and without "
+                "transforms by their bic."
             )
         if FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **options})).check().noise_free:
-            raise ValueError(f"noise must be positive in candidates; got {dict(options)!r}.")
+            raise ValueError(f"candidates must have positive noise; got {dict(options)!r}.")
         out.append(dict(options))
     if not out:
-        raise ValueError("candidates must contain at least one dictionary of options, got none.")
+        raise ValueError("candidates must contain at least one dictionary of options; got an empty list.")
     return out
 
 
@@ -69,12 +70,13 @@ def describe_options(options: Options) -> str:
 def has_no_peak(candidate: Candidate) -> bool:
     """Return whether the spectrum of an estimated stochastic cycle has no peak at a positive frequency.
 
-    The spectrum of a cycle, two Lorentz curves of half-width ``g`` about the frequencies ``w`` and ``-w``, is
-    highest at frequency zero if ``w < g / sqrt(3)``. The coherence is then lost long before one period ends,
-    and two slow AR(1) factors would fit as well with fewer parameters.
+    The spectrum of a cycle is the sum of two Lorentz curves of half-width ``g`` about the frequencies ``w``
+    and ``-w``. It is highest at frequency zero if ``w < g / sqrt(3)``. Such a cycle decays long before one
+    period ends, and two slow AR(1) factors would fit as well with fewer parameters. Cycles with given periods
+    are not tested.
     """
     if isinstance(candidate.options.get("rhythms", 0), (list, tuple)):
         return False
     params = candidate.model.fitted.params
-    width = -np.log(np.maximum(params.rhythm_decay, np.finfo(float).tiny))
-    return bool(np.any(np.abs(params.rhythm_frequency) < width / np.sqrt(3.0)))
+    half_width = -np.log(np.maximum(params.rhythm_decay, np.finfo(float).tiny))
+    return bool(np.any(np.abs(params.rhythm_frequency) < half_width / np.sqrt(3.0)))

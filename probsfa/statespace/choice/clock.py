@@ -1,4 +1,4 @@
-"""Time budget: fits stop when it is used up and return the best parameters so far."""
+"""Time budget: when it is used up, fits stop and return their best parameters."""
 
 from time import perf_counter as _now
 
@@ -10,9 +10,8 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Clock", "OutOfTime"]
 
-# Shares of the budget after which the rounds before the last round (first number), all rounds (second) and
-# the final fit (third) must end.
-_SHARE_FOR_TRIALS, _SHARE_FOR_SEARCH, _SHARE_FOR_ALL = 0.4, 0.65, 0.95
+# Deadlines as shares of the budget: of the rounds before the last round, of all rounds, and of the final fit.
+_EARLY_ROUNDS, _ALL_ROUNDS, _FINAL_FIT = 0.4, 0.65, 0.95
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -31,7 +30,7 @@ class Clock:
     def __init__(self, budget: float | None) -> None:
         self._start_time = _now()
         self.budget = np.inf if budget is None else float(budget)
-        self.deadline = _SHARE_FOR_TRIALS * self.budget
+        self.deadline = _EARLY_ROUNDS * self.budget
         self._deadline_reported = False
 
     @property
@@ -64,15 +63,15 @@ class Clock:
         return result if result.history else None, "budget" if self._deadline_reported else "keyboard"
 
     def _report(self, count: int, best: float) -> None:
-        """Raise OutOfTime after the deadline, only once: afterwards the fit evaluates its best parameters."""
+        """Raise OutOfTime after the deadline, but only once: the fit then evaluates its best parameters."""
         if self.remaining <= 0.0 and not self._deadline_reported:
             self._deadline_reported = True
             raise OutOfTime
 
     def begin(self, *, last: bool) -> None:
         """Set the deadline of the last round, or of the rounds before it."""
-        self.deadline = (_SHARE_FOR_SEARCH if last else _SHARE_FOR_TRIALS) * self.budget
+        self.deadline = (_ALL_ROUNDS if last else _EARLY_ROUNDS) * self.budget
 
     def finish(self) -> None:
         """Set the deadline of the final fit."""
-        self.deadline = _SHARE_FOR_ALL * self.budget
+        self.deadline = _FINAL_FIT * self.budget

@@ -4,12 +4,15 @@ from typing import NamedTuple
 
 __all__ = ["Rung", "halving_schedule"]
 
-# Minimum number of rows of the first round.
-_MIN_ROWS = 2000
-# Growth factor of the rows from round to round; evaluations of the first round and of the others.
-_ROW_GROWTH = 16
+# Minimum number of rows of the first round, in total and for each state of the largest candidate.
+_MIN_ROWS, _MIN_ROWS_PER_STATE = 2000, 100
+# Factor by which the number of rows increases from round to round. If the next round would have at least the
+# given share of all rows, it has all rows.
+_ROW_GROWTH, _MIN_SHARE_OF_ALL = 16, 2 / 3
+# Maximum numbers of likelihood evaluations of a fit in the first round, and in later rounds.
 _MAX_FIRST_EVALUATIONS, _MAX_LATER_EVALUATIONS = 30, 40
-# Share of the candidates that continues; its minimum number, and the maximum number in the last round.
+# Share of the candidates that is selected for the next round, the minimum number, and the maximum number in
+# the last round.
 _SELECTED_SHARE, _MIN_SELECTED, _MAX_SELECTED = 1 / 4, 2, 3
 
 
@@ -19,7 +22,7 @@ class Rung(NamedTuple):
     Attributes
     ----------
     n_candidates : int
-        Candidates that take part.
+        Number of candidates.
     n_rows : int
         Number of rows of each fit.
     max_iter : int
@@ -31,11 +34,11 @@ class Rung(NamedTuple):
     max_iter: int
 
 
-def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list[Rung]:
+def halving_schedule(n_candidates: int, n_rows: int, n_states: int = 1) -> list[Rung]:
     """Return the rounds of a comparison of candidates.
 
-    Each round uses sixteen times the rows of the round before, up to all rows, and keeps a fourth of the
-    candidates: at least two, and at most three in the last round. For short series, two rounds use all rows.
+    Each round has sixteen times as many rows as the previous one, up to all rows, and a fourth of its
+    candidates: at least two, and at most three in the last round. Short series have two rounds with all rows.
 
     Parameters
     ----------
@@ -43,7 +46,7 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
         Number of candidates.
     n_rows : int
         Number of all rows.
-    n_latents : int, default=1
+    n_states : int, default=1
         Number of states of the largest candidate; the first round has at least 100 rows for each.
 
     Returns
@@ -58,15 +61,13 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     12 2000 30
     3 20000 40
     """
-    rows = min(n_rows, max(_MIN_ROWS, 100 * n_latents))
+    rows = min(n_rows, max(_MIN_ROWS, _MIN_ROWS_PER_STATE * n_states))
     rungs = [Rung(n_candidates, rows, _MAX_FIRST_EVALUATIONS)]
     while len(rungs) < 2 or rows < n_rows:
-        # Use all rows if the next round would have at least two thirds of them.
-        rows = n_rows if 3 * _ROW_GROWTH * rows >= 2 * n_rows else _ROW_GROWTH * rows
-        retained = min(
-            rungs[-1].n_candidates, max(_MIN_SELECTED, round(_SELECTED_SHARE * rungs[-1].n_candidates))
-        )
-        rungs.append(
-            Rung(min(retained, _MAX_SELECTED) if rows >= n_rows else retained, rows, _MAX_LATER_EVALUATIONS)
-        )
+        rows = n_rows if _ROW_GROWTH * rows >= _MIN_SHARE_OF_ALL * n_rows else _ROW_GROWTH * rows
+        n_previous = rungs[-1].n_candidates
+        n_selected = min(n_previous, max(_MIN_SELECTED, round(_SELECTED_SHARE * n_previous)))
+        if rows >= n_rows:
+            n_selected = min(n_selected, _MAX_SELECTED)
+        rungs.append(Rung(n_selected, rows, _MAX_LATER_EVALUATIONS))
     return rungs

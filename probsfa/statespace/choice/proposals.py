@@ -1,7 +1,7 @@
-"""Order in which candidates are fitted; each proposal depends on the fits before it.
+"""Order in which candidates are fitted; proposals depend on the fits so far.
 
-Numbers of factors are compared by BIC with white and with AR(1) noise. Then the best model is compared with
-models that have one latent process more or fewer, until none of these is better.
+Numbers of factors are compared by BIC, with white and with AR(1) noise. Then the best model is compared with
+models that have one latent process more or less, until none of these is better.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Proposals", "propose_list", "propose_by_search"]
 
-#: Yields options one by one; each is fitted before the next one is requested.
+#: Iterator over the options of candidates; each candidate is fitted before the next one is requested.
 Proposals = Iterator[dict[str, Any]]
 
 # The upward search ends after this many numbers of factors without a gain.
@@ -31,7 +31,7 @@ _MIN_RELATIVE_GAIN = 0.5
 
 
 def propose_list(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
-    """Propose all candidates of a list, small ones first, because larger ones start from them."""
+    """Propose all candidates of a list, small models first, because larger models start from these."""
 
     def size(options: dict[str, Any]) -> int:
         requested = FitOptions.of(ProbabilisticSFA(**options))
@@ -43,22 +43,22 @@ def propose_list(candidates: list[dict[str, Any]]) -> Callable[["Search"], Propo
 def propose_by_search(
     max_factors: int, groups: list[list[dict[str, Any]]]
 ) -> Callable[["Search"], Proposals]:
-    """Propose numbers of factors, with white noise and with each kind of noise, then neighbours of the best.
+    """Propose numbers of factors for each kind of noise, and then single changes of the best model.
 
     Parameters
     ----------
     max_factors : int
         Maximum number of factors.
     groups : list of list of dict
-        Options that are combined with the number of factors. The options of a group are alternatives in
-        increasing order of complexity, of which a model has at most one.
+        Options that are combined with the number of factors. The options of a group are in increasing order
+        of complexity, and a model has at most one of them.
     """
     kinds_of_noise = [options for group in groups for options in group if set(options) == {"noise"}]
 
     def proposals(search: "Search") -> Proposals:
         yield from search.default_candidates
         if search.clock.budget < np.inf and {"n_components": max_factors} not in search.fitted_options:
-            yield {"n_components": max_factors}  # a usable model in case time runs out early
+            yield {"n_components": max_factors}  # a useful model if the budget ends early
         yield from _numbers_upwards(search, max_factors, {}, lambda k: k + max(k // 3, 1))
         yield from _numbers_between(search, {})
         for noise in kinds_of_noise:
@@ -80,10 +80,10 @@ def propose_by_search(
 def _numbers_upwards(
     search: "Search", maximum: int, fixed_options: Options, next_number: Callable[[int], int]
 ) -> Proposals:
-    """Propose numbers of factors from zero up to ``maximum``.
+    """Propose increasing numbers of factors from zero to ``maximum``.
 
-    The search ends if a number has a clearly higher BIC than the best, or if two in succession have no lower
-    BIC.
+    The search ends if the BIC of a number is clearly higher than the lowest BIC, or if it is not lower for
+    two numbers in succession.
     """
     k, failures = 0, 0
     best: dict[str, Any] | None = None
@@ -101,9 +101,9 @@ def _numbers_upwards(
 
 
 def _numbers_between(search: "Search", fixed_options: Options) -> Proposals:
-    """Propose numbers of factors between those already tried, bisecting around the best one.
+    """Propose numbers of factors between those already tried, by bisection around the best one.
 
-    The search ends if the adjacent numbers differ by at most a seventh.
+    The search ends if the difference to adjacent numbers is at most a seventh of the best number.
     """
     while True:
         comparable = [
@@ -128,11 +128,11 @@ def _numbers_between(search: "Search", fixed_options: Options) -> Proposals:
 def _single_changes(
     search: "Search", best: dict[str, Any], maximum: int, groups: list[list[dict[str, Any]]]
 ) -> Proposals:
-    """Propose the models that differ from the best one in one process.
+    """Propose the models that differ from the best model in one process.
 
-    They have fewer or more factors (by a seventh, at least one); a further process, in addition to the
-    factors or in place of one; or one process fewer, with or without a further factor. Models with another
-    kind of noise come last, because their fits take longest.
+    Proposals have fewer or more factors (by a seventh, at least one); one more process, in addition to the
+    factors or in place of one; or one process less, with or without another factor. Models with another kind
+    of noise are last, because their fits are slowest.
     """
     k = best["n_components"]
     step = max(1, k // 7)
@@ -163,9 +163,10 @@ def _single_changes(
 
 
 def _is_worth_fitting(search: "Search", best: dict[str, Any], options: Options) -> bool:
-    """Return whether to fit a number of cycles.
+    """Return whether a candidate is worth a fit.
 
-    The residual periodogram must have a peak, or one-step prediction errors must be autocorrelated.
+    Estimated cycles require evidence: a peak of the residual periodogram, or autocorrelated one-step
+    prediction errors.
     """
     if set(options) != {"rhythms"} or not isinstance(options["rhythms"], int):
         return True

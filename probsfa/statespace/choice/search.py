@@ -38,15 +38,15 @@ from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.parameters import StateSpace, rescale
 from probsfa.statespace.residual_structure import ResidualStructure, residual_structure
-from probsfa.statespace.student_model import with_noise
+from probsfa.statespace.student_model import model_of_fit
 
 __all__ = ["Round", "Search"]
 
-# Number of segments from which the rows of a round are taken; periods up to the length of a segment can be
-# found.
+# Number of segments that contain the rows of a round. Cycles are found only if a segment is longer than the
+# period.
 _N_SEGMENTS = 4
-# Expected gain in nats at which a fit of the search stops: small compared with relevant differences in BIC.
-# Only the final fit, to all values, runs to convergence.
+# Expected gain in nats below which a fit of the search stops, which is small compared with relevant
+# differences in BIC. Only the final fit, to all values, runs to convergence.
 _SEARCH_TOL = 0.05 * MAX_EQUAL_BIC
 _LATENT_OPTIONS = ("n_components", "rhythms", "smooth")
 # Kinds of noise for which a larger model can start from the factors of a smaller one.
@@ -54,7 +54,17 @@ _WHITE_NOISE_KINDS = ("diagonal", "isotropic")
 
 
 class Round(NamedTuple):
-    """Rows of a round with all values, the held-out values, and the units (D,) of errors."""
+    """Data of a round.
+
+    Attributes
+    ----------
+    sequences : Sequences
+        Rows, including the held-out values.
+    hidden : HeldOutValues
+        Which values are held out.
+    units : ndarray of shape (D,)
+        Units of prediction errors.
+    """
 
     sequences: Sequences
     hidden: HeldOutValues
@@ -65,29 +75,30 @@ class Round(NamedTuple):
 class Search:
     """Fit and compare candidates in rounds.
 
-    In all rounds but the last, candidates are fitted to all values and compared by BIC. In the last round,
-    they are fitted without the held-out values and scored on these.
+    Before the last round, candidates are fitted to all values of some rows, and compared by BIC. In the last
+    round, they are fitted without the held-out values, and compared by their predictions of these.
 
     Attributes
     ----------
     sequences : Sequences
         All rows, including the held-out values.
     hide : callable
-        Draws values to hold out.
+        Function that draws values to hold out.
     clock : Clock
         Time budget.
     propose : callable
-        Returns the candidates of the first round.
+        Function that returns the candidates of the first round.
     max_factors : int
         Maximum number of latent factors.
     default_candidates : list of dict, default=[]
-        Options of candidates that take part in every round: those that `ProbabilisticSFA()` without
-        arguments compares.
+        Options of the candidates of `ProbabilisticSFA()` without arguments, which are fitted in every round.
     rounds : list of list of Candidate
-        Candidates fitted so far.
+        Candidates of each round.
     held_out_rounds : list of Round
-        Data of the last round with its held-out values: two draws if the first one rejected the model with
-        the lowest BIC.
+        Data of the last round for each draw of held-out values. There is a second draw if the first one
+        rejects the model with the lowest BIC.
+    stopped_by : {"", "budget", "keyboard"}
+        What ended the search early.
     """
 
     sequences: Sequences
@@ -148,24 +159,25 @@ class Search:
 
     @staticmethod
     def criteria(candidates: list[Candidate]) -> FloatArray:
-        """Return the criterion (C,) that decides between candidates with equal scores; smaller is better.
+        """Return the criterion (C,) by which one of several candidates with equal scores is selected.
 
-        The criterion is BIC. The lower bound of robust candidates is not comparable with the likelihood of
-        others, so that only held-out scores choose between robust and Gaussian noise (Gaussian if scores are
-        about equal); the criterion is infinite for candidates of the other kind. Before values are held out,
-        the bound is used in place of the likelihood. The criterion is also infinite for candidates with
-        cycles without a spectral peak.
+        The criterion is BIC (smaller is better). It is infinite for candidates with cycles without a spectral
+        peak. Robust candidates have a lower bound in place of the likelihood, so that their BIC is not
+        comparable with that of Gaussian candidates. In the last round, held-out scores therefore select the
+        kind of noise (Gaussian if scores are about equal), and the criterion is infinite for candidates of
+        the other kind.
         """
-        # The likelihood of models whose AR(1) noise is integrated out is not computed.
-        known = np.array([np.inf if np.isnan(each.bic) else each.bic for each in candidates])
-        bic = np.where([has_no_peak(each) for each in candidates], np.inf, known)
-        if np.isinf(bic).all():
-            bic = known
+        # BIC is NaN if AR(1) noise is integrated out, because the likelihood is not computed.
+        bic = np.array([np.inf if np.isnan(each.bic) else each.bic for each in candidates])
+        bic_of_peaks = np.where([has_no_peak(each) for each in candidates], np.inf, bic)
+        if not np.isinf(bic_of_peaks).all():
+            bic = bic_of_peaks
         robust = np.array([_is_robust(candidate) for candidate in candidates])
         if robust.all() or not robust.any() or not all(each.predictions_by_draw for each in candidates):
             return bic
-        means = np.array([candidate.score for candidate in candidates])
-        robust_is_better = means[robust].min() < (1.0 - EQUALITY_TOL) * means[~robust].min()
+        scores_of_candidates = np.array([candidate.score for candidate in candidates])
+        best_gaussian = scores_of_candidates[~robust].min()
+        robust_is_better = scores_of_candidates[robust].min() < (1.0 - EQUALITY_TOL) * best_gaussian
         return np.where(robust == robust_is_better, bic, np.inf)
 
     @property
@@ -239,7 +251,7 @@ class Search:
         return self.evidence.chosen != int(np.argmin(self.criteria(candidates)))
 
     def _score_second_draw(self, max_iter: int) -> None:
-        """Score a second draw of held-out values: a model is rejected only if both draws reject it."""
+        """Fit and score all candidates again, with a second draw of held-out values."""
         rung = len(self.rounds) - 1
         self.hidden = self.hide()
         data = self.data(self.sequences.n_rows)
@@ -259,7 +271,7 @@ class Search:
         self.held_out_rounds.append(data)
 
     def _last_round_is_comparable(self) -> bool:
-        """Return whether an interrupted round includes the best candidate of the round before."""
+        """Return whether the last round, maybe incomplete, has the best candidate of the previous one."""
         if not self.rounds[-2]:
             return False
         selected = self.rounds[-2][self.evidence_of(len(self.rounds) - 2).chosen].options
@@ -274,21 +286,25 @@ class Search:
         return True
 
     def _select_candidates(self, last: bool) -> list[Candidate]:
-        """Return the candidates of lowest BIC, with at least one of each kind of noise."""
+        """Return the candidates of the next round.
+
+        These are the candidates of lowest BIC, with at least one robust and one Gaussian candidate if there
+        are both, and the default candidates.
+        """
         candidates = self.rounds[-1]
         order = [candidates[j] for j in np.argsort(self.criteria(candidates), kind="stable")]
         schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.max_factors)
         n = schedule[-1 if last else len(self.rounds)].n_candidates
-        retained = order[:n]
+        selected = order[:n]
         other_kind = next((each for each in order[n:] if _is_robust(each) != _is_robust(order[0])), None)
-        if other_kind is not None and len({_is_robust(each) for each in retained}) == 1:
-            retained[-1] = other_kind
-        return retained + [
-            each for each in order[n:] if each.options in self.default_candidates and each not in retained
+        if other_kind is not None and len({_is_robust(each) for each in selected}) == 1:
+            selected[-1] = other_kind
+        return selected + [
+            each for each in order[n:] if each.options in self.default_candidates and each not in selected
         ]
 
     def data(self, n_rows: int) -> Round:
-        """Return rows of a round and their held-out values; a few segments if not all rows are used."""
+        """Return the data of a round: a few segments if the round does not have all rows."""
         sequences, hidden = self.sequences, self.hidden
         if n_rows < sequences.n_rows:
             observed = sequences.mask & ~hidden.all
@@ -308,11 +324,29 @@ class Search:
         previous: Candidate | None,
         hold_out: bool,
     ) -> Candidate | None:
-        """Fit a candidate to the rows of a round; return None if time ran out.
+        """Fit a candidate to the rows of a round; with `hold_out`, without the held-out values.
 
-        With held-out values, it is fitted without them and scored on them.
+        Parameters
+        ----------
+        options : dict
+            Options of the candidate.
+        data : Round
+            Data of the round.
+        rung : int
+            Number of the round.
+        max_iter : int
+            Maximum number of likelihood evaluations.
+        previous : Candidate or None
+            The candidate in the previous round.
+        hold_out : bool
+            Whether to hold out values, and predict them.
+
+        Returns
+        -------
+        Candidate or None
+            None if the fit was interrupted; before the first fit of the search ends, its best parameters.
         """
-        begin = self.clock.seconds
+        start_time = self.clock.seconds
         observed = data.sequences
         if hold_out:
             observed = replace(observed, values=data.hidden.with_nan(observed.values))
@@ -325,7 +359,7 @@ class Search:
         self._fit_interrupted, self.stopped_by = bool(ended_by), ended_by or self.stopped_by
         if result is None or (ended_by and self.rounds[0]):
             return None
-        model = with_noise(in_data_units(problem, result))
+        model = model_of_fit(in_data_units(problem, result))
         predictions_by_draw: tuple[HeldOutPredictions, ...] = ()
         if hold_out:
             predictions_by_draw = (
@@ -333,22 +367,21 @@ class Search:
             )
         full_fit: LinearGaussianModel | None = None if hold_out else model
         if previous is not None and previous.n_rows == observed.n_rows and previous.full_fit is not None:
-            # All values of these rows were fitted in the round before.
+            # The previous round had the same rows.
             bic, full_fit = previous.bic, previous.full_fit
         else:
-            # BIC is extrapolated to all rows, because a large model may need more rows than those of the
-            # round.
+            # BIC is extrapolated to all rows, because larger models have lower BIC with more rows.
             share = np.count_nonzero(observed.mask.any(axis=1)) / self.n_observed
             bic = bayesian_criterion(
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
             )
-        seconds = self.clock.seconds - begin
+        seconds = self.clock.seconds - start_time
         return Candidate(options, model, predictions_by_draw, rung, observed.n_rows, bic, seconds, full_fit)
 
     def _start(
         self, problem: FitProblem, options: dict[str, Any], previous: Candidate | None
     ) -> StateSpace | None:
-        """Return initial parameters, from the round before or adapted from the closest candidates."""
+        """Return initial parameters: those of the previous round, or adapted from the closest candidates."""
         if previous is not None:
             return start_of(previous.model.fitted.params, problem)
         latents = problem.options.latents

@@ -68,7 +68,7 @@ class Steps:
         """Return the steps of a panel, without its padding."""
         n = panel.n_rows
         elapsed = np.append(panel.gaps, np.inf)[panel.gap_index[:n]]
-        return cls(np.ascontiguousarray(panel.cell_weights[:n].T), elapsed)
+        return cls(np.ascontiguousarray(panel.value_weights[:n].T), elapsed)
 
     @property
     def n_rows(self) -> int:

@@ -29,7 +29,7 @@ from probsfa.statespace.engine.recursions import stationary
 __all__ = ["value_scores"]
 
 
-class _Values(NamedTuple):
+class _ValueRows(NamedTuple):
     """For each value: ``g`` (K,), ``v``, ``f``, whether it is observed, and its loadings (K,)."""
 
     gain: Array
@@ -60,20 +60,20 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
     problem = make_problem(model, rows, model.n_gaps)
     centred = problem.values - problem.offset
 
-    def take(state: Gaussian, cell: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, _Values]:
+    def take(state: Gaussian, cell: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, _ValueRows]:
         value, observed, loadings, noise = cell
         cross_products = state.covariance @ loadings
         variance = loadings @ cross_products + noise
         gain, error = observed * cross_products / variance, value - loadings @ state.mean
         state = Gaussian(state.mean + gain * error, state.covariance - jnp.outer(gain, cross_products))
-        return state, _Values(gain, error, variance, observed, loadings)
+        return state, _ValueRows(gain, error, variance, observed, loadings)
 
-    def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _Values]:
+    def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _ValueRows]:
         values, observed, transition = row
         cells = (values, observed, problem.loadings, problem.noise_variance)
         return jax.lax.scan(take, transition.predict(state), cells)
 
-    def leave_out(later: _Later, cell: _Values) -> tuple[_Later, tuple[Array, Array]]:
+    def leave_out(later: _Later, cell: _ValueRows) -> tuple[_Later, tuple[Array, Array]]:
         gain, error, variance, observed, loadings = cell
         informed = later.information @ gain
         score = observed * (error / variance - gain @ later.score)
@@ -82,7 +82,7 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
         information = later.information - cross_products - cross_products.T
         return _Later(later.score + score * loadings, information), (score, precision)
 
-    def backward(later: _Later, row: tuple[_Values, Transition]) -> tuple[_Later, tuple[Array, Array]]:
+    def backward(later: _Later, row: tuple[_ValueRows, Transition]) -> tuple[_Later, tuple[Array, Array]]:
         cells, following = row
         later = _Later(following.move_back(later.score), following.move_information_back(later.information))
         return jax.lax.scan(leave_out, later, cells, reverse=True)

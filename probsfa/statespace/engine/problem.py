@@ -97,7 +97,7 @@ def rows_of(panel: Panel, start: int, length: int) -> Rows:
     index = panel.gap_index[part]
     missing = length - index.shape[0]
     with read_lock:
-        values, weights = (np.asarray(x[part], np.float64) for x in (panel.values, panel.cell_weights))
+        values, weights = (np.asarray(x[part], np.float64) for x in (panel.values, panel.value_weights))
     if missing:
         values, weights = (np.pad(x, ((0, missing), (0, 0))) for x in (values, weights))
     index = np.pad(index, (0, missing), constant_values=panel.gaps.shape[0])

@@ -41,7 +41,7 @@ class Stateless:
         sums = np.zeros((3, params.n_features))
         n_seen = 0
         for part in _parts(panel):
-            weights, residuals = panel.cell_weights[part], panel.values[part] - params.offset
+            weights, residuals = panel.value_weights[part], panel.values[part] - params.offset
             weighted = weights * residuals
             sums += [weights.sum(axis=0), np.sum(weighted * residuals, axis=0), weighted.sum(axis=0)]
             n_seen += int(np.count_nonzero(panel.mask[part].any(axis=1)))
@@ -95,7 +95,7 @@ def _log_densities(params: StateSpace, panel: Panel) -> FloatArray:
     noise = params.noise_variance
     parts = []
     for part in _parts(panel):
-        weights, residuals = panel.cell_weights[part], panel.values[part] - params.offset
+        weights, residuals = panel.value_weights[part], panel.values[part] - params.offset
         terms = np.log(2.0 * np.pi * noise) + residuals**2 / noise
         parts.append(-0.5 * np.sum(weights * terms, axis=1))
     return np.concatenate(parts)

@@ -282,7 +282,7 @@ class Sweep:
     ) -> Filtering:
         """Return causal moments, starting from a state."""
         with _settings():
-            rows = self._rows(params, panel, panel.cell_weights, mean, covariance, onward)
+            rows = self._rows(params, panel, panel.value_weights, mean, covariance, onward)
             return Filtering(*(np.asarray(x)[: panel.n_rows] for x in _filter_program(*rows)))
 
     def _rows(

@@ -229,7 +229,7 @@ def longest_steps(latents: Latents) -> FloatArray:
 
 
 def longest_loading_steps(params: StateSpace) -> FloatArray:
-    """Return the longest step of one iteration in the loadings on each state with loadings (n_seen,).
+    """Return the longest step of one iteration in the loadings on each loaded state (n_loaded_states,).
 
     It is one standard deviation of a column for stationary processes. Loadings of trends, whose initial state
     is diffuse, are larger by orders of magnitude that depend on the data. For these, the longest step is the
@@ -238,10 +238,11 @@ def longest_loading_steps(params: StateSpace) -> FloatArray:
     """
     latents = params.latents
     others = [
-        np.full(len(kind.seen) * count, kind.longest_loading_step) for kind, count in latents.counts.items()
+        np.full(len(kind.loaded_states) * count, kind.longest_loading_step)
+        for kind, count in latents.counts.items()
     ]
     maximum = np.concatenate([np.ones(latents.n_components), *others])
-    return np.clip(np.max(np.abs(params.seen_loadings), axis=0, initial=0.0), 1.0, maximum)
+    return np.clip(np.max(np.abs(params.nonzero_loadings), axis=0, initial=0.0), 1.0, maximum)
 
 
 def dynamics_standard_errors(
@@ -486,15 +487,15 @@ def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: boo
     first_state = params.n_components
     for process in params.processes:
         values, slopes = process.spectra(omega)  # (W, N, S) and (W, N, S, C)
-        count, n_seen = values.shape[1:]
+        count, n_loaded_states = values.shape[1:]
         n_free, first_coordinate = process.n_free(), params.latents.coordinates[type(process)].start
-        process_states = first_state + np.arange(count * n_seen)
+        process_states = first_state + np.arange(count * n_loaded_states)
         process_coordinates = first_coordinate + np.arange(n_free * count).reshape(n_free, count)
         all_values.append(values.reshape(len(omega), -1))
         all_slopes.append(slopes.reshape(len(omega), -1))
         states.append(np.repeat(process_states, n_free))
-        coordinates.append(np.repeat(process_coordinates.T[:, None], n_seen, axis=1).ravel())
-        first_state += count * n_seen
+        coordinates.append(np.repeat(process_coordinates.T[:, None], n_loaded_states, axis=1).ravel())
+        first_state += count * n_loaded_states
     return LatentSpectra(
         np.hstack(all_values),
         np.hstack(all_slopes),
@@ -596,7 +597,7 @@ class Coordinates(NamedTuple):
     @property
     def n_states(self) -> int:
         """Number of states with loadings."""
-        return self.latents.n_seen
+        return self.latents.n_loaded_states
 
     @property
     def n_noise(self) -> int:
@@ -646,7 +647,7 @@ class Coordinates(NamedTuple):
             n, end = self.latents.counts[Rhythm], self.latents.coordinates[Rhythm].stop
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
         if limits.any_fixed and limits.loadings.shape[1] == self.latents.n_states:
-            values[loadings] = limits.loadings[:, self.latents.seen][self.has_loading]
+            values[loadings] = limits.loadings[:, self.latents.loaded_states][self.has_loading]
             values[noise] = np.log(self.variances.of_groups(limits.noise))
         fixed = ~np.isnan(values)
         lower[fixed] = upper[fixed] = values[fixed]
@@ -668,7 +669,7 @@ def to_vector(coordinates: Coordinates, params: StateSpace) -> FloatArray:
     return np.concatenate(
         [
             dynamics_to_free(params, evenly_sampled=coordinates.evenly_sampled),
-            params.seen_loadings[coordinates.has_loading],
+            params.nonzero_loadings[coordinates.has_loading],
             np.log(coordinates.variances.of_groups(params.noise_variance)),
             params.offset,
         ]
@@ -682,7 +683,7 @@ def from_vector(coordinates: Coordinates, vector: FloatArray, template: StateSpa
     params = dynamics_from_free(template, dynamics, evenly_sampled=coordinates.evenly_sampled)
     loadings = np.zeros((coordinates.n_features, coordinates.n_states))
     loadings[coordinates.has_loading] = free_loadings
-    return params.with_seen_loadings(loadings).replace(noise_variance=variance, offset=offset)
+    return params.with_nonzero_loadings(loadings).replace(noise_variance=variance, offset=offset)
 
 
 def score(coordinates: Coordinates, params: StateSpace, gaps: FloatArray, stats: Statistics) -> FloatArray:
@@ -696,7 +697,7 @@ def score(coordinates: Coordinates, params: StateSpace, gaps: FloatArray, stats:
     by_noise = 0.5 * (stats.residual_power / r - stats.counts)
     by_dynamics = dynamics_score(params, gaps, stats, evenly_sampled=coordinates.evenly_sampled)
     return pack_gradient(
-        coordinates, by_dynamics, by_latent[:, coordinates.latents.seen], by_noise, by_latent[:, -1]
+        coordinates, by_dynamics, by_latent[:, coordinates.latents.loaded_states], by_noise, by_latent[:, -1]
     )
 
 

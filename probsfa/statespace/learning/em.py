@@ -45,7 +45,7 @@ def maximize(
         Constraints and prior of the noise variances.
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
-    has_loading : ndarray of bool of shape (D, n_seen), optional
+    has_loading : ndarray of bool of shape (D, n_loaded_states), optional
         Which loadings are learned; the others are zero. By default all are learned.
     limits : Limits, optional
         Fixed parameters, and ranges of frequencies.
@@ -55,10 +55,10 @@ def maximize(
     params : StateSpace
     """
     if limits is not None and limits.any_fixed:
-        free = np.isnan(limits.loadings[:, params.latents.seen])
+        free = np.isnan(limits.loadings[:, params.latents.loaded_states])
         has_loading = free if has_loading is None else has_loading & free
     loadings, offset, variance = _maximize_observations(params, stats, noise, has_loading)
-    changed = maximize_dynamics(params, stats, gaps, limits).with_seen_loadings(loadings)
+    changed = maximize_dynamics(params, stats, gaps, limits).with_nonzero_loadings(loadings)
     return changed.replace(noise_variance=variance, offset=offset)
 
 
@@ -70,8 +70,8 @@ def _maximize_observations(
     # the change of loadings and offsets.
     moments, cross_products = stats.latent_moments, stats.residual_moments
     latents = params.latents
-    if latents.n_seen < latents.n_states:
-        regressors = np.append(latents.seen, params.n_states)
+    if latents.n_loaded_states < latents.n_states:
+        regressors = np.append(latents.loaded_states, params.n_states)
         moments, cross_products = moments[:, regressors[:, None], regressors], cross_products[:, regressors]
     if has_loading is not None and not has_loading.all():
         # The equations of loadings that are not learned are replaced by "change = 0".
@@ -85,7 +85,7 @@ def _maximize_observations(
     change = np.linalg.solve(scaled, (cross_products / scale)[:, :, None])[:, :, 0] / scale
     power = stats.residual_power - np.einsum("di,di->d", change, cross_products)
     variance = noise.maximized(params.noise_variance, stats.counts, power)
-    return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], variance
+    return params.nonzero_loadings + change[:, :-1], params.offset + change[:, -1], variance
 
 
 def fit_em(
@@ -113,7 +113,7 @@ def fit_em(
         Predicted remaining gain at which to stop, in nats.
     stats : Statistics, optional
         The statistics at ``start``, if they are already computed.
-    has_loading : ndarray of bool of shape (D, n_seen), optional
+    has_loading : ndarray of bool of shape (D, n_loaded_states), optional
         Which loadings are learned, as in :func:`maximize`.
 
     Returns
@@ -178,7 +178,7 @@ def warm_up(
         Maximum number of steps.
     min_gain : float
         Gain of a step below which to stop, in nats.
-    has_loading : ndarray of bool of shape (D, n_seen), optional
+    has_loading : ndarray of bool of shape (D, n_loaded_states), optional
         Which loadings are learned, as in :func:`maximize`.
 
     Returns

@@ -100,7 +100,7 @@ def factor_spectra(params: StateSpace, spectrum: FloatArray) -> SpectralFactors:
     """Factor ``C diag(f) C' + diag(r)`` at each frequency, with ``f`` in ``spectrum`` (W, K)."""
     inverse_noise_std = 1.0 / np.sqrt(params.noise_variance)
     left_singular, singular, right_singular = np.linalg.svd(
-        params.seen_loadings * inverse_noise_std[:, None], full_matrices=False
+        params.nonzero_loadings * inverse_noise_std[:, None], full_matrices=False
     )
     scaled_loadings = singular[:, None] * right_singular
     core = np.eye(len(singular)) + (scaled_loadings * spectrum[:, None, :]) @ scaled_loadings.T
@@ -159,7 +159,7 @@ def complete_data_of(
     centred : bool, default=False
         Whether to compute moments about the mean of the rows.
     """
-    total, states = stats.total_moments, params.latents.seen
+    total, states = stats.total_moments, params.latents.loaded_states
     n_rows = max(float(total[-1, -1]), 1.0)
     moments = total[states[:, None], states]
     if centred:
@@ -205,7 +205,7 @@ class Metric:
         gradient: FloatArray | None = None,
         max_dense_size: int = MAX_DENSE_SIZE,
     ) -> None:
-        d, k = params.seen_loadings.shape
+        d, k = params.nonzero_loadings.shape
         n = complete.n_rows
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
         evenly_sampled = coordinates.evenly_sampled
@@ -609,8 +609,8 @@ def coloured_spectra(
     """
     noise_states = coordinates.ar1_noise_states
     spectra = latent_spectra(params, omega, evenly_sampled=coordinates.evenly_sampled)
-    scale = np.diagonal(params.seen_loadings[:, noise_states])
-    loadings = np.delete(params.seen_loadings, noise_states, axis=1)
+    scale = np.diagonal(params.nonzero_loadings[:, noise_states])
+    loadings = np.delete(params.nonzero_loadings, noise_states, axis=1)
     white = params.noise_variance / share
     noise = white + scale**2 * spectra.values[:, noise_states]
     inverse_noise_std = 1.0 / np.sqrt(noise)
@@ -743,7 +743,7 @@ class AR1NoiseMetric:
         added[noise], by_dynamics = _gradient_curvature(coordinates, params, gradient)
         added[dynamics] += by_dynamics
         if gradient is not None:
-            scale = np.diagonal(params.seen_loadings[:, coordinates.ar1_noise_states])
+            scale = np.diagonal(params.nonzero_loadings[:, coordinates.ar1_noise_states])
             slope = np.abs(gradient[positions.scales])
             added[positions.scales] += np.divide(slope, np.abs(scale), out=np.zeros(d), where=scale != 0.0)
         information[np.diag_indices(size)] += added

@@ -366,7 +366,7 @@ class _Search:
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
         centred = [x - offset for x in grid]
         data = periodogram(centred) if max(map(len, grid)) >= _MIN_ROWS_OF_SPECTRA else None
-        ar1_latents = Latents(latents.n_components + latents.n_like_ar1)
+        ar1_latents = Latents(latents.n_components + latents.n_from_ar1)
         if ar1_latents.n_components:
             bases = [
                 base_model
@@ -384,11 +384,11 @@ class _Search:
             ]
         candidates = [self.with_cycles(coordinates, params, data, centred) for params in bases]
         if nested is not None:
-            ar1_model = nested.params.ar1_alone
+            ar1_model = nested.params.ar1_factors_only
             base = ar1_model
-            if latents.n_like_ar1:
+            if latents.n_from_ar1:
                 residuals, _ = _centred_residuals(self.panel, ar1_model)
-                residual_factors = next(starts(residuals, np.zeros_like(offset), Latents(latents.n_like_ar1)))
+                residual_factors = next(starts(residuals, np.zeros_like(offset), Latents(latents.n_from_ar1)))
                 base = with_more_latents(
                     ar1_model, from_ar1_factors(residual_factors, latents, self.initial_processes)[0]
                 )

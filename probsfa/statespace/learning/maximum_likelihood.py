@@ -19,7 +19,7 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.calibration import Calibration
-from probsfa.statespace.columns import ColumnMoments, column_moments, listed, resolution_variance
+from probsfa.statespace.columns import ColumnMoments, column_moments, list_columns, resolution_variance
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, Steps
 from probsfa.statespace.learning.budget import (
     Size,
@@ -681,7 +681,9 @@ def maximise(
         start=None if start is None else start.state_space,
         report=None if report is None else _InDataUnits(report, problem.log_volume),
     )
-    return result._replace(params=result.params.with_ar1_noise_apart()) if options.has_ar1_noise else result
+    return (
+        result._replace(params=result.params.without_ar1_noise_states()) if options.has_ar1_noise else result
+    )
 
 
 def _maximise_integrated(problem: FitProblem, start: StateSpace | None, report: Report | None) -> FitResult:
@@ -839,7 +841,7 @@ def _noise_note(params: StateSpace, problem: FitProblem) -> Note:
     at_floor = np.flatnonzero(is_varying & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
     text = (
         f"The noise variance of {at_floor.size} of {variance.size} columns is at its lower bound "
-        f"({listed(at_floor, problem.feature_names)})."
+        f"({list_columns(at_floor, problem.feature_names)})."
     )
     return Note("noise_at_floor", text if at_floor.size else "", {"columns": at_floor.tolist()})
 
@@ -885,4 +887,4 @@ def _few_values_note(problem: FitProblem) -> Note:
 
 def _named_columns(features: NDArray[np.intp], problem: FitProblem) -> str:
     """Return "column" or "columns" with the names of up to five."""
-    return f"column{'s' if features.size > 1 else ''} {listed(features, problem.feature_names)}"
+    return f"column{'s' if features.size > 1 else ''} {list_columns(features, problem.feature_names)}"

@@ -672,7 +672,7 @@ class FitOptions:
         if not evenly_sampled and np.any(arrays["decays"] <= 0.0):
             raise ValueError("fixed['decays'] must be positive if rows are not evenly spaced.")
         loadings = arrays["loadings"] / scale[:, None]
-        without_loadings = np.setdiff1d(np.arange(latents.n_states), latents.seen)
+        without_loadings = np.setdiff1d(np.arange(latents.n_states), latents.loaded_states)
         loadings[:, without_loadings] = np.nan
         noise = _standardised_noise(arrays["noise"], scale)
         cycle_states = latents.states.get(Rhythm, slice(0, 0))

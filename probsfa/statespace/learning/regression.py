@@ -149,7 +149,7 @@ def _gradient(params: StateSpace, panel: Panel, rows: FloatArray) -> FloatArray:
     """Compute the gradient (D, P) of the log-likelihood by coefficients, by Fisher's identity."""
     n = panel.n_rows
     means = smooth(params, panel).means
-    errors = panel.cell_weights[:n] * (panel.values[:n] - params.offset - means @ params.loadings.T)
+    errors = panel.value_weights[:n] * (panel.values[:n] - params.offset - means @ params.loadings.T)
     return np.asarray((errors / params.noise_variance).T @ rows[:n])
 
 
@@ -167,7 +167,7 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
     It is exact if missing values are spread evenly over the rows and rows are evenly sampled.
     """
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
-    share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
+    share = np.maximum(panel.value_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
     spectra = latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
     factors = factor_spectra(params.replace(noise_variance=params.noise_variance / share), spectra)
     inverse_noise_std, left_singular, core_inverse = (
@@ -296,7 +296,7 @@ class _JointFit:
             status = "interrupted"
         result = best.result._replace(history=tuple(history), n_evaluations=count, status=status)
         if problem.options.has_ar1_noise and not result.params.has_ar1_noise:
-            result = result._replace(params=result.params.with_ar1_noise_apart())
+            result = result._replace(params=result.params.without_ar1_noise_states())
         return _State(result, best.coefficients, count)
 
     def _maximize(

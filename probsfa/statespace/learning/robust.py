@@ -55,9 +55,9 @@ from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.student import (
     Weights,
     bound_at,
-    cell_moments,
     infer_weights,
-    left_out_cells,
+    left_out_moments,
+    value_moments,
     weights_at,
 )
 
@@ -263,7 +263,7 @@ def _reweighted(
 ) -> _Estimate:
     """Update weights, and the shape unless it is fixed, under the posterior with the given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
-    moments = cell_moments(params, panel.weighted(weights))
+    moments = value_moments(params, panel.weighted(weights))
     discrepancies = moments.discrepancies(params, panel)
     updated_tails = tails if fix_shape else tails.at_best_shape(discrepancies, mask)
     value = bound_at(params, panel, moments, weights, updated_tails) + evaluate.log_prior(params)
@@ -416,8 +416,8 @@ def leave_one_out_tails(
     scales : ndarray of shape (D,)
         Squared scales.
     """
-    moments = cell_moments(params, panel.weighted(weights))
-    means, explained = left_out_cells(params, panel, moments, weights)
+    moments = value_moments(params, panel.weighted(weights))
+    means, explained = left_out_moments(params, panel, moments, weights)
     is_predicted = ~np.isnan(means)
     step = -(-np.count_nonzero(is_predicted) // _MAX_VALUES)
     rows, columns = np.nonzero(is_predicted[::step])
@@ -471,7 +471,7 @@ def _restarted_from_data(
     state: _Estimate, panel: Panel, evaluate: CountedEStep, tol: float
 ) -> _Estimate | None:
     """Infer weights at the same parameters without initial weights, which may lead to another fixed point."""
-    inferred = infer_weights(state.params, panel, state.noise, worth=0.1 * tol)
+    inferred = infer_weights(state.params, panel, state.noise, tol=0.1 * tol)
     if not np.isfinite(inferred.bound):
         return None
     return _reweighted(state.params, state.noise, inferred.weights.values, panel, evaluate)

@@ -421,7 +421,7 @@ def from_ar1_factors(
             initial = initial_processes.processes.get(kind, process)
             process_model = params.replace(decay=np.zeros(0), processes=(initial,))
             loadings = params.loadings[:, replaced] * multipliers
-            alternatives.append(process_model.with_seen_loadings(loadings))
+            alternatives.append(process_model.with_nonzero_loadings(loadings))
         models = [with_more_latents(model, alternative) for model in models for alternative in alternatives]
     return models
 

@@ -141,7 +141,7 @@ class Process(ABC):
         Number of states of one process, ``B``.
     parts : tuple of str
         Suffixes of the names of the states, appended to the name of the process.
-    seen : tuple of int
+    loaded_states : tuple of int
         Indices of the states of a process that have loadings.
     stationary : bool
         Whether the states have constant variance.
@@ -169,7 +169,7 @@ class Process(ABC):
     variant: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     n_states: ClassVar[int]
     parts: ClassVar[tuple[str, ...]] = ("",)
-    seen: ClassVar[tuple[int, ...]] = (0,)
+    loaded_states: ClassVar[tuple[int, ...]] = (0,)
     stationary: ClassVar[bool] = True
     from_periodogram: ClassVar[bool] = False
     longest_steps: ClassVar[tuple[float, ...]] = ()
@@ -286,7 +286,7 @@ class Process(ABC):
         """Sort processes by `order`, and apply the sign convention of the package to loadings (D, N, B)."""
         order = np.argsort(self.order, kind="stable")
         reordered = loadings[:, order]
-        signs = canonical_signs(reordered[:, :, self.seen[0]], units)
+        signs = canonical_signs(reordered[:, :, self.loaded_states[0]], units)
         return self.select(order), reordered * signs[:, None]
 
     def closest(
@@ -297,7 +297,7 @@ class Process(ABC):
         ``fixed`` is NaN where a loading is free; ``bounds`` (2, N) are those of :meth:`maximized`.
         """
         del bounds
-        first = self.seen[0]
+        first = self.loaded_states[0]
         order = closest_order(loadings[:, :, first], fixed[:, :, first])
         reordered = loadings[:, order]
         signs = closest_signs(reordered[:, :, first], fixed[:, :, first])
@@ -417,7 +417,7 @@ class Process(ABC):
         root = scale[:, :, None] * np.linalg.cholesky(innovation / (scale[:, :, None] * scale[:, None, :]))
         resolvent = np.exp(1j * omega)[:, None, None, None] * np.eye(self.n_states) - matrix
         power = np.sum(np.abs(np.linalg.solve(resolvent, root.astype(np.complex128)[None])) ** 2, axis=3)
-        return np.asarray(power[:, :, list(self.seen)])
+        return np.asarray(power[:, :, list(self.loaded_states)])
 
     def damping(self, n_rows: float) -> FloatArray:
         """Return the information (C, N) of `n_rows` transitions with observed states on the coordinates."""

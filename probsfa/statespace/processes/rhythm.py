@@ -52,7 +52,7 @@ class Rhythm(Process):
     label: ClassVar[str] = "rhythm"
     n_states: ClassVar[int] = 2
     parts: ClassVar[tuple[str, ...]] = ("_cos", "_sin")
-    seen: ClassVar[tuple[int, ...]] = (0, 1)
+    loaded_states: ClassVar[tuple[int, ...]] = (0, 1)
     longest_steps: ClassVar[tuple[float, ...]] = (1.0, 0.05)
     names: ClassVar[dict[str, str]] = {"decay": "rhythm_decay", "frequency": "rhythm_frequency"}
 

@@ -35,7 +35,7 @@ def make_model(rng, kind, n_features=4, decay=(0.9,)):
     shape = StateSpace(np.array(decay), np.zeros((n_features, 0)), np.ones(1), np.zeros(1), **KINDS[kind])
     latents = shape.latents
     loadings = rng.standard_normal((n_features, latents.n_states))
-    loadings[:, np.setdiff1d(np.arange(latents.n_states), latents.seen)] = 0.0
+    loadings[:, np.setdiff1d(np.arange(latents.n_states), latents.loaded_states)] = 0.0
     for one, own in latents.states.items():
         if not one.stationary:  # in units of a start that is wider than steps
             loadings[:, own] *= 1e2

@@ -59,7 +59,7 @@ def random_case(seed):
     )
     latents = Latents(n_ar, {type(one): len(one) for one in processes})
     loadings = np.zeros((n_features, latents.n_states))  # no column measures a derivative
-    loadings[:, latents.seen] = rng.standard_normal((n_features, latents.n_seen))
+    loadings[:, latents.loaded_states] = rng.standard_normal((n_features, latents.n_loaded_states))
     noise = 10.0 ** rng.uniform(-12, 0.5, n_features)
     for kind, own in latents.states.items():
         if not kind.stationary:  # steps of a tenth to ten of other processes, from a start as far as 1e6

@@ -46,7 +46,7 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
     data, times, panel = make_data(rng, params, even=even)
     coordinates, states, at = in_coordinates(params, even)
     assert coordinates.size == len(at) == coordinates.n_free + rhythm
-    back = from_vector(coordinates, at, states).with_ar1_noise_apart()
+    back = from_vector(coordinates, at, states).without_ar1_noise_states()
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     gradient = score(coordinates, states, panel.gaps, expected_statistics(states, panel))
@@ -55,7 +55,7 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
         moved = [
             from_vector(coordinates, at + s * step * np.eye(coordinates.size)[i], states) for s in (1.0, -1.0)
         ]
-        up, down = (oracle.log_likelihood(each.with_ar1_noise_apart(), data, times) for each in moved)
+        up, down = (oracle.log_likelihood(each.without_ar1_noise_states(), data, times) for each in moved)
         assert abs(gradient[i] - (up - down) / (2.0 * step)) < 2e-6 * max(1.0, abs(gradient[i])), i
 
 
@@ -92,7 +92,7 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
             moved = [
                 from_vector(coordinates, at + s * np.eye(coordinates.size)[i], states) for s in (1e-5, -1e-5)
             ]
-            up, down = (spectral_matrix(each.with_ar1_noise_apart(), w) for each in moved)
+            up, down = (spectral_matrix(each.without_ar1_noise_states(), w) for each in moved)
             slopes.append(inverse @ (up - down) / 2e-5)
         wanted += 0.5 * n * weight * np.array([[np.trace(x @ y) for y in slopes] for x in slopes])
     offset = coordinates.slices[3]
@@ -128,8 +128,8 @@ def test_whittles_likelihood_is_that_of_its_definition(rng):
 
 def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
     params = make_model(rng, 1, rhythm=True).state_space
-    _, _, panel = make_data(rng, params.with_ar1_noise_apart(), even=False)
-    coordinates, _, _ = in_coordinates(params.with_ar1_noise_apart(), False)
+    _, _, panel = make_data(rng, params.without_ar1_noise_states(), even=False)
+    coordinates, _, _ = in_coordinates(params.without_ar1_noise_states(), False)
     noise = Noise(NoiseVariances.diagonal(2), np.full(2, 1e-6))
     stats = expected_statistics(params, panel)
     moved = em.maximize(params, stats, noise, panel.gaps, coordinates.has_loading)
@@ -157,7 +157,7 @@ def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng
 
     def value(vector):
         return oracle.log_likelihood(
-            from_vector(coordinates, vector, states).with_ar1_noise_apart(), data, times
+            from_vector(coordinates, vector, states).without_ar1_noise_states(), data, times
         )
 
     own = [

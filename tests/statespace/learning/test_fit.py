@@ -264,19 +264,19 @@ def test_the_bar_moves_while_starts_are_refined(rng, capsys, monkeypatch):
     monkeypatch.setattr(progress, "_REPORT_INTERVAL", 0.0)
     fitted = ProbabilisticSFA(2, noise="isotropic", verbose=True).fit(data)
     shown = capsys.readouterr().err
-    steps = [int(n) for n in re.findall(r"starts: (\d+)step", shown)]
+    steps = [int(n) for n in re.findall(r"initial parameters: (\d+)step", shown)]
     assert steps == sorted(steps) and len(set(steps)) > 10
     # Then evaluations are counted from the beginning, to as many as there may be.
     counts = [int(n) for n in re.findall(r"fit: +\d+%\|[^|]*\| (\d+)/200", shown.partition("step ")[2])]
     assert counts == sorted(counts) and counts[-1] == fitted.n_evaluations_
-    assert shown.index("starts") < shown.index("log-likelihood")
+    assert shown.index("initial parameters") < shown.index("log-likelihood")
 
 
 def test_the_bar_moves_while_gaps_are_imputed_for_a_start(capsys):
     with progress.Progress(10) as report:
         report(2, -5.0)
         report.on_whittle_step()
-    assert "log-likelihood -5, step 1 of a start" in capsys.readouterr().err
+    assert "log-likelihood -5, step 1 of initial parameters" in capsys.readouterr().err
 
 
 @sparsely("at", [5, 15], shown=[15])

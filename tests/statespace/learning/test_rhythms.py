@@ -94,7 +94,9 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
     wanted = 1.0 + 2.0 * np.cos(omega[:, None] * lags) @ covariances
     # At high frequencies the terms of the sum cancel: its error is a few roundings of their absolute sum.
     rounding = 16 * np.finfo(np.float64).eps * (1.0 + 2.0 * np.abs(covariances).sum(axis=0).max())
-    np.testing.assert_allclose(found.values, wanted[:, params.latents.seen], rtol=1e-9, atol=rounding)
+    np.testing.assert_allclose(
+        found.values, wanted[:, params.latents.loaded_states], rtol=1e-9, atol=rounding
+    )
     at, step = dynamics_to_free(params, evenly_sampled=True), 1e-6
     for j in range(params.latents.n_dynamics):
         up, down = (
@@ -105,7 +107,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
             ).values
             for s in (1.0, -1.0)
         )
-        slope = np.zeros_like(wanted[:, params.latents.seen])
+        slope = np.zeros_like(wanted[:, params.latents.loaded_states])
         for e in np.flatnonzero(found.coordinate_of_slope == j):
             slope[:, found.state_of_slope[e]] += found.slopes[:, e]
         np.testing.assert_allclose(slope, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)

@@ -115,7 +115,7 @@ class Core:
     ) -> Filtering:
         """Return causal moments; parameters as in :func:`probsfa.statespace.engine.posterior.filter_rows`."""
         with _settings():
-            rows, values, weights = _rows(params, panel, panel.cell_weights, onward)
+            rows, values, weights = _rows(params, panel, panel.value_weights, onward)
             means, covariances, terms = _arrays_for_filter(rows, panel.n_rows, params.n_states)
             rows.filter(np.array(mean, np.float64), _root(covariance))
             _add_residuals(params, values, weights, means, terms)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Blocks, Transition
 from probsfa.statespace.engine.moments import Statistics
-from probsfa.statespace.panel import Units, aligned_like, pack_rows
+from probsfa.statespace.panel import Units, empty_aligned, pack_rows
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["MAX_STATES", "ENVIRONMENT_VARIABLE", "available", "kernels", "pack", "warn_if_missing"]
@@ -86,7 +86,7 @@ def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray
     in_place = block.flags.c_contiguous and block.flags.aligned
     if units is None or not (plain and in_place and block.shape[1:] == units.shift.shape and available()):
         return pack_rows(block, units)
-    values, mask = aligned_like(block), aligned_like(block)
+    values, mask = empty_aligned(block), empty_aligned(block)
     shift, scale = (np.ascontiguousarray(x, np.float64) for x in units)
     kernels().pack(np.asarray(block), shift, scale, values, mask)
     return values, mask

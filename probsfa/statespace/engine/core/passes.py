@@ -112,7 +112,7 @@ class Chunk(ABC):
         """Read values and weights of the rows."""
         with read_lock:
             panel = self.panel_pass.panel
-            both = panel.values[self.part], panel.cell_weights[self.part]
+            both = panel.values[self.part], panel.value_weights[self.part]
         self.values, self.weights = (np.ascontiguousarray(x, np.float64) for x in both)
         self.kernel.values, self.kernel.weights = self.values, self.weights
 

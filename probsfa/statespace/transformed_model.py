@@ -1,8 +1,8 @@
 """A fitted model with transforms of columns and covariates.
 
-A model is fitted to ``y = T(x) - B u``, with one increasing transform for each column (:mod:`.transforms`)
-and covariates ``u`` of each row (:mod:`.covariates`). Predictions of ``x`` follow from Gaussian predictions
-of ``y``: add ``B u``, then apply the inverse transform.
+A Gaussian model is fitted to ``y = T(x) - B u``, with an increasing transform ``T`` for each column
+(:mod:`.transforms`), covariates ``u`` of each row and their coefficients ``B`` (:mod:`.covariates`).
+Predictions of ``x`` follow from those of ``y``: add ``B u``, then apply the inverse transform.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
-from probsfa.statespace.fitted_model import computed_by
+from probsfa.statespace.fitted_model import delegated_to
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.regression import standard_errors_with
 from probsfa.statespace.learning.standard_errors import StandardErrors
-from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
+from probsfa.statespace.leave_one_out import InterpolationComparison, compare_with_interpolation
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.news import News
-from probsfa.statespace.prediction import CellDistribution, Forecast, Imputation, ImputedCells
+from probsfa.statespace.prediction import Forecast, Imputation, ImputedDistribution, TransformedGaussian
 from probsfa.statespace.transforms import Transforms
 
-__all__ = ["MappedFilterResult", "MappedModel", "mapped"]
+__all__ = ["TransformedFilterResult", "TransformedModel", "transformed_rows"]
 
 
 @dataclass(frozen=True, eq=False)
-class MappedFilterResult(FilterResult):
+class TransformedFilterResult(FilterResult):
     """Filter result of a model of transformed columns: predictions are in data units."""
 
     _inner: FilterResult = field(repr=False)
@@ -42,10 +42,14 @@ class MappedFilterResult(FilterResult):
     _effects: FloatArray | float = field(repr=False)
 
     @classmethod
-    def around(
-        cls, inner: FilterResult, transforms: Transforms, effects: FloatArray | float, slopes: FloatArray
+    def in_data_units(
+        cls,
+        inner: FilterResult,
+        transforms: Transforms,
+        effects: FloatArray | float,
+        log_jacobians: FloatArray,
     ) -> Self:
-        """Return the result in data units from that of the transformed rows.
+        """Return the result in data units.
 
         Parameters
         ----------
@@ -55,10 +59,10 @@ class MappedFilterResult(FilterResult):
             The transforms of the columns.
         effects : ndarray of shape (T, D) or 0.0
             Effects of covariates.
-        slopes : ndarray of shape (T,)
+        log_jacobians : ndarray of shape (T,)
             Log density of each row of data less that of the transformed row.
         """
-        log_likelihoods = inner.row_log_likelihoods + slopes
+        log_likelihoods = inner.row_log_likelihoods + log_jacobians
         return cls(
             inner.means,
             inner.covariances,
@@ -83,15 +87,15 @@ class MappedFilterResult(FilterResult):
 
     def quantile(self, probability: float) -> Any:
         """Return quantiles of the predictions in data units: ndarray of shape (T, D)."""
-        cells = CellDistribution(
+        predictions = TransformedGaussian(
             self._inner.predictions + self._effects, self._inner.prediction_std, self._transforms.inverse
         )
-        return like_array(self._like, cells.quantile(probability))
+        return like_array(self._like, predictions.quantile(probability))
 
 
-@computed_by(
+@delegated_to(
     lambda model: model.inner,
-    lambda model, sequences: model.map(sequences),
+    lambda model, sequences: model.transform(sequences),
     "factor_means",
     "factor_moments",
     "outlier_scores",
@@ -99,14 +103,14 @@ class MappedFilterResult(FilterResult):
     "profile_timescale",
 )
 @dataclass(frozen=True, eq=False)
-class MappedModel(MaximumLikelihoodModel):
-    """A model of transformed columns, less effects of covariates; its methods use data in their own units.
+class TransformedModel(MaximumLikelihoodModel):
+    """A model with transforms of columns and covariates. Data and results are in data units.
 
     Attributes
     ----------
     inner : LinearGaussianModel
-        The model of the transformed rows; the log-likelihood of its fit is that of the data. It computes
-        factors, and leave-one-out errors in standard deviations.
+        The model of the transformed rows. The log-likelihood of its fit includes the Jacobian of the
+        transforms.
     transforms : Transforms
         The transforms of the columns.
     regression : Regression or None
@@ -119,24 +123,24 @@ class MappedModel(MaximumLikelihoodModel):
 
     @property
     def fitted(self) -> MaximumLikelihood:  # type: ignore[override]
-        """Parameters for the transformed columns, and how the fit ended."""
+        """Parameters in units of the transformed columns, and status of the fit."""
         return self.inner.fitted
 
     @property
-    def factors_of_complete_rows(self) -> bool:  # type: ignore[override]
-        """Whether means of the factors need complete rows, as in the model of the transformed rows."""
-        return self.inner.factors_of_complete_rows
+    def factors_need_complete_rows(self) -> bool:  # type: ignore[override]
+        """Whether `factor_means` requires complete rows."""
+        return self.inner.factors_need_complete_rows
 
     @property
-    def takes_uneven(self) -> bool:  # type: ignore[override]
-        """Whether the model of the transformed rows supports uneven times."""
-        return self.inner.takes_uneven
+    def supports_irregular_times(self) -> bool:  # type: ignore[override]
+        """Whether the time between rows may differ from one unit of time."""
+        return self.inner.supports_irregular_times
 
     @property
     def n_parameters(self) -> int:
         """Number of free parameters, including coefficients and estimated powers of transforms."""
-        coefficients = 0 if self.regression is None else self.regression.coefficients.size
-        return self.inner.n_parameters + self.transforms.n_free + coefficients
+        n_coefficients = 0 if self.regression is None else self.regression.coefficients.size
+        return self.inner.n_parameters + self.transforms.n_free + n_coefficients
 
     # ------------------------------------------------------------------------------- transforms
 
@@ -144,91 +148,98 @@ class MappedModel(MaximumLikelihoodModel):
         """Return the effects of covariates on each value (N, D), in units of the transformed columns."""
         return 0.0 if self.regression is None else self.regression.effects(sequences.exog)
 
-    def map(self, sequences: Sequences) -> Sequences:
+    def transform(self, sequences: Sequences) -> Sequences:
         """Return the transformed rows, less the effects of covariates."""
-        return mapped(sequences, self.transforms, self.regression)
+        return transformed_rows(sequences, self.transforms, self.regression)
 
     # ---------------------------------------------------------------------------------------- methods
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent states; log-likelihoods are those of the data."""
-        full = self.inner.posterior(self.map(sequences))
-        slopes = self.transforms.log_slopes(sequences.values)
-        return full._replace(row_log_likelihoods=full.row_log_likelihoods + slopes)
+        posterior = self.inner.posterior(self.transform(sequences))
+        log_jacobians = self.transforms.log_slopes(sequences.values)
+        return posterior._replace(row_log_likelihoods=posterior.row_log_likelihoods + log_jacobians)
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Return the filtered distribution of the latent states, with predictions in data units."""
-        results = self.inner.filter(self.map(sequences), state)
-        slopes, effects = self.transforms.log_slopes(sequences.values), self.effects(sequences)
+        results = self.inner.filter(self.transform(sequences), state)
+        log_jacobians, effects = self.transforms.log_slopes(sequences.values), self.effects(sequences)
         return [
-            MappedFilterResult.around(
-                one, self.transforms, effects if isinstance(effects, float) else effects[rows], slopes[rows]
+            TransformedFilterResult.in_data_units(
+                result,
+                self.transforms,
+                effects if isinstance(effects, float) else effects[rows],
+                log_jacobians[rows],
             )
-            for one, rows in zip(results, sequences.slices, strict=True)
+            for result, rows in zip(results, sequences.slices, strict=True)
         ]
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Return the log-likelihood of all rows of data, in nats."""
-        slopes = float(np.sum(self.transforms.log_slopes(sequences.values)))
-        return self.inner.log_likelihood(self.map(sequences)) + slopes
+        log_jacobian = float(np.sum(self.transforms.log_slopes(sequences.values)))
+        return self.inner.log_likelihood(self.transform(sequences)) + log_jacobian
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values by their means in data units, with standard deviations."""
         missing = ~sequences.mask
-        filled = self.inner.impute(self.map(sequences), with_std=with_std or bool(self.transforms.used))
-        # Without transforms, means do not depend on standard deviations, which may be missing.
+        filled = self.inner.impute(self.transform(sequences), with_std=with_std or bool(self.transforms.used))
+        # Means in data units depend on standard deviations only if a column is transformed.
         std = np.zeros_like(filled.values) if filled.std is None else filled.std
         means = filled.values + self.effects(sequences)
         values, std = self.transforms.moments(means, std, missing)
         values = np.where(missing, values, sequences.values)
         comparison = filled.interpolation_check
         if comparison is not None:
-            comparison = self.comparison(sequences) or comparison
+            comparison = self.compare_to_interpolation(sequences) or comparison
         if not with_std:
             return Imputation(values, None, comparison)
         assert filled.std is not None
-        cells = ImputedCells(sequences.values, CellDistribution(means, filled.std, self.transforms.inverse))
-        return Imputation(values, np.where(missing, std, 0.0), comparison, cells)
+        predictions = TransformedGaussian(means, filled.std, self.transforms.inverse)
+        distribution = ImputedDistribution(sequences.values, predictions)
+        return Imputation(values, np.where(missing, std, 0.0), comparison, distribution)
 
-    def comparison(self, sequences: Sequences) -> Comparison | None:
+    def compare_to_interpolation(self, sequences: Sequences) -> InterpolationComparison | None:
         """Compare leave-one-out errors of the model with those of linear interpolation, in data units."""
-        if self.factors_of_complete_rows:
+        if self.factors_need_complete_rows:
             return None
         sample = self.inner.sample_of(sequences)
-        means, variances = self.inner.leave_one_out_moments(self.map(sample))
+        means, variances = self.inner.leave_one_out_moments(self.transform(sample))
         is_determined = ~np.isnan(means)
         means = means + self.effects(sample)
-        by_model = self.transforms.moments(means, np.sqrt(variances), is_determined)[0]
-        return compare_with_interpolation(sample, by_model)
+        predictions = self.transforms.moments(means, np.sqrt(variances), is_determined)[0]
+        return compare_with_interpolation(sample, predictions)
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports one-step predictions with very large errors."""
-        return replace(self, inner=self.inner.with_misfit_check(self.map(sequences)))
+        """Return the model with a warning in its status if one-step predictions have very large errors."""
+        return replace(self, inner=self.inner.with_misfit_check(self.transform(sequences)))
 
     def with_fitted(self, fitted: MaximumLikelihood) -> Self:
-        """Return the model with another record of the fit."""
+        """Return the model with another result of the fit."""
         return replace(self, inner=self.inner.with_fitted(fitted))
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Return contributions of latent states, then covariates, to each transformed value."""
-        full = self.inner.contributions(self.map(sequences))
+        """Return contributions of factors, AR(1) noise and covariates to each transformed value."""
+        of_states = self.inner.contributions(self.transform(sequences))
         if self.regression is None or sequences.exog is None:
-            return full
+            return of_states
         effects = sequences.exog[:, None, :] * self.regression.coefficients
-        return np.concatenate([full, effects], axis=2)
+        return np.concatenate([of_states, effects], axis=2)
 
     def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+        self,
+        sequences: Sequences,
+        steps: Sequence[FloatArray],
+        future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return the distribution after each sequence in data units, given its covariates (H, P)."""
-        forecasts = self.inner.forecast(self.map(sequences), steps)
+        """Return the distribution at times (H,) after each sequence, given the covariates (H, P) then."""
+        forecasts = self.inner.forecast(self.transform(sequences), steps)
         effects: list[FloatArray | float] = [0.0] * len(forecasts)
         if self.regression is not None:
-            assert ahead is not None
-            effects = [self.regression.effects(rows) for rows in ahead]
+            assert future_exog is not None
+            effects = [self.regression.effects(rows) for rows in future_exog]
         return [
-            one.of_cells(
-                CellDistribution(one.means + effect, one.std, self.transforms.inverse),
+            one.with_distribution(
+                TransformedGaussian(one.means + effect, one.std, self.transforms.inverse),
                 *self.transforms.moments(one.means + effect, one.std),
             )
             for one, effect in zip(forecasts, effects, strict=True)
@@ -242,29 +253,29 @@ class MappedModel(MaximumLikelihoodModel):
         effects = 0.0 if self.regression is None else self.regression.effects(exog)
         return self.transforms.inverse(draws + effects), latents
 
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values, in data units, from their joint distribution given the observed ones."""
-        draws = self.inner.draw_cells(self.map(sequences), n_draws, rng)
-        cells = self.transforms.inverse(draws + self.effects(sequences))
-        return np.where(sequences.mask, sequences.values, cells)
+        draws = self.inner.draw_values(self.transform(sequences), n_draws, rng)
+        draws = self.transforms.inverse(draws + self.effects(sequences))
+        return np.where(sequences.mask, sequences.values, draws)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
         """Attribute the change of a prediction to new values, in units of the transformed columns."""
-        news = self.inner.news(self.map(old), self.map(new), target)
+        news = self.inner.news(self.transform(old), self.transform(new), target)
         effects = self.effects(new)
         if isinstance(effects, float):
             return news
-        at = effects[news.rows, news.columns]
+        effects_of_news = effects[news.rows, news.columns]
         return news._replace(
             before=news.before + float(effects[target]),
             after=news.after + float(effects[target]),
-            expected=news.expected + at,
-            observed=news.observed + at,
+            expected=news.expected + effects_of_news,
+            observed=news.observed + effects_of_news,
         )
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model; predictions are in data units, errors standardised."""
-        diagnostics = self.inner.diagnose(self.map(sequences), block)
+        diagnostics = self.inner.diagnose(self.transform(sequences), block)
         means = diagnostics.predictions + self.effects(sequences)
         means, std = self.transforms.moments(means, diagnostics.prediction_std)
         return replace(diagnostics, predictions=means, prediction_std=std)
@@ -272,18 +283,20 @@ class MappedModel(MaximumLikelihoodModel):
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Return standard errors of parameters and coefficients, in units of the transformed columns."""
         if self.regression is None:
-            return self.inner.standard_errors(self.map(sequences))
-        if self.fitted.tails is not None:  # raises an error
-            return self.inner.standard_errors(sequences)
-        in_scale = replace(sequences, values=self.transforms.forward(sequences.values))
-        return standard_errors_with(self.regression, self.fitted, in_scale)
+            return self.inner.standard_errors(self.transform(sequences))
+        if self.fitted.tails is not None:
+            return self.inner.standard_errors(sequences)  # raises an error: not supported
+        rows = replace(sequences, values=self.transforms.forward(sequences.values))
+        return standard_errors_with(self.regression, self.fitted, rows)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the model of the transformed rows."""
         return self.inner.arrays_to_save()
 
 
-def mapped(sequences: Sequences, transforms: Transforms, regression: Regression | None = None) -> Sequences:
+def transformed_rows(
+    sequences: Sequences, transforms: Transforms, regression: Regression | None = None
+) -> Sequences:
     """Return transformed rows, less the effects of covariates.
 
     Raises

@@ -1,0 +1,563 @@
+"""Advice from prediction errors: descriptions of misfit, and options that would remove it.
+
+Misfit is reported if it is large enough to matter and significant at a level of 1 % for all columns together.
+Cycles are removed from the errors before the other tests, so that each misfit is reported once.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.columns import autocorrelation
+from probsfa.statespace.prediction_errors import LEVELS, PredictionErrors, coverage
+from probsfa.statespace.whiteness import (
+    compare_parts,
+    heavy_tails,
+    highest_peak,
+    largest_magnitude,
+    ljung_box,
+    nan_max,
+    nan_range,
+    remove_cycle,
+    split_into_parts,
+    standard_deviations,
+)
+
+__all__ = ["CALENDAR_PERIODS", "N_LAGS", "ModelProperties", "Suggestion", "advise", "tested_lags"]
+
+# Significance level of each of the six kinds of misfit, over all columns: 1 % for all kinds together.
+_SIGNIFICANCE_LEVEL = 0.01 / 6.0
+# Thresholds above which misfit is reported: autocorrelation, share of a cycle in the mean square, excess
+# kurtosis and degrees of freedom, ratio of standard deviations, difference of levels in standard deviations,
+# and lack of coverage.
+_MIN_AUTOCORRELATION, _MIN_CYCLE_SHARE = 0.12, 0.01
+_MIN_KURTOSIS, _MAX_DEGREES = 1.0, 10.0
+_MIN_STD_RATIO, _MIN_LEVEL_DIFFERENCE, _MIN_COVERAGE_DEFICIT = 1.5, 0.5, 0.08
+# Minimum autocorrelation of the errors at lag 1 for a smooth factor, for columns and for linear combinations
+# of columns. The relative ridge regularizes the correlation matrix of the columns.
+_MIN_ERROR_CORRELATION, _RELATIVE_RIDGE = 0.3, 0.05
+# Minimum autocorrelation of the increments of a smooth column at lag 2; at lag 1 white noise makes it
+# negative.
+_MIN_INCREMENT_CORRELATION = 0.25
+# Misfit of one column can affect others through the factors, at most by this fraction.
+_MIN_RELATIVE_SIZE = 1.0 / 3.0
+#: Number of consecutive lags that are tested.
+N_LAGS = 10
+#: Periods of the calendar, in seconds, and harmonics of a day.
+CALENDAR_PERIODS = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
+_DAILY_HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
+# Maximum number of cycles that are removed from the errors, and that are suggested.
+_MAX_CYCLES = 3
+# Largest ratio by which a fit may change a period (`PERIOD_RANGE` of learning).
+_PERIOD_RANGE = 1.25
+# Minimum number of values of a column that is tested.
+_MIN_VALUES = 50
+
+
+class Suggestion(NamedTuple):
+    """Options that would remove a misfit.
+
+    Attributes
+    ----------
+    options : dict
+        Options of :class:`probsfa.ProbabilisticSFA` that are added to those of the model.
+    gain : float
+        Approximate gain in log-likelihood, in nats.
+    n_states : int
+        Number of states with these options; the time of a fit grows with its square.
+    """
+
+    options: dict[str, Any]
+    gain: float
+    n_states: int
+
+
+class ModelProperties(NamedTuple):
+    """Processes and noise of a model, which determine what can be added to it.
+
+    Attributes
+    ----------
+    n_components : int
+        Number of AR(1) factors.
+    periods : sequence of float, default=()
+        Periods of the stochastic cycles, in units of the model's time.
+    n_smooth : int, default=0
+        Number of smooth factors.
+    ar1_noise : bool, default=False
+        Whether the model has AR(1) noise.
+    robust : bool, default=False
+        Whether the model has Student-t noise.
+    smooth_factors : sequence of int, default=()
+        AR(1) factors that smooth factors should replace (:mod:`.smooth_alternatives`).
+    n_states : int, default=0
+        Number of states.
+    """
+
+    n_components: int
+    periods: Sequence[float] | FloatArray = ()
+    n_smooth: int = 0
+    ar1_noise: bool = False
+    robust: bool = False
+    smooth_factors: Sequence[int] | NDArray[np.intp] = ()
+    n_states: int = 0
+
+
+class _Names:
+    """Names of columns in sentences."""
+
+    def __init__(self, sequences: Sequences) -> None:
+        names = sequences.feature_names
+        self._names = [str(j) if names is None else repr(str(names[j])) for j in range(sequences.n_features)]
+
+    def list_columns(self, selected: BoolArray, size: FloatArray) -> str:
+        """Return "column" or "columns" and the names of the selected ones, largest first, at most five."""
+        order = [j for j in np.argsort(-np.nan_to_num(np.abs(size), posinf=1e300)) if selected[j]]
+        names = ", ".join(self._names[j] for j in order[:5])
+        if len(order) == 1:
+            return f"column {names}"
+        more = f" and {len(order) - 5} more" if len(order) > 5 else ""
+        return f"columns {names}{more}"
+
+
+def _largest_column(selected: BoolArray, size: FloatArray) -> int:
+    """Return the selected column of largest size."""
+    return int(np.argmax(np.where(selected, np.nan_to_num(np.abs(size), posinf=1e300), -1.0)))
+
+
+def tested_lags(sequences: Sequences) -> NDArray[np.intp]:
+    """Return the consecutive lags that are tested, fewer in short sequences."""
+    return np.arange(1, max(min(N_LAGS, max(sequences.lengths) // 5), 1) + 1)
+
+
+# -------------------------------------------------------------------------------------- errors without cycles
+
+
+class _CleanedErrors(NamedTuple):
+    """Errors from which cycles are removed.
+
+    Attributes
+    ----------
+    errors : ndarray of shape (N, D)
+        The errors.
+    stationary : ndarray of shape (N, D)
+        The errors, centred and standardised in each part of the series.
+    parts : list of slice
+        The parts.
+    periods : list of ndarray of shape (D,)
+        Periods of the cycles that were removed from each column; NaN without a cycle.
+    resolution : float
+        Width of a spectral peak, in cycles per unit of time.
+    """
+
+    errors: FloatArray
+    stationary: FloatArray
+    parts: list[slice]
+    periods: list[FloatArray]
+    resolution: float
+
+
+def _remove_cycles(innovations: FloatArray, sequences: Sequences, times: FloatArray) -> _CleanedErrors:
+    """Remove significant cycles from each column, and standardise the parts of the series."""
+    errors, periods, resolution = innovations, list[FloatArray](), np.nan
+    for _ in range(_MAX_CYCLES):
+        peak = highest_peak(errors, sequences.lengths, times)
+        is_significant = (peak.p_values < _SIGNIFICANCE_LEVEL / errors.shape[1]) & (
+            peak.shares > _MIN_CYCLE_SHARE
+        )
+        resolution = peak.resolution
+        if not is_significant.any():
+            break
+        found = np.where(is_significant, peak.periods, np.nan)
+        errors = remove_cycle(errors, sequences.lengths, times, found)
+        # Amplitudes are proportional to the square roots of shares. A small cycle may be due to a large one
+        # of the same period in another column.
+        size = np.sqrt(np.where(is_significant, peak.shares, 0.0))
+        with np.errstate(invalid="ignore"):
+            is_same = np.abs(1.0 / found[:, None] - 1.0 / found) <= resolution
+        periods.append(np.where(size >= _MIN_RELATIVE_SIZE * np.max(size * is_same, axis=1), found, np.nan))
+    parts, stationary = split_into_parts(len(errors)), errors.copy()
+    for rows, std in zip(parts, standard_deviations(errors, parts), strict=True):
+        varies = std > 0.0
+        if varies.any():
+            centre = np.nanmedian(errors[rows][:, varies], axis=0)
+            stationary[rows, varies] = (errors[rows][:, varies] - centre) / std[varies]
+    return _CleanedErrors(errors, stationary, parts, periods, resolution)
+
+
+# ----------------------------------------------------------------------------------------------------- advice
+
+
+def advise(
+    errors: PredictionErrors,
+    sequences: Sequences,
+    times: FloatArray,
+    seconds: float | None,
+    model: ModelProperties,
+) -> tuple[tuple[str, ...], tuple[Suggestion, ...]]:
+    """Describe misfit, and suggest options.
+
+    Parameters
+    ----------
+    errors : PredictionErrors
+        Errors of all rows, and of left-out values.
+    sequences : Sequences
+        The rows, in units of the model's time.
+    times : ndarray of shape (N,)
+        Times of the rows.
+    seconds : float or None
+        Length of the unit of time, if known.
+    model : ModelProperties
+        The model.
+
+    Returns
+    -------
+    advice : tuple of str
+        A text for each kind of misfit.
+    suggestions : tuple of Suggestion
+        Suggested options: cycles first, because other misfit is measured after cycles are removed, then by
+        gain.
+    """
+    innovations = errors.by_kind["one step"]
+    d = innovations.shape[1]
+    has_values = np.count_nonzero(~np.isnan(innovations), axis=0) >= _MIN_VALUES
+    level = _SIGNIFICANCE_LEVEL / d
+    cleaned = _remove_cycles(np.where(has_values, innovations, np.nan), sequences, times)
+    names = _Names(sequences)
+    advice: list[str] = []
+    suggestions: list[Suggestion] = []
+
+    if cleaned.periods:
+        periods = _distinct_periods(cleaned, seconds)
+        of_model = [(period_label(p, seconds, cleaned.resolution), float(p)) for p in model.periods]
+        rhythms = [label if seconds is not None else p for label, p in [*of_model, *periods]]
+        gain = _gain(innovations, np.nanmean(cleaned.errors**2, axis=0) / np.nanmean(innovations**2, axis=0))
+        suggestions.append(Suggestion({"rhythms": rhythms}, gain, model.n_states + 2 * len(periods)))
+        advice.append(_cycle_message(cleaned, [label for label, _ in periods], names, seconds))
+
+    lags = tested_lags(sequences)
+    correlations = autocorrelation(cleaned.stationary, sequences.lengths, lags)
+    size, at = largest_magnitude(correlations.values)
+    with np.errstate(invalid="ignore"):
+        is_autocorrelated = has_values & (ljung_box(correlations) < level)
+        is_autocorrelated &= np.abs(size) >= _MIN_AUTOCORRELATION
+        first = correlations.values[0]
+        is_smooth = is_autocorrelated & (first >= _MIN_ERROR_CORRELATION)
+    is_smooth &= _has_smooth_increments(sequences, times, is_smooth)
+    n_replaced = len(model.smooth_factors)
+    # A smooth factor would explain part of a cycle.
+    replace_factors = n_replaced > 0 and not cleaned.periods and not is_smooth.any()
+    if is_smooth.any():
+        n_added = _count_autocorrelated_combinations(cleaned.stationary[:, is_smooth], sequences.lengths)
+        gain = _gain(innovations, np.where(is_smooth, 1.0 - first**2, 1.0))
+        n_smooth = model.n_smooth + n_added
+        suggestions.append(Suggestion({"smooth": n_smooth}, gain, model.n_states + 2 * n_added))
+        advice.append(_smoothness_message(is_smooth, first, n_smooth, names))
+    elif replace_factors:
+        gain = _gain(innovations, 1.0 - np.nan_to_num(first) ** 2)
+        options = {"n_components": model.n_components - n_replaced, "smooth": model.n_smooth + n_replaced}
+        suggestions.append(Suggestion(options, gain, model.n_states + n_replaced))
+        advice.append(_replacement_message(model.smooth_factors, options["smooth"], options["n_components"]))
+    is_autocorrelated = _without_side_effects(is_autocorrelated, size) & ~is_smooth
+    # An AR(1) factor in place of a smooth one causes autocorrelated errors.
+    if is_autocorrelated.any() and not replace_factors:
+        if not model.ar1_noise:
+            gain = _gain(innovations, np.where(is_autocorrelated, 1.0 - size**2, 1.0))
+            suggestions.append(Suggestion({"noise": "ar1"}, gain, model.n_states + d))
+        advice.append(_autocorrelation_message(is_autocorrelated, size, lags[at], names, model))
+
+    tails = heavy_tails(cleaned.stationary)
+    with np.errstate(invalid="ignore"):
+        is_heavy = has_values & (tails.p_values < level) & (tails.excess_kurtosis > _MIN_KURTOSIS)
+        is_heavy &= tails.degrees_of_freedom < _MAX_DEGREES
+    if is_heavy.any():
+        if not model.robust:
+            gain = float(np.sum(tails.gains[is_heavy]))
+            suggestions.append(Suggestion({"robust": True}, gain, model.n_states))
+        advice.append(_tails_message(is_heavy, tails.degrees_of_freedom, innovations, names, model.robust))
+
+    stds = standard_deviations(cleaned.errors, cleaned.parts)
+    medians = np.full(innovations.shape, np.nan)
+    for rows in cleaned.parts:
+        observed = ~np.isnan(cleaned.errors[rows]).all(axis=0)
+        medians[rows, observed] = np.nanmedian(cleaned.errors[rows][:, observed], axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = nan_max(stds) / -nan_max(-stds)
+        p_values = compare_parts(np.abs(cleaned.errors - medians), cleaned.parts).p_values
+        is_variable = has_values & (p_values < level) & (ratio > _MIN_STD_RATIO)
+    if is_variable.any():
+        advice.append(_variance_message(is_variable, ratio, stds, names))
+
+    comparison = compare_parts(cleaned.errors, cleaned.parts)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        size = nan_range(comparison.means) / nan_max(stds)
+        is_shifted = has_values & (comparison.p_values < level) & (size > _MIN_LEVEL_DIFFERENCE)
+    is_shifted = _without_side_effects(is_shifted, size)
+    if is_shifted.any():
+        advice.append(_level_message(is_shifted, size, names))
+
+    suggestions.sort(key=lambda one: ("rhythms" not in one.options, -one.gain))
+    if not advice:  # other misfit would explain wrong coverage
+        advice = _coverage_messages(errors, has_values, level, names)
+    return tuple(advice), tuple(suggestions)
+
+
+def _gain(errors: FloatArray, shares: FloatArray) -> float:
+    """Return the gain in nats if the mean squares of the columns are reduced to the given shares (D,)."""
+    counts = np.count_nonzero(~np.isnan(errors), axis=0)
+    known = (counts > 0) & (shares > 0.0)
+    return float(-0.5 * np.sum(counts[known] * np.log(np.minimum(shares[known], 1.0))))
+
+
+def _without_side_effects(is_significant: BoolArray, size: FloatArray) -> BoolArray:
+    """Return columns with a misfit, except those whose misfit a larger one of another column may cause."""
+    maximum = np.max(np.abs(size), where=is_significant, initial=0.0)
+    return is_significant & (np.nan_to_num(np.abs(size)) >= _MIN_RELATIVE_SIZE * maximum)
+
+
+# ----------------------------------------------------------------------------------------------------- cycles
+
+
+def period_label(period: float, seconds: float | None, resolution: float) -> str:
+    """Return a period as a label for `rhythms=`: that of the calendar if the two cannot be distinguished.
+
+    Parameters
+    ----------
+    period : float
+        Period in units of the model's time.
+    seconds : float or None
+        Length of the unit, if known.
+    resolution : float
+        Width of a spectral peak, in cycles per unit.
+    """
+    if seconds is None:
+        rounded = np.rint(period)
+        is_close = rounded > 0 and abs(1.0 / rounded - 1.0 / period) <= 0.5 * resolution
+        return f"{rounded:.0f}" if is_close else f"{period:.3g}"
+    for label, length in {**CALENDAR_PERIODS, **_DAILY_HARMONICS}.items():
+        if abs(seconds / length - 1.0 / period) <= 0.5 * resolution:
+            return label
+    for unit, length in (("D", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if period * seconds >= length:
+            return f"{period * seconds / length:.3g}{unit}"
+    return f"{1e3 * period * seconds:.3g}ms"
+
+
+def _distinct_periods(cleaned: _CleanedErrors, seconds: float | None) -> list[tuple[str, float]]:
+    """Return the most frequent periods of the columns as labels and numbers, at most three.
+
+    High harmonics are omitted, because they describe the shape of a cycle. If a fit of one period may
+    converge to another, only the more frequent of the two is returned.
+    """
+    counts: dict[str, int] = {}
+    periods: dict[str, float] = {}
+    for column in np.array(cleaned.periods).T:
+        labels = {period_label(p, seconds, cleaned.resolution): p for p in column[~np.isnan(column)]}
+        for label, period in labels.items():
+            counts[label] = counts.get(label, 0) + 1
+            periods.setdefault(label, float(period))
+    harmonics = {
+        label
+        for label, period in periods.items()
+        if any(
+            np.rint(other / period) >= 3
+            and abs(np.rint(other / period) / other - 1.0 / period) <= cleaned.resolution
+            for other in periods.values()
+        )
+    }
+    distinct: list[str] = []
+    for label in sorted(set(periods) - harmonics, key=lambda label: (-counts[label], label)):
+        # A cycle with a drifting phase has a broad peak, in which several periods are found.
+        ratios = [max(periods[label], periods[one]) / min(periods[label], periods[one]) for one in distinct]
+        if all(ratio > _PERIOD_RANGE for ratio in ratios):
+            distinct.append(label)
+    return [(label, periods[label]) for label in distinct[:_MAX_CYCLES]]
+
+
+def _cycle_message(cleaned: _CleanedErrors, labels: list[str], names: _Names, seconds: float | None) -> str:
+    n_cycles = np.count_nonzero(~np.isnan(cleaned.periods), axis=0)
+    columns = names.list_columns(n_cycles > 0, n_cycles.astype(float))
+    verb = "has" if np.count_nonzero(n_cycles) == 1 else "have"
+    noun, is_not = ("a cycle", "is not") if len(labels) == 1 else ("cycles", "are not")
+    unit = "" if seconds is not None else " units of time"
+    rhythms = ", ".join(repr(label) if seconds is not None else label for label in labels)
+    return (
+        f"{columns[0].upper()}{columns[1:]} {verb} {noun} of {', '.join(labels)}{unit} that {is_not} in the "
+        f"model: rhythms=[{rhythms}]."
+    )
+
+
+# --------------------------------------------------------------------------------------------- smooth factors
+
+
+def _has_smooth_increments(sequences: Sequences, times: FloatArray, tested: BoolArray) -> BoolArray:
+    """Return which of the tested columns have positively autocorrelated increments at lag 2.
+
+    Differentiable paths have such increments. Increments of an AR(1) process have zero or negative
+    autocorrelations, as do those of white noise at lag 2. Cycles are removed first, because their increments
+    are positively correlated within part of a period.
+    """
+    out = np.zeros(tested.shape, dtype=bool)
+    if not tested.any():
+        return out
+    increments = np.full((sequences.n_rows, np.count_nonzero(tested)), np.nan)
+    increments[1:] = np.diff(sequences.values[:, tested], axis=0)
+    increments[np.cumsum((0, *sequences.lengths[:-1]))] = np.nan
+    step = np.diff(times, prepend=np.nan)
+    median_step = np.nanmedian(step)
+    increments[~(np.abs(step - median_step) <= 1e-3 * median_step)] = np.nan
+    has_values = np.count_nonzero(~np.isnan(increments), axis=0) >= _MIN_VALUES
+    if not has_values.any():
+        return out
+    cleaned = _remove_cycles(np.where(has_values, increments, np.nan), sequences, times)
+    correlations = autocorrelation(cleaned.stationary, sequences.lengths, np.array([2]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        minimum = np.maximum(_MIN_INCREMENT_CORRELATION, 4.0 / np.sqrt(correlations.n_pairs[0]))
+        out[tested] = has_values & (correlations.values[0] >= minimum)
+    return out
+
+
+def _count_autocorrelated_combinations(errors: FloatArray, lengths: Sequence[int]) -> int:
+    """Count the linear combinations of errors (N, D) that are autocorrelated at lag 1; at least one.
+
+    The ridge shrinks the autocorrelation of combinations with very small variance, which is rounding error.
+    """
+    x = np.nan_to_num(errors / np.sqrt(np.nanmean(errors**2, axis=0)))
+    observed = (~np.isnan(errors)).astype(np.float64)
+    sequence = np.repeat(np.arange(len(lengths)), lengths)
+    is_same_sequence = sequence[1:] == sequence[:-1]
+
+    def mean_products(lag: int) -> FloatArray:
+        rows = is_same_sequence if lag else np.ones(len(x), dtype=bool)
+        n_pairs = observed[lag:][rows].T @ observed[: len(x) - lag][rows]
+        return np.asarray(x[lag:][rows].T @ x[: len(x) - lag][rows] / np.maximum(n_pairs, 1.0))
+
+    lagged, correlation = mean_products(1), mean_products(0)
+    variances, vectors = np.linalg.eigh(correlation)
+    whitening = vectors / np.sqrt(np.maximum(variances, 0.0) + _RELATIVE_RIDGE)
+    autocorrelations = np.linalg.eigvalsh(whitening.T @ (0.5 * (lagged + lagged.T)) @ whitening)
+    return max(int(np.count_nonzero(autocorrelations >= _MIN_ERROR_CORRELATION)), 1)
+
+
+def _smoothness_message(is_smooth: BoolArray, first: FloatArray, n_smooth: int, names: _Names) -> str:
+    largest = _largest_column(is_smooth, first)
+    path, verb, its = ("path", "is", "Its") if np.count_nonzero(is_smooth) == 1 else ("paths", "are", "Their")
+    return (
+        f"The {path} of {names.list_columns(is_smooth, first)} {verb} smooth. {its} increments are "
+        "positively autocorrelated, unlike those of AR(1) factors, and one-step prediction errors have an "
+        f"autocorrelation of {first[largest]:.2f}. Use smooth={n_smooth}."
+    )
+
+
+def _replacement_message(factors: Sequence[int] | NDArray[np.intp], n_smooth: int, n_components: int) -> str:
+    listing = ", ".join(str(int(k)) for k in factors)
+    if len(factors) == 1:
+        subject, replacement = f"path of factor {listing} is", "a smooth factor in its place"
+    else:
+        subject, replacement = f"paths of factors {listing} are", "smooth factors in their place"
+    return (
+        f"The {subject} smooth: with {replacement}, the likelihood is higher. Use smooth={n_smooth} with "
+        f"n_components={n_components}."
+    )
+
+
+# -------------------------------------------------------------------------------------- other kinds of misfit
+
+
+def _autocorrelation_message(
+    is_autocorrelated: BoolArray,
+    size: FloatArray,
+    lag: NDArray[np.intp],
+    names: _Names,
+    model: ModelProperties,
+) -> str:
+    columns = names.list_columns(is_autocorrelated, size)
+    largest = _largest_column(is_autocorrelated, size)
+    values = f"{size[largest]:.2f}"
+    if np.count_nonzero(is_autocorrelated) > 1:
+        smallest = int(np.argmin(np.where(is_autocorrelated, np.abs(size), np.inf)))
+        values = f"{size[smallest]:.2f} to {values}"
+    where = f"at lag {lag[largest]} ({values})"
+    more_factors = f"more than {model.n_components} factors"
+    if model.ar1_noise:
+        return (
+            f"The noise of {columns} is autocorrelated {where} beyond an AR(1) process. Use {more_factors} "
+            "(n_components, select_n_components)."
+        )
+    return (
+        f"The noise of {columns} is autocorrelated {where}, but white in the model. Use noise='ar1' for "
+        f"noise of single columns, or {more_factors} for noise that columns have in common (n_components, "
+        "select_n_components)."
+    )
+
+
+def _tails_message(
+    is_heavy: BoolArray, degrees: FloatArray, innovations: FloatArray, names: _Names, robust: bool
+) -> str:
+    columns = names.list_columns(is_heavy, 1.0 / degrees)
+    largest = _largest_column(is_heavy, 1.0 / degrees)
+    size = np.nan_to_num(np.abs(np.where(is_heavy, innovations, np.nan)))
+    rows = ", ".join(str(row) for row in sorted(np.argsort(-size.max(axis=1))[:3].tolist()))
+    if robust:
+        return (
+            f"The noise of {columns} has heavier tails than the Student's t of the model (largest errors in "
+            f"rows {rows}). Set artefacts to NaN."
+        )
+    return (
+        f"The noise of {columns} has heavy tails (Student's t with {degrees[largest]:.1f} degrees of "
+        f"freedom, largest errors in rows {rows}), but is normal in the model. Use robust=True, set "
+        "artefacts to NaN, or use transforms='log' for a skewed, positive column."
+    )
+
+
+def _variance_message(is_variable: BoolArray, ratio: FloatArray, stds: FloatArray, names: _Names) -> str:
+    largest = _largest_column(is_variable, ratio)
+    minimum, maximum = np.nanmin(stds[:, largest]), np.nanmax(stds[:, largest])
+    return (
+        f"The noise of {names.list_columns(is_variable, ratio)} changes over the series: in different parts, "
+        f"the standard deviation of the prediction errors is {minimum:.2g} to {maximum:.2g}. Fit similar "
+        "parts separately, or use transforms='log' for a column whose variance grows with its level."
+    )
+
+
+def _level_message(is_shifted: BoolArray, size: FloatArray, names: _Names) -> str:
+    largest = _largest_column(is_shifted, size)
+    return (
+        f"The level of {names.list_columns(is_shifted, size)} changes more than the model predicts: between "
+        f"parts of the series by {size[largest]:.2g} standard deviations of the prediction errors. Use "
+        "trend=1, remove a trend before the fit, or fit to a series with such changes."
+    )
+
+
+def _coverage_messages(
+    errors: PredictionErrors, has_values: BoolArray, level: float, names: _Names
+) -> list[str]:
+    """Return a sentence on the first kind of prediction whose intervals are too narrow, if any."""
+    from scipy.stats import binom
+
+    for kind, errors_of_kind in errors.by_kind.items():
+        share = coverage(errors_of_kind)[np.isclose(LEVELS, 0.9)][0]
+        counts = np.count_nonzero(~np.isnan(errors_of_kind), axis=0)
+        n_covered = np.nan_to_num(share * counts)
+        # Leave-one-out errors of adjacent values are correlated, so that several count as one.
+        n_correlated = {"one step": 1, "blocks": errors.block}.get(kind, 4)
+        p_values = binom.cdf(np.floor(n_covered / n_correlated), np.maximum(counts // n_correlated, 1), 0.9)
+        with np.errstate(invalid="ignore"):
+            is_narrow = has_values & (counts >= _MIN_VALUES) & (p_values < level)
+            is_narrow &= share < 0.9 - _MIN_COVERAGE_DEFICIT
+        if is_narrow.any():
+            largest = _largest_column(is_narrow, 1.0 - share)
+            predicted = {
+                "one step": "predictions one step ahead",
+                "cells": "predictions of single values",
+                "rows": "predictions of whole rows",
+            }.get(kind, "predictions of blocks of rows")
+            return [
+                f"90 % intervals of {names.list_columns(is_narrow, 1.0 - share)} are too narrow for "
+                f"{predicted}: they cover {100.0 * share[largest]:.0f} %. Fit to these rows, too, or try "
+                "another number of factors (n_components, select_n_components)."
+            ]
+    return []
