@@ -72,13 +72,13 @@ def is_evaluated(statistics: FloatArray) -> BoolArray:
     return np.asarray(~np.isnan(statistics).all(axis=1))
 
 
-def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatArray:
+def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: int = 1) -> FloatArray:
     """Return limits that new rows of the same process exceed with a given probability.
 
     With many rows these are quantiles (:func:`empirical_limits`). With fewer than 20 expected exceedances,
     quantiles depend on a few rows. The limit is then the higher of the quantile and the limit from the
     largest tenth of the rows (:func:`tail_limits`), because limits that are too low are worse than limits
-    that are too high.
+    that are too high. Averages over a window overlap, so that one in `window` rows is counted.
 
     Parameters
     ----------
@@ -88,6 +88,8 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
         False alarm rate: share of rows above the limit of a statistic, or with `joint` above any limit.
     joint : bool
         Whether `alpha` is the rate of all limits together.
+    window : int, default=1
+        Number of rows over which the statistics are averaged.
 
     Returns
     -------
@@ -97,17 +99,26 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     Warns
     -----
     UserWarning
-        If there are too few rows for the rate; limits are then at least the largest values.
+        If there are too few rows, or too few independent averages, for the rate.
     """
     n, n_statistics = int(np.count_nonzero(is_evaluated(held_out))), held_out.shape[1]
     limits, excess_counts = empirical_limits(held_out, alpha, joint=joint)
-    if alpha * n < _MIN_EXPECTED_EXCEEDANCES:
+    n_expected = alpha * n / window
+    if n_expected < _MIN_EXPECTED_EXCEEDANCES:
         rate = alpha / n_statistics if joint else alpha
         limits = np.maximum(limits, tail_limits(held_out, rate))
     if excess_counts == 0:
         warnings.warn(
             f"{n} normal rows are too few for alpha={alpha:g} with {n_statistics} statistics: limits are "
             "at least the largest values. Use more rows or a larger alpha.",
+            UserWarning,
+            stacklevel=3,
+        )
+    elif n_expected < 1.0:
+        warnings.warn(
+            f"{n} normal rows contain only {n // window} independent averages over window={window} rows, "
+            f"too few for alpha={alpha:g}: the false alarm rate may be several times as high. Use more "
+            "rows, a shorter window or a larger alpha.",
             UserWarning,
             stacklevel=3,
         )

@@ -95,7 +95,8 @@ class ProcessMonitor(Saveable, BaseEstimator):
 
     If fewer than 20 normal rows are expected above a limit, a generalized Pareto distribution is fitted to
     the largest tenth of each statistic, and the higher of the two limits is used
-    (:mod:`probsfa.monitoring.limits`).
+    (:mod:`probsfa.monitoring.limits`). Averages over a `window` overlap, so that only one in `window` rows is
+    counted.
 
     References
     ----------
@@ -168,7 +169,8 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Warns
         -----
         UserWarning
-            If there are too few rows for the nominal false alarm rate.
+            If there are too few rows, or too few independent averages over `window` rows, for the nominal
+            false alarm rate.
         """
         template = self._check_parameters()
         sequences = check_sequences(
@@ -207,7 +209,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
                 f"window={self.window} leaves no row with a statistic: all segments of the "
                 f"n_folds={self.n_folds} folds are shorter. Use a shorter window or longer sequences."
             )
-        limits = control_limits(values, self.alpha, joint=self.joint)
+        limits = control_limits(values, self.alpha, joint=self.joint, window=self.window)
         self.limits_ = dict(zip(self.statistics_, limits.tolist(), strict=True))
         self._held_out = values
         self.false_alarm_rate_ = float(np.mean(np.any(values[tested] > limits, axis=1)))

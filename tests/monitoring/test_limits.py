@@ -50,6 +50,19 @@ def test_limits_are_the_quantiles_where_there_are_many_events(rng, joint):
     )
 
 
+def test_overlapping_averages_count_once_per_window(rng):
+    """Averages over 50 of 3,000 rows: quantiles of 59 independent ones are exceeded far too often."""
+    rates, of_quantiles = [], []
+    for _ in range(40):
+        held_out = trailing_means(rng.exponential(size=(3000, 3)), 50)
+        new = trailing_means(rng.exponential(size=(20_000, 3)), 50)
+        with pytest.warns(UserWarning, match="59 independent averages over window=50 rows"):
+            limits = control_limits(held_out, 0.01, joint=True, window=50)
+        rates.append(oracle.rates(new[49:], limits)[1])
+        of_quantiles.append(oracle.rates(new[49:], empirical_limits(held_out, 0.01, joint=True)[0])[1])
+    assert np.mean(rates) < 0.7 * np.mean(of_quantiles) and np.mean(of_quantiles) > 0.017
+
+
 def test_joint_limits_of_few_rows_have_the_rate_together(rng):
     """Of independent exponential statistics, whose rate above given limits is known."""
     rates = []

@@ -1,5 +1,7 @@
 """The monitor: false alarms at their rate, faults found and told by column, and what is refused."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -129,6 +131,14 @@ def test_times_are_those_of_the_model(plant, rng):
     direct = monitor.model_.filter(plant[600:650], times=new)
     wanted = direct.means[:, 0] ** 2 / (1.0 - direct.covariances[:, 0, 0])
     np.testing.assert_allclose(monitor.score_samples(plant[600:650], times=new)["T2"], wanted)
+
+
+def test_long_windows_of_few_rows_are_warned_of(plant):
+    with pytest.warns(UserWarning, match="independent averages over window=50 rows"):
+        ProcessMonitor(SFA(), window=50).fit(plant[:3000])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ProcessMonitor(SFA(), window=5).fit(plant[:3000])
 
 
 def test_a_window_longer_than_any_segment_is_refused(plant):
