@@ -1,8 +1,9 @@
-/* Matrices of a few states, four side by side in the lanes of vectors.
+/* Operations on small matrices, four matrices in parallel, one in each lane of SIMD vectors.
  *
- * The number of states may be given to the compiler (-DSTATES=5), which then knows how long each loop is and keeps most of
- * a small matrix in registers; others, up to a number (-DUP_TO=32), go by blocks of four columns. What is computed with
- * most is kept in registers, several sums at a time: one sum alone would wait for its own last addition.
+ * The number of states may be a constant of the compilation (-DSTATES=5). The compiler then unrolls loops and keeps most of a
+ * small matrix in registers. Otherwise, for up to a maximum number of states (-DUP_TO=32), matrices are processed in blocks of
+ * four columns. Several sums are accumulated in registers at the same time, because each addition to a single sum would have
+ * to wait for the previous one.
  */
 #include <math.h>
 #include <stddef.h>
@@ -13,11 +14,12 @@
 #ifdef STATES
 #define MOST STATES
 #else
-/* One more than are used (-DUP_TO=32): rows that are whole powers of two apart would share places of the cache. */
+/* One more than the maximum number of states: if the distance of rows in memory were a power of two, they would map to the
+ * same cache lines. */
 #define MOST (UP_TO + 1)
 #endif
 #define ALWAYS static inline __attribute__((always_inline))
-/* Loops of a length that the compiler knows, whose arrays are to be registers. */
+/* For loops of constant length whose arrays should be in registers. */
 #define UNROLL _Pragma("GCC unroll 4")
 #define UNROLL8 _Pragma("GCC unroll 8")
 
@@ -26,8 +28,8 @@ typedef int64_t integers __attribute__((vector_size(LANES * sizeof(int64_t)), al
 typedef lanes vector[MOST];
 typedef lanes matrix[MOST][MOST];
 
-/* Scratch memory of the caller, which may exceed the stack of a thread. A function takes matrices from its copy of the arena
- * and passes the rest on, so that they are free again when it returns. */
+/* Scratch memory, allocated by the caller because it may exceed the stack of a thread. A function takes matrices from its own
+ * copy of the arena and passes that copy on to the functions that it calls. The memory is free again when it returns. */
 typedef struct {
     char *next;
 } arena;
@@ -37,7 +39,7 @@ ALWAYS void *take(arena *space, size_t size) {
     space->next += size;
     return taken;
 }
-/* A matrix, or a pointer to another type: registers and the stack for few states, else the arena. */
+/* Declares a matrix, or a pointer to another type: in registers or on the stack for few states, otherwise in the arena. */
 #ifdef STATES
 #define MATRIX(name) matrix name
 #define SPACE(type, name) \
@@ -61,14 +63,15 @@ typedef union {
     integers bits;
 } parts_of_numbers;
 
-/* The numbers that are positive and finite, and NaN in the place of others: what has gone wrong must be seen. */
+/* Replaces numbers that are not positive and finite by NaN, so that errors reach the results. */
 static inline lanes if_positive(lanes x) {
     parts_of_numbers parts = {x};
     parts.bits |= ~((x > all(0.0)) & (x < all(INFINITY)));
     return parts.number;
 }
 
-/* Logarithms of positive normal numbers, or of NaN: of x = 2^e m with m near one, e log 2 + 2 artanh((m - 1) / (m + 1)). */
+/* Logarithms of positive normal numbers; NaN for NaN. For x = 2^e m with m near one it is e log 2 + 2 artanh(s) with
+ * s = (m - 1) / (m + 1). */
 static inline lanes log_of(lanes x) {
     parts_of_numbers parts = {x};
     const integers over = parts.bits - 0x3fe6a09e667f3bcd; /* sqrt(1/2) */
@@ -88,12 +91,12 @@ static inline lanes log_of(lanes x) {
     sum = sum * q + 2.0 / 3.0;
     lanes e;
     for (int l = 0; l < LANES; l++) e[l] = (double)exponent[l];
-    /* Nothing, or NaN, whose bits are as good as those of a number above. */
-    const lanes nothing = x - x;
-    return e * 0.693147180369123816490 + (2.0 * s + (s * q * sum + e * 1.90821492927058770002e-10)) + nothing;
+    /* Zero, or NaN if x is NaN: the operations on bits above treat NaN as a number. */
+    const lanes zero_or_nan = x - x;
+    return e * 0.693147180369123816490 + (2.0 * s + (s * q * sum + e * 1.90821492927058770002e-10)) + zero_or_nan;
 }
 
-/* Four numbers of each lane from, or to, what lies side by side. */
+/* Transposes a matrix of four by four numbers: from one vector for each number to one vector for each lane, or back. */
 static inline void transpose(const lanes in[4], lanes out[4]) {
     const lanes even = SHUFFLE(in[0], in[1], 0, 4, 2, 6), odd = SHUFFLE(in[0], in[1], 1, 5, 3, 7);
     const lanes later_even = SHUFFLE(in[2], in[3], 0, 4, 2, 6), later_odd = SHUFFLE(in[2], in[3], 1, 5, 3, 7);
@@ -103,7 +106,7 @@ static inline void transpose(const lanes in[4], lanes out[4]) {
     out[3] = SHUFFLE(odd, later_odd, 2, 3, 6, 7);
 }
 
-/* Writes what each lane has of some numbers to a place of its own. */
+/* Writes `count` numbers of each lane to a separate address for each lane. */
 static inline void scatter(int count, const lanes *from, double *const to[LANES], int64_t offset) {
     for (int j = 0; j + 3 < count; j += 4) {
         lanes rows[4];
@@ -114,12 +117,12 @@ static inline void scatter(int count, const lanes *from, double *const to[LANES]
         for (int l = 0; l < LANES; l++) to[l][offset + j] = from[j][l];
 }
 
-/* Reads some numbers for each lane from a place of its own, zeros where it has none. */
+/* Reads `count` numbers for each lane from a separate address for each lane; zeros if the address is NULL. */
 static inline void gather(int count, const double *const from[LANES], int64_t offset, lanes *to) {
-    static const double none[LANES];
+    static const double zeros[LANES];
     for (int j = 0; j + 3 < count; j += 4) {
         lanes rows[LANES];
-        for (int l = 0; l < LANES; l++) rows[l] = *(const lanes *)(from[l] ? from[l] + offset + j : none);
+        for (int l = 0; l < LANES; l++) rows[l] = *(const lanes *)(from[l] ? from[l] + offset + j : zeros);
         transpose(rows, to + j);
     }
     for (int j = count & ~3; j < count; j++)
@@ -132,7 +135,7 @@ static inline lanes dot(const lanes *a, const lanes *b, int from, int to) {
     return sum;
 }
 
-/* Products of a row with four rows. */
+/* Dot products of a row with four rows. */
 static inline void dot4(const lanes *a, const lanes *b0, const lanes *b1, const lanes *b2, const lanes *b3, int from, int to, lanes *out) {
     lanes s0 = all(0.0), s1 = s0, s2 = s0, s3 = s0;
     for (int k = from; k < to; k++) {
@@ -148,7 +151,8 @@ static inline void dot4(const lanes *a, const lanes *b0, const lanes *b1, const 
     out[3] = s3;
 }
 
-/* Products of up to three rows with up to four, of matrices: twelve sums, three numbers and one are all registers. */
+/* Dot products of up to three rows of a matrix with up to four rows of another. The 12 sums, 3 numbers of the first matrix and
+ * one of the second fit into 16 registers. */
 ALWAYS void tile(const int height, const int width, const lanes *a, const lanes *b, int to, lanes *out) {
     lanes sums[3][4];
     UNROLL for (int h = 0; h < height; h++)
@@ -165,6 +169,7 @@ ALWAYS void tile(const int height, const int width, const lanes *a, const lanes 
         UNROLL for (int w = 0; w < width; w++) out[h * MOST + w] = sums[h][w];
 }
 
+/* Dot products of up to three rows of a matrix with `width` rows of another. */
 ALWAYS void strip(const int height, int width, const lanes *a, const matrix b, int n, lanes *out) {
     int j = 0;
     for (; j + 3 < width; j += 4) tile(height, 4, a, b[j], n, out + j);
@@ -175,7 +180,7 @@ ALWAYS void strip(const int height, int width, const lanes *a, const matrix b, i
     }
 }
 
-/* out_ij = a_i . b_j, rows with rows; of a symmetric product the lower triangle, and a little above. */
+/* out = a b', dot products of rows. With `lower`, for a symmetric product, only the lower triangle is complete. */
 static inline void times_transposed(int n, const matrix a, const matrix b, int lower, matrix out) {
     int i = 0;
     for (; i + 2 < n; i += 3) strip(3, lower ? i + 3 : n, a[i], b, n, out[i]);
@@ -185,11 +190,13 @@ static inline void times_transposed(int n, const matrix a, const matrix b, int l
     }
 }
 
+/* Copies the lower triangle to the upper one. */
 static inline void mirror(int n, matrix m) {
     for (int i = 1; i < n; i++)
         for (int j = 0; j < i; j++) m[j][i] = m[i][j];
 }
 
+/* out = m v. */
 static inline void times(int n, const matrix m, const vector v, vector out) {
     int i = 0;
     for (; i + 3 < n; i += 4) dot4(v, m[i], m[i + 1], m[i + 2], m[i + 3], 0, n, out + i);
@@ -198,14 +205,14 @@ static inline void times(int n, const matrix m, const vector v, vector out) {
 
 #ifdef STATES
 
-/* L below its diagonal of ones, and D^-1, of a matrix L D L', of which the lower triangle is read; the logarithm of its
- * determinant. The rows of L D are in `scaled`. */
+/* Factorises a symmetric matrix, given by its lower triangle, as L D L': L below its unit diagonal in `factor`, L D in
+ * `scaled`, and D^-1 in `reciprocal`. Returns the logarithm of the determinant. */
 static inline lanes factorise(int n, const matrix m, matrix factor, matrix scaled, vector reciprocal) {
     lanes log_det = all(0.0), determinant = all(1.0);
     for (int j = 0; j < n; j++) {
         const lanes pivot = if_positive(m[j][j] - dot(scaled[j], factor[j], 0, j));
         determinant *= pivot;
-        if (j % 4 == 3 || j == n - 1) { /* more might be too large a number */
+        if (j % 4 == 3 || j == n - 1) { /* the product of more than four pivots may overflow */
             log_det += log_of(if_positive(determinant));
             determinant = all(1.0);
         }
@@ -227,9 +234,9 @@ static inline lanes factorise(int n, const matrix m, matrix factor, matrix scale
     return log_det;
 }
 
-/* Inverse, all of it, of a symmetric positive definite matrix; gives the logarithm of the matrix's determinant. */
+/* Computes the complete inverse of a symmetric positive definite matrix; returns the logarithm of its determinant. */
 static inline lanes invert(int n, const matrix m, matrix inverse) {
-    matrix factor, scaled, root; /* root: the transposed inverse of L, row j from column j on */
+    matrix factor, scaled, root; /* root: the inverse of L, transposed; row j starts at column j */
     vector reciprocal;
     const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
     for (int i = 0; i < n; i++) {
@@ -247,7 +254,7 @@ static inline lanes invert(int n, const matrix m, matrix inverse) {
     return log_det;
 }
 
-/* Solves with a symmetric positive definite matrix; gives the logarithm of its determinant. */
+/* Solves a linear system with a symmetric positive definite matrix; returns the logarithm of its determinant. */
 static inline lanes solve(int n, const matrix m, const vector right, vector solution, arena space) {
     matrix factor, scaled;
     (void)space;
@@ -263,7 +270,7 @@ static inline lanes solve(int n, const matrix m, const vector right, vector solu
 
 #else
 
-/* Minus the inverse of a square of a few columns, of which the lower triangle is read and written; gives its determinant. */
+/* Replaces a small symmetric matrix, given by its lower triangle, by minus its inverse; returns its determinant. */
 ALWAYS lanes sweep_square(const int side, lanes square[4][4]) {
     lanes determinant = all(1.0);
     UNROLL for (int b = 0; b < side; b++) {
@@ -289,7 +296,7 @@ ALWAYS lanes sweep_square(const int side, lanes square[4][4]) {
     return determinant;
 }
 
-/* Adds products of some rows with others of four, up to a column. */
+/* m[h][j] += dot product of row h of a and row j of b, both with `side` columns, for j < to. */
 ALWAYS void update(const int height, const int side, int to, const lanes (*a)[4], const lanes (*b)[4], lanes *m) {
     lanes x[3][4];
     UNROLL for (int h = 0; h < height; h++)
@@ -305,8 +312,9 @@ ALWAYS void update(const int height, const int side, int to, const lanes (*a)[4]
     }
 }
 
-/* The sweep operator for some columns J of a lower triangle: A_JJ becomes -A_JJ^-1, A_iJ becomes A_iJ A_JJ^-1, and what
- * these say is taken off all others. After that of all columns it is minus the inverse. Gives log|A_JJ|. */
+/* The sweep operator for a set J of columns of a symmetric matrix, given by its lower triangle: A_JJ becomes -A_JJ^-1, A_iJ
+ * becomes A_iJ A_JJ^-1, and A_ik becomes A_ik - A_iJ A_JJ^-1 A_Jk. Sweeping all columns gives minus the inverse. Returns
+ * log|A_JJ|. */
 ALWAYS lanes sweep(const int side, int n, int first, matrix m) {
     lanes beside[MOST][4], solved[MOST][4], square[4][4];
     UNROLL for (int b = 0; b < side; b++)
@@ -324,7 +332,7 @@ ALWAYS lanes sweep(const int side, int n, int first, matrix m) {
         UNROLL for (int b = 0; b < side; b++) {
             lanes sum = x[0] * square[b][0];
             UNROLL for (int c = 1; c < side; c++) sum += x[c] * (c < b ? square[b][c] : square[c][b]);
-            solved[i][b] = sum; /* with a minus, as the square has one */
+            solved[i][b] = sum; /* -A_iJ A_JJ^-1, because `square` is -A_JJ^-1 */
         }
     }
     int i = 0;
@@ -342,7 +350,7 @@ ALWAYS lanes sweep(const int side, int n, int first, matrix m) {
     return log_det;
 }
 
-/* Inverse, all of it, of a symmetric positive definite matrix; gives the logarithm of the matrix's determinant. */
+/* Computes the complete inverse of a symmetric positive definite matrix; returns the logarithm of its determinant. */
 static inline lanes invert(int n, const matrix m, matrix inverse) {
     lanes log_det = all(0.0);
     for (int i = 0; i < n; i++)
@@ -361,7 +369,8 @@ static inline lanes invert(int n, const matrix m, matrix inverse) {
 
 typedef lanes taller_matrix[MOST + 1][MOST];
 
-/* Some columns of L and of L D, for L D L' with the right side as its last row; gives the logarithm of their pivots. */
+/* Computes `side` columns of L and of L D, starting at column `first`, for the matrix L D L' with the right-hand side as an
+ * additional last row. Returns the logarithm of the product of their pivots. */
 ALWAYS lanes factorise(const int side, int n, int first, const matrix m, const vector right, taller_matrix factor, taller_matrix scaled) {
     lanes determinant = all(1.0), square[4][4], reciprocal[4], known[3][MOST];
     for (int i = first; i <= n; i += 3) {
@@ -401,10 +410,10 @@ ALWAYS lanes factorise(const int side, int n, int first, const matrix m, const v
         }
         UNROLL for (int c = 0; c < side; c++) scaled[i][first + c] = row[c];
     }
-    return log_of(if_positive(determinant)); /* of more than four it might be too large a number */
+    return log_of(if_positive(determinant)); /* the product of more than four pivots may overflow */
 }
 
-/* Solves with a symmetric positive definite matrix, of which the lower triangle is read; gives the logarithm of its
+/* Solves a linear system with a symmetric positive definite matrix, given by its lower triangle; returns the logarithm of its
  * determinant. */
 static inline lanes solve(int n, const matrix m, const vector right, vector solution, arena space) {
     lanes(*const factor)[MOST] = take(&space, sizeof(taller_matrix)), (*const scaled)[MOST] = take(&space, sizeof(taller_matrix));

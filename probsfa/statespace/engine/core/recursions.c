@@ -1,20 +1,21 @@
-/* Row after row by square roots of covariances, made by orthogonal transformations alone.
+/* Square-root Kalman filter and smoother, row by row, by orthogonal transformations only.
  *
- * A covariance P is kept as N with P = N' N. With the rows collapsed to at most K numbers y = U z + unit noise
- * (U from a QR factorisation of R^-1/2 C), each step triangularises one stack of matrices (Kailath, Sayed & Hassibi 2000,
- * chapter 12). Predicting z' = A z + e, Cov e = Q = E' E:
+ * A covariance P is represented by a root N with P = N' N. The observations of a row are reduced to at most K numbers
+ * y = U z + unit noise, with U from a QR factorisation of R^-1/2 C. Each step triangularises one stack of matrices by
+ * Householder reflections (Kailath, Sayed & Hassibi 2000, chapter 12). Prediction of z' = A z + e, Cov e = Q = E' E:
  *
  *     [ E     0 ]        [ N'  M ]      N'' N' = A P A' + Q,   N'' M = A P
  *     [ N A'  N ]   ->   [ 0   S ]      G = M' N'^-T: gain of z on z';   S' S = P - G A P = Cov(z | z')
  *
- * and updating with y, V = U N':
+ * Here N' on the right is the root of the predicted covariance, and N'' its transpose. Update with y, where N is now the
+ * predicted root and V = U N':
  *
  *     [ I    0         ]        [ B  h ]      B' B = I + V' V
  *     [ V    y - U m   ]   ->   [ 0  . ]      N <- B^-T N,   m <- m + N' h,   s = B^-1 h
  *
- * Nothing is subtracted and Q is never inverted, so that rows close to each other and tiny noise keep their digits. Where
- * rows of equal weights and gaps follow each other, matrices stop changing; from then on only means are computed, by the same
- * reflections.
+ * No covariances are subtracted and Q is never inverted, so that results are accurate also for closely spaced rows and very
+ * small noise. In a series of rows with equal weights and gaps, the matrices converge to a steady state. From then on only
+ * means are computed, by the same reflections.
  */
 #include <float.h>
 #include <math.h>
@@ -27,10 +28,10 @@
 #define ALWAYS static inline __attribute__((always_inline))
 /* M_PI is not in the C standard: headers of Windows, and of musl without extensions, do not have it. */
 #define TWO_PI 6.283185307179586476925286766559
-/* Change of a root, relative to the standard deviation of each state, that is rounding. */
+/* Largest change of a root, relative to the standard deviation of each state, that counts as a rounding error. */
 static const double UNCHANGED = 1e-14;
-/* Least squared length of a vector that is reflected: the factor of the reflection is its reciprocal, which overflows below.
- * What QR leaves of dependent columns gets that small, rounding of rounding. */
+/* Smallest squared length of a vector that is reflected. The factor of a reflection is the reciprocal of this length, which
+ * would overflow below. Residuals of linearly dependent columns in the QR factorisation may be that small. */
 static const double SHORTEST = DBL_MIN;
 
 ALWAYS void copy(int64_t count, const double *from, double *to) { memcpy(to, from, count * sizeof(double)); }
@@ -51,7 +52,7 @@ ALWAYS void times(int rows, int n, const double *m, const double *x, double *out
     for (int i = 0; i < rows; i++) out[i] = dot(n, m + (int64_t)i * n, x);
 }
 
-/* out = A x, for a matrix of which row i is zero but for some columns around the diagonal. */
+/* out = A x, for a band matrix with `reach` diagonals on each side of the main diagonal. */
 ALWAYS void move(int n, int reach, const double *a, const double *x, double *out) {
     for (int i = 0; i < n; i++) {
         const int from = i > reach ? i - reach : 0, to = i + reach < n ? i + reach + 1 : n;
@@ -71,10 +72,11 @@ ALWAYS void square(int n, const double *root, double *out) {
         for (int a = 0; a < n; a++) add(n, root[i * n + a], root + i * n, out + a * n);
 }
 
-/* Householder reflections that bring a stack of an upper triangle (n rows) and some rows below it to an upper triangle.
- * Rows have `width` numbers, the triangle's n first. One pass over the rows below applies a reflection and adds up the
- * products of the next one. `now` and `next` have room for `width` numbers. What is left in the first n numbers of the rows
- * below, with `firsts` and `factors` (n,), are the reflections: see `reflect`. */
+/* Transforms a stack of an upper triangle (n rows, `top`) and `below` further rows (`bottom`) to an upper triangle by
+ * Householder reflections. Rows have `width` numbers; the triangle consists of the first n. One pass over the rows below
+ * applies a reflection and computes the dot products for the next one. `now` and `next` are scratch memory for `width` numbers
+ * each. On return, the first n numbers of the rows below, `firsts` (n,) and `factors` (n,) define the reflections: see
+ * `reflect`. */
 ALWAYS void triangularise(int n, int below, int width, double *restrict top, double *restrict bottom, double *restrict now, double *restrict next, double *restrict firsts, double *restrict factors) {
     double power = 0.0;
     clear(width, now);
@@ -110,7 +112,8 @@ ALWAYS void triangularise(int n, int below, int width, double *restrict top, dou
     }
 }
 
-/* Applies the reflections that `triangularise` left to a column: its part beside the triangle and the one below. */
+/* Applies the reflections of `triangularise` to a column: `beside` are its entries in the rows of the triangle, `under` those
+ * in the rows below. */
 ALWAYS void reflect(int n, int below, int width, const double *bottom, const double *firsts, const double *factors, double *beside, double *under) {
     for (int j = 0; j < n; j++) {
         double sum = firsts[j] * beside[j];
@@ -121,8 +124,8 @@ ALWAYS void reflect(int n, int below, int width, const double *bottom, const dou
     }
 }
 
-/* Observations of a row as at most K numbers of unit noise: reflections V of the columns of R^-1/2 C, kept for rows of the
- * same weights. */
+/* Reduction of the observations of a row to at most K numbers with unit noise: Householder reflections of the QR factorisation
+ * of R^-1/2 C. It is the same for rows with the same weights. */
 typedef struct {
     int rank;
     double *scale, *reflections, *factors, *triangle; /* (D,), (K, D), (K,) and U (K, K), of which `rank` rows are used */
@@ -157,7 +160,7 @@ ALWAYS void reduce_columns(const rows_work *w, int n, const double *weights, red
     }
 }
 
-/* The numbers y of a row; `centred` has room for D numbers. */
+/* Computes the reduced observations y of a row; `centred` is scratch memory for D numbers. */
 ALWAYS void reduce_values(const rows_work *w, const double *values, const reduction *r, double *centred, double *y) {
     const int d = (int)w->n_features;
     for (int i = 0; i < d; i++) centred[i] = r->scale[i] > 0.0 ? r->scale[i] * (values[i] - w->offset[i]) : 0.0;
@@ -168,6 +171,7 @@ ALWAYS void reduce_values(const rows_work *w, const double *values, const reduct
     }
 }
 
+/* Scratch memory of the filter. */
 typedef struct {
     double *predicted, *top, *bottom, *sums, *y, *missed, *moved, *shift, *before;
     double *firsts, *factors;
@@ -205,7 +209,7 @@ ALWAYS filter_room make_room(int n, int d, double *next) {
     return f;
 }
 
-/* Predicts over a gap: `predicted` becomes N', and where `gain` is not NULL, G' and the root of Cov(z | z') are stored. */
+/* Prediction over a gap: `predicted` becomes N'. If `gain` is not NULL, G' and the root of Cov(z | z') are stored. */
 ALWAYS void predict(const rows_work *w, int n, int32_t gap, const double *root, filter_room *f, double *gain, double *conditional) {
     const double *const a = w->transition + (int64_t)gap * n * n, *const e = w->innovation + (int64_t)gap * n * n;
     const int width = gain ? 2 * n : n;
@@ -239,7 +243,7 @@ ALWAYS void solve_upper(int n, int width, const double *top, double *x) {
     }
 }
 
-/* Updates the predicted mean and root with a row; gives log|B| + |s|^2. */
+/* Updates the predicted mean and root with a row; returns log|B| + |s|^2. */
 ALWAYS double update(int n, filter_room *f, const double *triangle, int rank, double *mean, double *root, double *log_det) {
     const int width = n + 1;
     for (int i = 0; i < n; i++) {
@@ -271,7 +275,7 @@ ALWAYS double update(int n, filter_room *f, const double *triangle, int rank, do
     return *log_det + dot(n, f->shift, f->shift);
 }
 
-/* Updates the mean alone, with the matrices that `update` left; gives |s|^2. */
+/* Updates only the mean, with the matrices of the last `update`; returns |s|^2. */
 ALWAYS double update_mean(int n, filter_room *f, const double *triangle, int rank, double *mean, const double *root) {
     const int width = n + 1;
     for (int i = 0; i < rank; i++) f->missed[i] = f->y[i] - dot(n, triangle + i * n, mean);
@@ -282,6 +286,7 @@ ALWAYS double update_mean(int n, filter_room *f, const double *triangle, int ran
     return dot(n, f->shift, f->shift);
 }
 
+/* Whether a root is equal to that of the previous row, up to rounding errors. */
 ALWAYS int unchanged(int n, const double *root, const double *before) {
     for (int c = 0; c < n; c++) {
         double power = 0.0, change = 0.0;
@@ -298,7 +303,7 @@ ALWAYS int64_t filter_rows(const rows_work *w, const int n, double *mean, double
     const int d = (int)w->n_features;
     filter_room f = make_room(n, d, scratch);
     int64_t slots = 0;
-    int steady = 0, copied = 0; /* whether the root is that of the row before */
+    int steady = 0, copied = 0; /* whether the root equals that of the previous row, and whether it is reused */
     double log_det = 0.0;
     for (int64_t t = 0; t < w->n_rows; t++) {
         const double *const weights = w->weights + t * d;
@@ -337,7 +342,7 @@ ALWAYS int64_t filter_rows(const rows_work *w, const int n, double *mean, double
     return slots;
 }
 
-/* What `smooth` writes of a row: everything, or what sums need. */
+/* Writes the smoothed moments of a row: in full, or as needed for sums over rows (see kernels.h). */
 ALWAYS void store_moments(const rows_work *w, int n, int64_t t, int64_t full, const double *mean, const double *covariance) {
     copy(n, mean, w->means + t * n);
     if (full) {
@@ -406,7 +411,8 @@ ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const do
     double *sums = part(&scratch, 4 * n);
     for (int64_t t = w->n_rows - 1; t >= 0; t--) {
         const int64_t slot = w->slot[t];
-        /* The root as an upper triangle with a positive diagonal, so that all algorithms make the same draws of normals. */
+        /* The root as an upper triangle with a positive diagonal, so that all algorithms map the same normal variables to the
+         * same draws. */
         clear(n * n, top);
         copy(n * n, w->root + slot * n * n, bottom);
         triangularise(n, n, n, top, bottom, sums, sums + n, sums + 2 * n, sums + 3 * n);
@@ -426,12 +432,16 @@ ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const do
     }
 }
 
-/* What a row's values say of the state, given their weights: with V the loadings in units of the predicted root, the
- * lower triangle F of I + V' diag(w / r) V = F F', its inverse, and the mean in those units. */
+/* Scratch memory of the filter under Student-t noise. The state is expressed in coordinates in which its predicted covariance
+ * is the identity; V are the loadings in these coordinates. */
 typedef struct {
-    double *loaded, *error, *weights, *power; /* V (D, K); numbers for each value */
-    double *precision, *inverse, *mean, *half;       /* F, then F^-1 (K, K); (K,) */
+    double *loaded, *error, *weights, *power; /* V (D, K); residual, weight and squared residual of each value (D,) */
+    double *precision, *inverse;              /* lower triangle F with F F' = I + V' diag(w / r) V, and F^-1, both (K, K) */
+    double *mean, *half;                      /* posterior mean, and information vector (K,) */
 } student_room;
+
+/* Computes the posterior of the state given the weights of a row, and the expected squared residuals in units of the noise
+ * variances; returns the log determinant of the posterior precision. */
 
 ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const double *weights, student_room *s) {
     const int d = (int)w->n_features;
@@ -473,7 +483,8 @@ ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const
     return log_det;
 }
 
-/* Weights (nu + n) / (nu + discrepancy), of each value or of the whole row; gives the largest relative change. */
+/* Sets weights to (nu + n) / (nu + discrepancy) for the n values that share a weight: a single value, or those of the row.
+ * Returns the largest relative change of a weight. */
 ALWAYS double reweigh(int d, const double *seen, const double *power, double degrees, int by_row, double *weights) {
     double count = 0.0, total = 0.0, change = 0.0;
     for (int i = 0; i < d; i++) {
@@ -490,17 +501,20 @@ ALWAYS double reweigh(int d, const double *seen, const double *power, double deg
     return change;
 }
 
-/* Log density of so many values of a scale mixture with discrepancy s, without the part of the noise variances. */
+/* Log density of `count` values that share a weight, with the sum `power` of squared residuals in units of the noise
+ * variances, without the term of the noise variances. */
 ALWAYS double student_term(double degrees, double count, double power) {
     const double ratio = lgamma(0.5 * (degrees + count)) - lgamma(0.5 * degrees) - 0.5 * count * log(0.5 * degrees);
     return ratio - 0.5 * (degrees + count) * log1p(power / degrees);
 }
 
-enum { MOST_ROUNDS = 100 };
-static const double SAME_WEIGHTS = 1e-10;
+/* Maximum number of fixed-point iterations for a row, and the relative change of weights at convergence. */
+enum { MAX_ITERATIONS = 100 };
+static const double WEIGHT_TOLERANCE = 1e-10;
 
-/* Causal filter under Student-t noise: each row's weights and state at their fixed point (Agamennoni et al. 2012), the state
- * before it being taken as Gaussian. Terms become lower bounds of log densities of rows. */
+/* Causal filter under Student-t noise. The filtered state of the previous row is approximated by a Gaussian; weights and state
+ * of each row are then computed by fixed-point iteration (Agamennoni et al. 2012). Terms are lower bounds of the log densities
+ * of rows. */
 ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by_row, double *mean, double *root, double *scratch) {
     const int d = (int)w->n_features;
     filter_room f = make_room(n, d, scratch);
@@ -532,9 +546,9 @@ ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by
             norm += log(TWO_PI * w->noise[i]);
         }
         reweigh(d, seen, s.power, degrees, by_row, s.weights);
-        for (int round = 0; round < MOST_ROUNDS; round++) {
+        for (int iteration = 0; iteration < MAX_ITERATIONS; iteration++) {
             solve_student(w, n, seen, s.weights, &s);
-            if (reweigh(d, seen, s.power, degrees, by_row, s.weights) <= SAME_WEIGHTS) break;
+            if (reweigh(d, seen, s.power, degrees, by_row, s.weights) <= WEIGHT_TOLERANCE) break;
         }
         const double log_det = solve_student(w, n, seen, s.weights, &s);
         double total = 0.0, term = 0.0, bound = log_det - n + dot(n, s.mean, s.mean) + dot(n * n, s.inverse, s.inverse);
@@ -553,7 +567,7 @@ ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by
     }
 }
 
-/* Predicts by a covariance: m <- A m, P <- A P A' + Q. */
+/* Prediction with the covariance itself: m <- A m, P <- A P A' + Q. */
 ALWAYS void predict_covariance(const rows_work *w, int n, int32_t gap, double *mean, double *covariance, double *room) {
     const double *const a = w->transition + (int64_t)gap * n * n, *const e = w->innovation + (int64_t)gap * n * n;
     times(n, n, a, mean, room);
@@ -564,9 +578,10 @@ ALWAYS void predict_covariance(const rows_work *w, int n, int32_t gap, double *m
         for (int l = 0; l < n; l++) add(n, a[i * n + l], room + l * n, covariance + i * n);
 }
 
-/* Values of a row, one after the other, as if each were a row of its own (Koopman & Durbin 2000): with c and r a value's
- * loadings and noise, f = c' P c + r, g = P c / f, v = x - c' m. Kept in `values`: g, v and f. */
-ALWAYS void take_values(const rows_work *w, int n, int64_t t, double *mean, double *covariance, double *values, double *room) {
+/* Updates mean and covariance with the values of a row, one after the other (univariate treatment, Koopman & Durbin 2000).
+ * For a value x with loadings c and noise variance r, f = c' P c + r, g = P c / f and v = x - mu - c' m. `values` receives g,
+ * v and f of each value. */
+ALWAYS void update_by_values(const rows_work *w, int n, int64_t t, double *mean, double *covariance, double *values, double *room) {
     const int d = (int)w->n_features;
     for (int i = 0; i < d; i++, values += n + 2) {
         if (!(w->weights[t * d + i] > 0.0)) continue;
@@ -581,8 +596,9 @@ ALWAYS void take_values(const rows_work *w, int n, int64_t t, double *mean, doub
     }
 }
 
-/* The backward pass gathers score s and information N of later values about a state, as the disturbance smoother does
- * (de Jong 1989): e = v / f - g' s, d = 1 / f + g' N g, s <- s + c e, N <- N - c (N g)' - (N g) c' + d c c'. */
+/* Leave-one-out scores e and precisions d of all values. The backward pass accumulates score s and information N of later
+ * values about a state, as in the disturbance smoother (de Jong 1989): e = v / f - g' s, d = 1 / f + g' N g, s <- s + c e,
+ * N <- N - c (N g)' - (N g) c' + d c c'. */
 ALWAYS void leave_out(const rows_work *w, const int n, double *scores, double *precisions, double *states, double *scratch) {
     const int d = (int)w->n_features;
     double *mean = part(&scratch, n), *covariance = part(&scratch, n * n), *room = part(&scratch, n * n + n);
@@ -595,7 +611,7 @@ ALWAYS void leave_out(const rows_work *w, const int n, double *scores, double *p
         predict_covariance(w, n, w->gap_index[t], mean, covariance, room);
         copy(n, mean, states + t * size);
         copy(n * n, covariance, states + t * size + n);
-        take_values(w, n, t, mean, covariance, values, room);
+        update_by_values(w, n, t, mean, covariance, values, room);
     }
     clear(n, score);
     clear(n * n, information);
@@ -611,7 +627,7 @@ ALWAYS void leave_out(const rows_work *w, const int n, double *scores, double *p
             for (int i = 0; i < n; i++) add(n, a[l * n + i], room + l * n, information + i * n);
         copy(n, states + t * size, mean);
         copy(n * n, states + t * size + n, covariance);
-        take_values(w, n, t, mean, covariance, values, room);
+        update_by_values(w, n, t, mean, covariance, values, room);
         for (int i = d - 1; i >= 0; i--) {
             const int64_t at = t * d + i;
             scores[at] = precisions[at] = 0.0;
@@ -630,7 +646,7 @@ ALWAYS void leave_out(const rows_work *w, const int n, double *scores, double *p
     }
 }
 
-/* Functions for so many states, of which the compiler knows how long loops are, and for any number. */
+/* Calls a function with a constant number of states, for which the compiler unrolls loops, or with any other number. */
 #define FOR_STATES(n, CALL) \
     switch (n) { \
     case 1: return CALL(1); \

@@ -1,19 +1,27 @@
-/* Passes of the information form over segments of rows, four segments side by side in the lanes of vectors.
+/* Kalman filter and smoother in information form over segments of rows. Four segments are processed in parallel, one in each
+ * lane of SIMD vectors; these four are a group.
  *
- * A filtered state is kept by its precision F and its mean. A row adds a precision J = C' R^-1 C and an information
- * h = C' R^-1 (x - mu), and a transition A, Q to the next state costs one inverse (Anderson & Moore 1979, section 6.3):
+ * A filtered state is represented by its precision F and its mean m. The update with a row adds the precision
+ * J = C' R^-1 C and the information vector h = C' R^-1 (x - mu). The prediction of the next state, with transition matrix A
+ * and innovation covariance Q, requires one inverse (Anderson & Moore 1979, section 6.3):
  *
- *     S = (F + A' Q^-1 A)^-1               Cov(z_t | z_t+1 and the rows up to t)
- *     Pi = Q^-1 - Q^-1 A S A' Q^-1         precision of the next state, predicted
+ *     S = (F + A' Q^-1 A)^-1               Cov(z_t | z_t+1, rows up to t)
+ *     Pi = Q^-1 - Q^-1 A S A' Q^-1         precision of the predicted next state
  *     F <- Pi + J,    m <- A m + F^-1 (h - J A m)
  *
- * Backwards, G = S A' Q^-1 is the gain of a state on the next one, and P_t = S + G P_t+1 G'. Each segment is first
- * eliminated given the state s before it, as long as later states depend on that; what is left is
- * exp(z' (X s + f) - z' F z / 2 + v' s - s' V s / 2). Rows after that know nothing of s. A chain over the states between
- * segments joins them; then the first rows of each are filtered from the state before it, and all rows are smoothed.
+ * In the backward pass, G = S A' Q^-1 is the smoother gain, and P_t = S + G P_t+1 G' the smoothed covariance.
  *
- * What comes from outside and goes there is row after row, symmetric matrices as their lower triangles; what passes keep for
- * each other lies lane by lane. Precisions lose as many digits as they are large: see recursions.c for tiny noise.
+ * Segments depend on each other only through the state s before each of them. The algorithm has five steps:
+ *   1. collapse: compute J and h of each row.
+ *   2. eliminate: eliminate the first states of each segment until later states do not depend on s, up to rounding. The last
+ *      eliminated state z and s then have the joint density exp(z' (X s + f) - z' F z / 2 + v' s - s' V s / 2), up to a
+ *      constant. The following rows are filtered without s.
+ *   3. join: compute the distribution of each s given all earlier rows.
+ *   4. refilter: filter the eliminated rows, starting from s.
+ *   5. join_back and smooth: compute the smoothed last state of each segment, then smooth all rows of each segment.
+ *
+ * Arguments and results are stored row by row, and symmetric matrices as lower triangles. Intermediate results are stored by
+ * lanes. The relative rounding error of results is proportional to the precision: see recursions.c for very small noise.
  */
 #include "matrices.h"
 
@@ -27,13 +35,14 @@
 #define COUNT(w) ((w)->n_states)
 #endif
 #define NAMED_BY_LEVEL NAMED(MOST_STATES, LEVEL)
-#define AT(i, j) ((i) * ((i) + 1) / 2 + (j)) /* in a lower triangle, j <= i */
+#define AT(i, j) ((i) * ((i) + 1) / 2 + (j)) /* position of entry (i, j), j <= i, in a packed lower triangle */
 
+/* A segment is eliminated until the largest entry of X is at most this number, which is tested once in a few rows. */
 static const double NEGLIGIBLE = 1e-15;
-enum { ROWS_AT_ONCE = 4 };
+enum { ROWS_BETWEEN_TESTS = 4 };
 
-/* A matrix of blocks, as dynamics.py has them: its diagonal, and in each row of a pair of states the entry beside it. States
- * of their own come first, and so many are `alone`; the pairs are last. */
+/* A block-diagonal matrix with blocks of one and two states (see dynamics.py): its diagonal, and in each row of a pair the
+ * entry beside the diagonal. The first `alone` states are single, the others are pairs. */
 typedef struct {
     vector diagonal, beside;
 } blocks;
@@ -44,12 +53,16 @@ typedef struct {
     lanes log_det;
 } transition;
 
-/* What segments say of the states before them and of their last ones; and what is found of the former. */
+/* Results of the steps for a group of segments. */
 typedef struct {
-    matrix precision, cross, before; /* F; the columns of X as rows; V */
+    /* Of `eliminate`: F, X transposed and V; information vectors f of the last state and v of s. */
+    matrix precision, cross, before;
     vector information, before_information;
-    matrix start_precision, spread, gain; /* the columns of the gain as rows */
+    /* Of `join`: precision and information of s given earlier rows. Given the last state z of the segment and all rows up to
+     * it, s has the covariance `spread` and the mean `constant` + gain z; the gain is stored transposed. */
+    matrix start_precision, spread, gain;
     vector start_information, constant;
+    /* Of `join_back` and `smooth`: smoothed moments of the last and the first state. */
     matrix end_covariance, first_covariance;
     vector end_mean;
     int64_t n_eliminated;
@@ -99,7 +112,8 @@ static inline void in_all_lanes(int n, const double *from, blocks *to) {
     }
 }
 
-/* The transitions into row t of each segment: those in all lanes, where they are the same, or gathered into `room`. */
+/* The transitions into row t of the segments of a group: from the table `steps` if they are equal, otherwise written to
+ * `room`. */
 static inline const transition *step_into(const work *w, int n, int64_t g, int64_t t, transition *room) {
     int64_t gap[LANES];
     for (int l = 0; l < LANES; l++) {
@@ -118,7 +132,7 @@ static inline const transition *step_into(const work *w, int n, int64_t g, int64
     return room;
 }
 
-/* Fills `steps`. */
+/* Fills the table `steps` with the transition over each gap, equal in all lanes. */
 static void tabulate(const work *w) {
     const int n = COUNT(w);
     for (int64_t i = 0; i <= w->n_gaps; i++) {
@@ -131,7 +145,7 @@ static void tabulate(const work *w) {
     }
 }
 
-/* Precision, lower triangle, and information of a row of each segment. */
+/* Precision J (lower triangle) and information h of row t of each segment. */
 static inline void rows_at(const work *w, int n, int64_t g, int64_t t, matrix precision, vector information) {
     const lanes *from = w->collapsed + (g * w->length + t) * (n + n * (n + 1) / 2);
     for (int i = 0; i < n; i++)
@@ -139,7 +153,7 @@ static inline void rows_at(const work *w, int n, int64_t g, int64_t t, matrix pr
     for (int i = 0; i < n; i++) information[i] = *from++;
 }
 
-/* S = (F + A' Q^-1 A)^-1; gives log|S^-1|. */
+/* S = (F + A' Q^-1 A)^-1; returns log|S^-1|. */
 static inline lanes condition(int n, int alone, const matrix precision, const transition *step, matrix conditional, arena space) {
     (void)space;
     MATRIX(sum);
@@ -166,14 +180,15 @@ static inline void predict(int n, int alone, const matrix conditional, const tra
     add_blocks(n, alone, &step->inverse, predicted);
 }
 
+/* State of the filter at a row, before the update of the mean. */
 typedef struct {
-    matrix precision, predicted;
-    vector moved, missed;
-    lanes log_det; /* log|F| of the row before, less log|S^-1| and log|Q| */
-} passing;
+    matrix precision, predicted; /* F and Pi */
+    vector moved, missed;        /* A m and h - J A m */
+    lanes log_det;               /* log|F| of the previous row, minus log|S^-1| and log|Q| */
+} filter_state;
 
-/* Filters rows first..last of a group; row -1 is the state before the segments. What is in `at` is of row first. */
-static void filter(const work *w, int64_t g, int64_t first, int64_t last, passing *at, lanes *information_of_last, arena space) {
+/* Filters rows first..last of a group, from the state `at` of row first. Row -1 is the state before the segments. */
+static void filter(const work *w, int64_t g, int64_t first, int64_t last, filter_state *at, lanes *information_of_last, arena space) {
     const int n = COUNT(w), alone = (int)w->n_single, packed = n * (n + 1) / 2;
     lanes *out = w->rows + (g * (w->length + 1) + first + 1) * (n + packed);
     MATRIX(precision);
@@ -228,13 +243,13 @@ static inline double largest(int n, const matrix m) {
     return most;
 }
 
-/* Eliminates the first rows of some groups of segments, as long as later states depend on those before the segments, and
- * filters the rows after these. */
+/* Eliminates the first states of each segment of some groups until later states do not depend on the state before the
+ * segment, and filters the following rows. */
 static void eliminate(const work *w, int64_t first_group, int64_t end_group, char *scratch) {
     const int n = COUNT(w), alone = (int)w->n_single;
     arena space = {scratch};
     (void)space;
-    SPACE(passing, at);
+    SPACE(filter_state, at);
     MATRIX(precision);
     MATRIX(conditional);
     MATRIX(solved);
@@ -258,7 +273,7 @@ static void eliminate(const work *w, int64_t first_group, int64_t end_group, cha
         add_blocks(n, alone, &step->known, s->before);
         int64_t t = 1;
         for (; t < w->length; t++) {
-            if (t % ROWS_AT_ONCE == 0 && largest(n, s->cross) <= NEGLIGIBLE) break;
+            if (t % ROWS_BETWEEN_TESTS == 0 && largest(n, s->cross) <= NEGLIGIBLE) break;
             vector information, known, moved;
             step = step_into(w, n, g, t, &room);
             rows_at(w, n, g, t, precision, information);
@@ -302,7 +317,8 @@ static inline void into_lane_of_vector(int n, const vector from, int lane, vecto
     for (int i = 0; i < n; i++) to[i][lane] = from[i][0];
 }
 
-/* Runs through the borders from the state before all rows, and leaves precision (K, K) and information of the last. */
+/* Computes the distributions of the states before the segments, one after the other. `precision_of_last` (K, K) and
+ * `information_of_last` are those of the state before all rows, and then those of the last state. */
 static void join(const work *w, int64_t n_groups, double *precision_of_last, double *information_of_last, char *scratch) {
     const int n = COUNT(w);
     arena space = {scratch};
@@ -329,11 +345,11 @@ static void join(const work *w, int64_t n_groups, double *precision_of_last, dou
         for (int i = 0; i < n; i++) {
             for (int j = 0; j <= i; j++) sum[i][j] += precision[i][j];
             known[i] += information[i];
-            for (int j = 0; j < n; j++) cross[i][j] = all(s->cross[j][i][l]); /* X itself */
+            for (int j = 0; j < n; j++) cross[i][j] = all(s->cross[j][i][l]); /* X */
         }
         invert(n, sum, spread);
         times(n, spread, known, constant);
-        times_transposed(n, cross, spread, 0, solved); /* rows: columns of the gain on the last state */
+        times_transposed(n, cross, spread, 0, solved); /* the gain, transposed */
         times_transposed(n, solved, cross, 0, change);
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < n; j++) precision[i][j] = all(s->precision[i > j ? i : j][i > j ? j : i][l]) - change[i][j];
@@ -349,11 +365,11 @@ static void join(const work *w, int64_t n_groups, double *precision_of_last, dou
     }
 }
 
-/* Filters the rows that were eliminated, from the states before the segments. */
+/* Filters the rows of eliminated states, from the states before the segments. */
 static void refilter(const work *w, int64_t first_group, int64_t end_group, char *scratch) {
     arena space = {scratch};
     (void)space;
-    SPACE(passing, at);
+    SPACE(filter_state, at);
     for (int64_t g = first_group; g < end_group; g++) {
         const segments *s = w->group + g;
         memset(at, 0, sizeof *at);
@@ -363,7 +379,7 @@ static void refilter(const work *w, int64_t first_group, int64_t end_group, char
     }
 }
 
-/* Last states of all segments given all rows, from that of the last row: mean (K,) and covariance (K, K). */
+/* Computes the smoothed last states of all segments, from the mean (K,) and covariance (K, K) of that of the last row. */
 static void join_back(const work *w, int64_t n_groups, const double *mean_of_last, const double *covariance_of_last, char *scratch) {
     const int n = COUNT(w);
     arena space = {scratch};
@@ -395,7 +411,8 @@ static void join_back(const work *w, int64_t n_groups, const double *mean_of_las
     }
 }
 
-/* Where lanes write what is of row t of each segment, `size` numbers a row; those that have none write into `spare`. */
+/* Addresses to which the lanes write the results of row t, in an array with `size` numbers for each row. Lanes whose segment
+ * has no such row write to `spare`. */
 static inline void places(const work *w, int64_t g, int64_t t, double *base, int64_t size, double *spare, double *to[LANES]) {
     for (int l = 0; l < LANES; l++) {
         const int64_t r = row_of(w, g, l, t);
@@ -405,6 +422,7 @@ static inline void places(const work *w, int64_t g, int64_t t, double *base, int
 
 typedef double spare_row[2 * MOST * MOST];
 
+/* Writes the smoothed moments of row t of each segment: in full, or as needed for sums over rows. */
 static inline void store(const work *w, int n, int64_t g, int64_t t, const vector mean, const matrix covariance, int full, arena space) {
     (void)space;
     const int packed = n * (n + 1) / 2;
@@ -425,7 +443,8 @@ static inline void store(const work *w, int n, int64_t g, int64_t t, const vecto
     }
 }
 
-/* Of the covariance of this state (rows) with the next one the transposed, or of this the entries that sums are made of. */
+/* Writes the lag-one covariance of row t of each segment, given as the covariance of state t (rows) with state t + 1: its
+ * transpose in full, or the entries needed for sums over rows. */
 static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const matrix crossed, int full, arena space) {
     (void)space;
     double *to[LANES];
@@ -447,6 +466,7 @@ static inline void store_lag(const work *w, int n, int64_t g, int64_t t, const m
     scatter(n - alone, row, to, n);
 }
 
+/* Unpacks S, and computes the gain G = S A' Q^-1. */
 static inline void unpack_gain(int n, int alone, const lanes *packed, const blocks *weight, matrix conditional, matrix gain) {
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) conditional[i][j] = conditional[j][i] = *packed++;
@@ -490,7 +510,7 @@ static void smooth(const work *w, int64_t first_group, int64_t end_group, int64_
     }
 }
 
-/* Covariances of the first state of each segment with the state before it, which is the last of another segment. */
+/* Computes lag-one covariances between segments: of the first state of each with the last state of the previous one. */
 static void link_segments(const work *w, int64_t n_groups, int64_t full, char *scratch) {
     const int n = COUNT(w), alone = (int)w->n_single, stride = n + n * (n + 1) / 2;
     arena space = {scratch};
@@ -513,15 +533,17 @@ typedef observations data;
 
 enum { BLOCK = 32 };
 
-/* out_p (+)= sum over columns d of weights[d] table[d][p], p < count; the table has `width` numbers a column. */
-ALWAYS void add_columns(const int at_once, int n_columns, const lanes *weights, const double *table, int64_t width, int fresh, lanes *out) {
+/* out[p] = sum over columns d of weights[d] table[d][p], for p < count, added to out[p] unless `fresh`. The table has `width`
+ * numbers for each column. */
+ALWAYS void add_columns(const int count, int n_columns, const lanes *weights, const double *table, int64_t width, int fresh, lanes *out) {
     lanes sums[8];
-    UNROLL8 for (int p = 0; p < at_once; p++) sums[p] = fresh ? all(0.0) : out[p];
+    UNROLL8 for (int p = 0; p < count; p++) sums[p] = fresh ? all(0.0) : out[p];
     for (int d = 0; d < n_columns; d++, table += width)
-        UNROLL8 for (int p = 0; p < at_once; p++) sums[p] += weights[d] * table[p];
-    UNROLL8 for (int p = 0; p < at_once; p++) out[p] = sums[p];
+        UNROLL8 for (int p = 0; p < count; p++) sums[p] += weights[d] * table[p];
+    UNROLL8 for (int p = 0; p < count; p++) out[p] = sums[p];
 }
 
+/* The same for any count. */
 static inline void collapse_onto(int count, int n_columns, const lanes *weights, const double *table, int fresh, lanes *out) {
     int p = 0;
     for (; p + 7 < count; p += 8) add_columns(8, n_columns, weights, table + p, count, fresh, out + p);
@@ -538,8 +560,8 @@ static inline void collapse_onto(int count, int n_columns, const lanes *weights,
     }
 }
 
-/* What rows of some groups of segments say of the states, where `eliminate` finds it: precisions and information. A row of
- * the same weights as the one before has the same precision. */
+/* Computes the precisions J and information vectors h of all rows of some groups. If the weights of a row are those of the
+ * previous row, its precision is copied. */
 static void collapse(const data *x, int64_t first_group, int64_t end_group) {
     const int n = COUNT(x), packed = n * (n + 1) / 2;
     const int64_t n_features = x->n_features;
@@ -547,29 +569,29 @@ static void collapse(const data *x, int64_t first_group, int64_t end_group) {
         lanes *to = (lanes *)x->collapsed + g * x->length * (packed + n);
         for (int64_t t = 0; t < x->length; t++, to += packed + n) {
             const double *value[LANES], *weight[LANES];
-            int known = t > 0;
+            int same_weights = t > 0;
             for (int l = 0; l < LANES; l++) {
                 const int64_t r = (g * LANES + l) * x->length + t;
-                const int there = r < x->n_rows;
-                value[l] = there ? x->values + r * n_features : 0;
-                weight[l] = there ? x->weights + r * n_features : 0;
-                known = known && there && !memcmp(weight[l], weight[l] - n_features, n_features * sizeof(double));
+                const int exists = r < x->n_rows;
+                value[l] = exists ? x->values + r * n_features : 0;
+                weight[l] = exists ? x->weights + r * n_features : 0;
+                same_weights = same_weights && exists && !memcmp(weight[l], weight[l] - n_features, n_features * sizeof(double));
             }
-            if (known) memcpy(to, to - packed - n, packed * sizeof(lanes));
+            if (same_weights) memcpy(to, to - packed - n, packed * sizeof(lanes));
             for (int64_t d = 0; d < n_features || d == 0; d += BLOCK) {
                 const int count = n_features - d < BLOCK ? (int)(n_features - d) : BLOCK;
-                lanes much[BLOCK], centred[BLOCK];
-                gather(count, weight, d, much);
+                lanes weights[BLOCK], centred[BLOCK];
+                gather(count, weight, d, weights);
                 gather(count, value, d, centred);
-                for (int c = 0; c < count; c++) centred[c] = much[c] * (centred[c] - x->offset[d + c]);
-                if (!known) collapse_onto(packed, count, much, x->products + d * packed, d == 0, to);
+                for (int c = 0; c < count; c++) centred[c] = weights[c] * (centred[c] - x->offset[d + c]);
+                if (!same_weights) collapse_onto(packed, count, weights, x->products + d * packed, d == 0, to);
                 collapse_onto(n, count, centred, x->scaled + d * n, d == 0, to + packed);
             }
         }
     }
 }
 
-/* What the means of a row leave of some columns. */
+/* Residuals x - mu - C m of `count` columns of a row, from column d on. */
 static inline void residuals(const data *x, int n, const double *means, const double *value, int64_t d, int count, double *out) {
     for (int b = 0; b < count; b++) out[b] = value[d + b] - x->offset[d + b];
     for (int k = 0; k < n; k++) {
@@ -578,7 +600,8 @@ static inline void residuals(const data *x, int n, const double *means, const do
     }
 }
 
-/* Adds the squares of what filtered means leave, in units of the noise, and normalisers; and takes half, with a minus. */
+/* Completes the log densities of rows. `terms` has the terms of the states; the squared residuals at the filtered means, in
+ * units of the noise variances, and the normalising constants of the noise are added, and the sum is multiplied by -1/2. */
 static void likelihoods(const data *x, int64_t first, int64_t end) {
     const int n = COUNT(x);
     const int64_t n_features = x->n_features;
@@ -588,59 +611,62 @@ static void likelihoods(const data *x, int64_t first, int64_t end) {
         int any = 0;
         for (int64_t d = 0; d < n_features; d += BLOCK) {
             const int count = n_features - d < BLOCK ? (int)(n_features - d) : BLOCK;
-            double left[BLOCK];
-            residuals(x, n, x->means + r * n, value, d, count, left);
+            double residual[BLOCK];
+            residuals(x, n, x->means + r * n, value, d, count, residual);
             for (int b = 0; b < count; b++) {
-                left[b] = weight[d + b] * (left[b] * left[b] * x->reciprocal_noise[d + b] + x->log_norm[d + b]);
+                residual[b] = weight[d + b] * (residual[b] * residual[b] * x->reciprocal_noise[d + b] + x->log_norm[d + b]);
                 any |= weight[d + b] > 0.0;
             }
-            for (int b = count; b % LANES; b++) left[b] = 0.0;
-            for (int b = 0; b < count; b += LANES) sums += *(const lanes *)(left + b);
+            for (int b = count; b % LANES; b++) residual[b] = 0.0;
+            for (int b = 0; b < count; b += LANES) sums += *(const lanes *)(residual + b);
         }
         const double sum = x->terms[r] + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
-        x->terms[r] = any ? -0.5 * sum : 0.0; /* without rounding where nothing is seen */
+        x->terms[r] = any ? -0.5 * sum : 0.0; /* exactly zero for a row without observed values */
     }
 }
 
 enum { ROWS_TOGETHER = 16 };
 
-/* out[i][d] += sum over some rows of factors[row][i] weights[row][d], for `high` numbers i and `wide` vectors d. */
-ALWAYS void add_tile(const int high, const int wide, int n_rows, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
+/* out[i][d] += sum over some rows of factors[row][i] weights[row][d], for `height` numbers i and `n_vectors` vectors d.
+ * Factors have `size` numbers for each row, weights and `out` have `width` vectors. */
+ALWAYS void add_tile(const int height, const int n_vectors, int n_rows, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
     lanes sums[4][3];
-    UNROLL for (int i = 0; i < high; i++)
-        UNROLL for (int d = 0; d < wide; d++) sums[i][d] = out[i * width + d];
+    UNROLL for (int i = 0; i < height; i++)
+        UNROLL for (int d = 0; d < n_vectors; d++) sums[i][d] = out[i * width + d];
     for (int r = 0; r < n_rows; r++, factors += size, weights += width) {
         lanes w[3];
-        UNROLL for (int d = 0; d < wide; d++) w[d] = weights[d];
-        UNROLL for (int i = 0; i < high; i++) {
+        UNROLL for (int d = 0; d < n_vectors; d++) w[d] = weights[d];
+        UNROLL for (int i = 0; i < height; i++) {
             const lanes factor = all(factors[i]);
-            UNROLL for (int d = 0; d < wide; d++) sums[i][d] += factor * w[d];
+            UNROLL for (int d = 0; d < n_vectors; d++) sums[i][d] += factor * w[d];
         }
     }
-    UNROLL for (int i = 0; i < high; i++)
-        UNROLL for (int d = 0; d < wide; d++) out[i * width + d] = sums[i][d];
+    UNROLL for (int i = 0; i < height; i++)
+        UNROLL for (int d = 0; d < n_vectors; d++) out[i * width + d] = sums[i][d];
 }
 
-ALWAYS void add_strip(const int high, int n_rows, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
+/* The same for all `width` vectors. */
+ALWAYS void add_strip(const int height, int n_rows, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
     int64_t d = 0;
-    for (; d + 2 < width; d += 3) add_tile(high, 3, n_rows, factors, size, weights + d, width, out + d);
+    for (; d + 2 < width; d += 3) add_tile(height, 3, n_rows, factors, size, weights + d, width, out + d);
     switch (width - d) {
-    case 2: add_tile(high, 2, n_rows, factors, size, weights + d, width, out + d); break;
-    case 1: add_tile(high, 1, n_rows, factors, size, weights + d, width, out + d);
+    case 2: add_tile(height, 2, n_rows, factors, size, weights + d, width, out + d); break;
+    case 1: add_tile(height, 1, n_rows, factors, size, weights + d, width, out + d);
     }
 }
 
-/* The same for any number of them; factors have `size` numbers a row, and weights `width` vectors. */
+/* The same for any height. */
 static inline void add_products(int n_rows, int height, const double *factors, int64_t size, const lanes *weights, int64_t width, lanes *out) {
     int i = 0;
     for (; i + 3 < height; i += 4) add_strip(4, n_rows, factors + i, size, weights, width, out + i * width);
     for (; i < height; i++) add_strip(1, n_rows, factors + i, size, weights, width, out + i * width);
 }
 
-/* Adds the terms of the transition of a block of states, as for states of their own: E[(z' - A z) (z' - A z)'],
- * E[(z' - A z) z'] and E[z z'], from means, covariances and the covariance of the next state with this one. */
+/* Adds the expected moments of the transition of a block of states z to z': E[(z' - A z) (z' - A z)'], E[(z' - A z) z'] and
+ * E[z z']. They are computed from means, packed covariances, and the lag-one covariance of the block: its diagonal in `lags`,
+ * its other entries in `beside`. */
 ALWAYS void add_block(const int size, int first, int n, const double *decay, const double *now, const double *next, const double *variances, const double *laters, const double *lags, const double *beside, int n_terms, double *to) {
-    double a[3][3], variance[3][3], later[3][3], lag[3][3], moved[3], left[3][3]; /* left: Cov(z' - A z, z) */
+    double a[3][3], variance[3][3], later[3][3], lag[3][3], innovation[3], cross[3][3]; /* cross: Cov(z' - A z, z) */
     for (int i = 0; i < size; i++) {
         a[i][i] = decay[first + i];
         lag[i][i] = lags[first + i];
@@ -653,29 +679,33 @@ ALWAYS void add_block(const int size, int first, int n, const double *decay, con
         }
     }
     for (int i = 0; i < size; i++) {
-        moved[i] = next[first + i];
-        for (int l = 0; l < size; l++) moved[i] -= a[i][l] * now[first + l];
+        innovation[i] = next[first + i];
+        for (int l = 0; l < size; l++) innovation[i] -= a[i][l] * now[first + l];
         for (int j = 0; j < size; j++) {
-            left[i][j] = lag[i][j];
-            for (int l = 0; l < size; l++) left[i][j] -= a[i][l] * variance[l][j];
+            cross[i][j] = lag[i][j];
+            for (int l = 0; l < size; l++) cross[i][j] -= a[i][l] * variance[l][j];
         }
     }
     for (int i = 0; i < size; i++)
         for (int j = 0; j < size; j++, to++) {
-            double gained = later[i][j];
-            for (int l = 0; l < size; l++) gained -= a[i][l] * lag[j][l];
-            for (int l = 0; l < size; l++) gained -= left[i][l] * a[j][l];
-            to[0] += moved[i] * moved[j] + gained;
-            to[n_terms] += moved[i] * now[first + j] + left[i][j];
+            double covariance = later[i][j]; /* of the innovations */
+            for (int l = 0; l < size; l++) covariance -= a[i][l] * lag[j][l];
+            for (int l = 0; l < size; l++) covariance -= cross[i][l] * a[j][l];
+            to[0] += innovation[i] * innovation[j] + covariance;
+            to[n_terms] += innovation[i] * now[first + j] + cross[i][j];
             to[2 * n_terms] += now[first + i] * now[first + j] + variance[i][j];
         }
 }
 
-/* Adds up, over rows first..end: of triangles of covariances and of products of means, of means and of one (2 P + K + 1)
- * the sums over the rows in which each column is seen, and in which any is (D + 1, in whole vectors); of the means and of
- * one those times the residuals (K + 1; D + 1 in whole vectors); the squares of these (D,); and the terms of transitions
- * over each gap, of each block all entries row after row (U + 1, 3 L + 1). Of complete rows
- * there is one column for all, in the first of those vectors. `room` has ROWS_TOGETHER rows of two times those vectors, and of K + 1 numbers. */
+/* Adds sums over rows first..end for the expected statistics, with P = K (K + 1) / 2 and W = D + 1 rounded up to whole SIMD
+ * vectors:
+ *   seen (2 P + K + 1, W): sums of the packed covariances, of the packed products of means, of the means and of one, over the
+ *       rows in which each column is observed, and (last column) over the rows in which any column is. If all rows are
+ *       complete, all columns are equal and only the first vector is used.
+ *   residual_moments (K + 1, W): sums of means and of one, times the residuals of each column.
+ *   residual_power (D,): sums of squared residuals.
+ *   transitions (U + 1, 3 L + 1): for each gap, the sums of `add_block` for all blocks, and the number of transitions.
+ * `room` is scratch memory for ROWS_TOGETHER rows of 2 W + K + 1 numbers. */
 static void add_up(const data *x, int64_t first, int64_t end, double *seen, double *residual_moments, double *residual_power, double *transitions, double *room) {
     const int n = COUNT(x), alone = (int)x->n_single, packed = n * (n + 1) / 2;
     const int triples = n - 3 * (int)x->n_triples, n_terms = 2 * n - alone + 3 * (int)x->n_triples, stride = n * (x->n_triples ? 3 : 2);
@@ -686,7 +716,7 @@ static void add_up(const data *x, int64_t first, int64_t end, double *seen, doub
     for (int64_t start = first; start < end; start += ROWS_TOGETHER) {
         const int count = end - start < ROWS_TOGETHER ? (int)(end - start) : ROWS_TOGETHER;
         for (int q = 0; q < count; q++) {
-            double *mask = masks + q * vectors_seen * LANES, *left = residual + q * width, *one = extended + q * (n + 1), any = 0.0;
+            double *mask = masks + q * vectors_seen * LANES, *weighted = residual + q * width, *means_and_one = extended + q * (n + 1), any = 0.0;
             const int64_t r = start + q;
             const double *value = x->values + r * n_features, *weight = x->weights + r * n_features, *means = x->means + r * n;
             for (int64_t d = 0; d < n_features && !x->complete; d++) {
@@ -696,20 +726,20 @@ static void add_up(const data *x, int64_t first, int64_t end, double *seen, doub
             mask[x->complete ? 0 : n_features] = x->complete ? 1.0 : any;
             for (int64_t d = 0; d < n_features; d += BLOCK) {
                 const int block = n_features - d < BLOCK ? (int)(n_features - d) : BLOCK;
-                residuals(x, n, means, value, d, block, left + d);
+                residuals(x, n, means, value, d, block, weighted + d);
             }
             for (int64_t d = 0; d < n_features; d++) {
-                const double e = left[d];
-                left[d] *= weight[d];
-                residual_power[d] += left[d] * e;
+                const double e = weighted[d];
+                weighted[d] *= weight[d];
+                residual_power[d] += weighted[d] * e;
             }
-            for (int k = 0; k < n; k++) one[k] = means[k];
-            one[n] = 1.0;
+            for (int k = 0; k < n; k++) means_and_one[k] = means[k];
+            means_and_one[n] = 1.0;
         }
-        const lanes *mask = (const lanes *)masks, *left = (const lanes *)residual;
+        const lanes *mask = (const lanes *)masks, *weighted = (const lanes *)residual;
         add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, vectors_seen, (lanes *)seen);
         add_products(count, n + 1, extended, n + 1, mask, vectors_seen, (lanes *)seen + 2 * packed * vectors_seen);
-        add_products(count, n + 1, extended, n + 1, left, vectors, (lanes *)residual_moments);
+        add_products(count, n + 1, extended, n + 1, weighted, vectors, (lanes *)residual_moments);
         for (int q = 0; q < count; q++) {
             const int64_t r = start + q, gap = x->next_gap[r];
             if (gap == x->n_gaps) continue;
@@ -718,22 +748,22 @@ static void add_up(const data *x, int64_t first, int64_t end, double *seen, doub
             const double *decay = x->transition + gap * stride, *beside = lag + n;
             double *to = transitions + gap * (3 * n_terms + 1);
             for (int k = 0; k < alone; k++) {
-                const double a = decay[k], moved = next[k] - a * now[k], own = variance[AT(k, k)];
-                to[k] += moved * moved + later[AT(k, k)] - a * (2.0 * lag[k] - a * own);
-                to[n_terms + k] += moved * now[k] + lag[k] - a * own;
-                to[2 * n_terms + k] += now[k] * now[k] + own;
+                const double a = decay[k], innovation = next[k] - a * now[k], v = variance[AT(k, k)];
+                to[k] += innovation * innovation + later[AT(k, k)] - a * (2.0 * lag[k] - a * v);
+                to[n_terms + k] += innovation * now[k] + lag[k] - a * v;
+                to[2 * n_terms + k] += now[k] * now[k] + v;
             }
-            double *into = to + alone;
-            for (int k = alone; k < triples; k += 2, beside += 2, into += 4)
-                add_block(2, k, n, decay, now, next, variance, later, lag, beside, n_terms, into);
-            for (int k = triples; k < n; k += 3, beside += 6, into += 9)
-                add_block(3, k, n, decay, now, next, variance, later, lag, beside, n_terms, into);
+            double *block = to + alone;
+            for (int k = alone; k < triples; k += 2, beside += 2, block += 4)
+                add_block(2, k, n, decay, now, next, variance, later, lag, beside, n_terms, block);
+            for (int k = triples; k < n; k += 3, beside += 6, block += 9)
+                add_block(3, k, n, decay, now, next, variance, later, lag, beside, n_terms, block);
             to[3 * n_terms] += 1.0;
         }
     }
 }
 
-/* Scratch memory that the deepest chain of calls takes: that of `eliminate`, which filters. */
+/* Bytes of scratch memory of the deepest chain of calls, that of `eliminate`, which calls `filter`. */
 enum { SCRATCH = 8 * sizeof(matrix) + 2 * (MOST + 1) * MOST * sizeof(lanes) + 4 * sizeof(vector) + sizeof(lanes) };
 
 const segments_kernels NAMED_BY_LEVEL = {
