@@ -36,7 +36,7 @@ from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.packing import panels_of
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.bayes.weights import weighted_draws
-from probsfa.statespace.engine.posterior import cells_left_out, draw_latents, smooth
+from probsfa.statespace.engine.posterior import draw_latents, leave_one_out_distributions, smooth
 from probsfa.statespace.engine.settings import engine_settings
 
 #: Name of variables with an entry for each observed value: log densities and draws given all others.
@@ -242,7 +242,7 @@ class _Maker:
                 latents[(*draw_index, rows)] = z
                 observed[(*draw_index, rows)] = params.offset + effects + z @ params.loadings.T + noise
                 logs[(*draw_index, rows)] = smooth(params, panel).row_log_likelihoods
-                means, variances = cells_left_out(params, panel)
+                means, variances = leave_one_out_distributions(params, panel)
                 stds = np.sqrt(variances)
                 left_out_draws[(*draw_index, rows)] = (
                     means + effects + stds * rng.standard_normal(means.shape)

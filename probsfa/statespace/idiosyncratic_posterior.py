@@ -64,12 +64,12 @@ class IdiosyncraticPosterior:
     @cached_property
     def _processes(self) -> FloatArray:
         """Posterior means of the AR(1) processes of the columns, of unit variance (D, T)."""
-        return self._system.noise.smooth(self._centred - self._system.common(self.means))
+        return self._system.noise.smooth(self._centred - self._system.effects(self.means))
 
     @property
     def value_means(self) -> FloatArray:
         """Posterior means (T, D) of values without white noise."""
-        means = self._system.common(self.means) + self._system.noise.scale * self._processes
+        means = self._system.effects(self.means) + self._system.noise.scale * self._processes
         return np.asarray(self.params.offset + means.T)
 
     @property
@@ -91,7 +91,7 @@ class IdiosyncraticPosterior:
                 factors, ar1_noise, values = system.simulate(rng, n)
                 means = system.solve(system.information(values), tol=_DRAW_TOL).values
                 if processes:
-                    ar1_noise -= system.noise.smooth(values - system.common(means))
+                    ar1_noise -= system.noise.smooth(values - system.effects(means))
                 yield _Draws(factors - means, ar1_noise)
 
     @cached_property
@@ -103,7 +103,7 @@ class IdiosyncraticPosterior:
         noise, system = self._system.noise, self._system
         of_values, of_scores = np.zeros((2, *self._centred.shape))
         for draws in self._draws(_N_DRAWS, np.random.default_rng(0)):
-            common = system.common(draws.factors)
+            common = system.effects(draws.factors)
             scores = noise.solve(common)
             common -= noise.scale * noise.smooth(common)
             of_values += np.einsum("rdt,rdt->dt", common, common)
@@ -127,7 +127,7 @@ class IdiosyncraticPosterior:
         # The exact difference is positive, but its estimate from draws may be negative.
         precisions = given_factors - self._variances_due_to_factors[1]
         precisions = np.maximum(precisions, _MIN_RELATIVE_PRECISION * given_factors)
-        scores = noise.solve(self._centred - system.common(self.means))
+        scores = noise.solve(self._centred - system.effects(self.means))
         with np.errstate(divide="ignore", invalid="ignore"):
             means = self.params.offset[:, None] + self._centred - scores / precisions
             observed = weights > 0.0
@@ -161,7 +161,7 @@ class IdiosyncraticPosterior:
         """Draw values without white noise (n_draws, T, D) from their joint distribution."""
         scale, means = self._system.noise.scale, self.value_means
         draws = [
-            means + (self._system.common(one.factors) + scale * one.processes).swapaxes(1, 2)
+            means + (self._system.effects(one.factors) + scale * one.processes).swapaxes(1, 2)
             for one in self._draws(n_draws, rng, processes=True)
         ]
         return np.concatenate(draws)
@@ -199,7 +199,7 @@ class IdiosyncraticPosterior:
         n_draws = 4 * _N_DRAWS
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
             # If the factors deviate from their means, so do the means of the AR(1) noise given the factors.
-            deviations_of_noise = noise.smooth(self._system.common(factors))[:, :, row] * params.memory_scale
+            deviations_of_noise = noise.smooth(self._system.effects(factors))[:, :, row] * params.memory_scale
             deviations = (decays * factors[:, None, row]) @ params.loadings.T
             deviations -= noise_decays * deviations_of_noise[:, None]
             variances += np.einsum("rhd,rhd->hd", deviations, deviations) / n_draws

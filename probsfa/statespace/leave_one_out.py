@@ -111,7 +111,7 @@ def leave_one_out_moments(
 def near_zero_noise(params: StateSpace) -> BoolArray:
     """Return which columns (D,) have too little noise for :func:`leave_one_out_moments`.
 
-    Rounding errors would affect the result; :func:`.cells_left_out` is used instead.
+    Rounding errors would affect the result; :func:`.leave_one_out_distributions` is used instead.
     """
     noise, explained = params.noise_variance, np.sum(params.loadings**2, axis=1)
     return np.asarray((noise > 0.0) & (noise < _MIN_RELATIVE_NOISE * explained))

@@ -19,10 +19,10 @@ from probsfa.statespace.diagnostics import Diagnostics, diagnose
 from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.engine.posterior import (
     Posterior,
-    cells_left_out,
     check_finite,
     draw_latents,
     filter_rows,
+    leave_one_out_distributions,
     log_likelihood,
     observation_moments,
     smooth,
@@ -269,7 +269,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         means, variances = leave_one_out_moments(sequences.values, *moments, params.noise_variance)
         has_near_zero_noise = near_zero_noise(params)
         if has_near_zero_noise.any():  # the difference of nearly equal precisions has no correct digits
-            exact = cells_left_out(self._state_space, self._panel(sequences))
+            exact = leave_one_out_distributions(self._state_space, self._panel(sequences))
             means, variances = (
                 np.where(has_near_zero_noise, e, a) for a, e in zip((means, variances), exact, strict=True)
             )

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal, multivariate_t, norm, t
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.statespace.engine.posterior import cells_left_out
+from probsfa.statespace.engine.posterior import leave_one_out_distributions
 from probsfa.statespace.panel import make_panel
 
 
@@ -34,7 +34,7 @@ def test_white_noise_is_fitted_by_means_and_variances(X):
 
 def test_a_value_left_out_has_the_mean_and_the_variance_of_its_column(X):
     model = ProbabilisticSFA(0, noise="diagonal").fit(X)
-    means, variances = cells_left_out(model.params_, make_panel(Sequences(X, (200,))))
+    means, variances = leave_one_out_distributions(model.params_, make_panel(Sequences(X, (200,))))
     seen = ~np.isnan(X)
     np.testing.assert_allclose(means[seen], np.broadcast_to(model.params_.offset, X.shape)[seen])
     np.testing.assert_allclose(variances[seen], np.broadcast_to(model.params_.noise_variance, X.shape)[seen])

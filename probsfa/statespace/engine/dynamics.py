@@ -45,7 +45,7 @@ def _library(array: Any) -> Any:
     return array.__array_namespace__()
 
 
-def _over_rest(entry: Any, like: Any) -> Any:
+def _broadcast_to_states(entry: Any, like: Any) -> Any:
     """Reshape numbers of blocks (P,), or a batch (P, S), to multiply states (P, S) or (P, J, S)."""
     return entry[:, None] if like.ndim > entry.ndim else entry
 
@@ -80,7 +80,10 @@ class Blocks(NamedTuple):
             count, size = group.shape[:2]
             of_blocks = states[n : n + count * size].reshape(count, size, *states.shape[1:])
             moved = [
-                sum(_over_rest(group[:, i, j], of_blocks[:, j]) * of_blocks[:, j] for j in range(size))
+                sum(
+                    _broadcast_to_states(group[:, i, j], of_blocks[:, j]) * of_blocks[:, j]
+                    for j in range(size)
+                )
                 for i in range(size)
             ]
             stacked = _library(states).stack(moved, axis=1)
@@ -88,7 +91,7 @@ class Blocks(NamedTuple):
             n += count * size
         return _library(states).concatenate(parts)
 
-    def of_columns(self, matrix: Any) -> Any:
+    def times_from_right(self, matrix: Any) -> Any:
         """Return the product ``X M`` of a matrix (J, K) with this one, or of a batch of them."""
         if not self.groups:
             return self.diagonal[None] * matrix
@@ -203,7 +206,7 @@ class Transition(NamedTuple):
         """Return the transition of a row, or those of several rows."""
         return self.map(lambda rows: rows[index])
 
-    def kept_where(self, condition: Array) -> Transition:
+    def start_unless(self, condition: Array) -> Transition:
         """Return transitions with those where a condition (T,) is false replaced by a sequence start."""
         where = _library(condition).where
 
@@ -257,11 +260,11 @@ class Transition(NamedTuple):
         """Return ``Q`` (K, K), or a batch of them."""
         return self.innovation.matrix()
 
-    def least_innovation(self) -> float:
+    def min_innovation_eigenvalue(self) -> float:
         """Return the smallest eigenvalue of ``Q``, block by block; NumPy arrays of one row."""
         of_groups = (float(np.min(np.linalg.eigvalsh(group.innovation))) for group in self.groups)
-        alone = (float(np.min(self.innovation_variance)),) if self.decay.shape[0] else ()
-        return min((*alone, *of_groups))
+        single = (float(np.min(self.innovation_variance)),) if self.decay.shape[0] else ()
+        return min((*single, *of_groups))
 
     def innovation_root(self) -> Blocks:
         """Return the upper triangle ``N`` with ``Q = N' N``."""
@@ -294,11 +297,11 @@ class Transition(NamedTuple):
 
     def move_covariance(self, covariance: Array) -> Array:
         """Return ``A P A'`` of a covariance ``P``, without the innovation covariance."""
-        return self.matrix.transposed().of_columns(self.matrix.times(covariance))
+        return self.matrix.transposed().times_from_right(self.matrix.times(covariance))
 
     def move_information_back(self, information: Array) -> Array:
         """Return ``A' N A``, the information about ``z`` from information ``N`` about ``A z``."""
-        return self.matrix.of_columns(self.matrix.transposed().times(information))
+        return self.matrix.times_from_right(self.matrix.transposed().times(information))
 
     def predict_covariance(self, covariance: Array) -> Array:
         """Return ``A P A' + Q``."""
@@ -394,9 +397,9 @@ class Precisions(NamedTuple):
     innovation: Blocks
 
 
-def block_slices(n_alone: int, shapes: Iterable[tuple[int, int]]) -> Iterator[slice]:
+def block_slices(n_single: int, shapes: Iterable[tuple[int, int]]) -> Iterator[slice]:
     """Yield the terms of each group along the axis of :class:`TransitionTerms`, from counts and sizes."""
-    first = n_alone
+    first = n_single
     for count, size in shapes:
         yield slice(first, first + count * size**2)
         first += count * size**2
@@ -535,12 +538,12 @@ def transition_over(params: StateSpace, gaps: FloatArray) -> Transition:
             "between steps. Fit the model with uneven times, or to rows with the same spacing, or pass "
             "rows at whole steps."
         )
-    alone: Any
+    single: Any
     if np.all(gaps == 1.0):
-        alone = np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
+        single = np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
     else:
-        alone = decay ** gaps[:, None]
-    return Transition(alone, block_transitions(params.processes, gaps))
+        single = decay ** gaps[:, None]
+    return Transition(single, block_transitions(params.processes, gaps))
 
 
 def block_transitions(processes: Iterable[Process], gaps: AnyArray) -> tuple[Group, ...]:

@@ -1,22 +1,23 @@
 """Inference with AR(1) noise of many columns, without a state for each column.
 
-In the model ``x_td = mu_d + C_d z_t + s_d b_td + n_td`` the AR(1) noise ``b_d`` of a column is integrated
-out. The noise of a column then has the covariance ``S_d = s_d^2 R_d + r_d I`` over the rows in which the
-column is observed, and the posterior precision of the ``T K`` factor values is
+In the model ``x_td = mu_d + C_d z_t + s_d b_td + n_td``, the AR(1) noise ``b_d`` of each column is integrated
+out. Let ``R_d`` be the correlation matrix of ``b_d`` over the rows in which the column is observed, ``r_d``
+the variance of white noise, and ``Q`` the prior covariance of the factors. The noise of a column has the
+covariance ``S_d = s_d^2 R_d + r_d I``, and the posterior precision of the ``T K`` factor values is
 
-    L = Q^-1 + sum_d C_d C_d' (x) S_d^-1,
+    L = Q^-1 + sum_d C_d C_d' (x) S_d^-1.
 
-``Q`` the prior covariance of the factors. ``S_d^-1 y`` is one scalar smoother: a tridiagonal system in
-``b_d``. Systems in ``L`` are solved by conjugate gradients. The preconditioner has the same form, with
-``S_d^-1`` replaced by the precision of the Markov chain that has the covariances of ``s_d b_d + n_d``
-between adjacent observations (Vecchia 1988): it is exact where a column has no white noise or no AR(1)
-noise, and banded with ``2 K - 1`` subdiagonals. An iteration costs ``O(T K (K + D))``, where ``K + D``
-states would cost ``O(T (K + D)^3)``.
+A product with ``S_d^-1`` requires a scalar smoother: the solution of a tridiagonal system for ``b_d``. Linear
+systems with the matrix ``L`` are solved by conjugate gradients. In the preconditioner, ``S_d^-1`` is replaced
+by the precision of a Markov chain that has the variances of ``s_d b_d + n_d`` and its covariances between
+adjacent observations (Vecchia 1988). The replacement is exact if a column has no white noise or no AR(1)
+noise. The preconditioner is banded with ``2 K - 1`` subdiagonals. An iteration costs ``O(T K (K + D))``; a
+smoother with ``K + D`` states would cost ``O(T (K + D)^3)``.
 
-Means are exact up to the tolerance. Draws from the posterior are exact likewise: simulate from the model,
-and solve for the difference to the data (Papandreou & Yuille 2010). ``log det L`` in the log-likelihood is
-estimated by stochastic Lanczos quadrature (Ubaru, Chen & Saad 2017), for which conjugate gradients give the
-coefficients.
+Posterior means are exact up to the tolerance, and so are posterior draws: factors and observations are
+simulated from the model, and the posterior mean for the difference between data and simulated observations is
+added (Papandreou & Yuille 2010). ``log det L`` in the log-likelihood is estimated by stochastic Lanczos
+quadrature (Ubaru, Chen & Saad 2017) from the coefficients of the conjugate gradient iterations.
 
 References
 ----------
@@ -42,9 +43,9 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["ColumnNoise", "FactorSystem", "Steps"]
 
 
-# Maximum distance in rows of adjacent observations that are linked in the preconditioner.
+# Maximum distance in rows of adjacent observations that are correlated in the preconditioner.
 _MAX_LINK_ROWS = 8
-# Maximum number of conjugate gradient iterations, far more than with a useful preconditioner.
+# Maximum number of conjugate gradient iterations, many times the number that is usually required.
 _MAX_ITERATIONS = 500
 
 
@@ -55,9 +56,9 @@ class Steps:
     Attributes
     ----------
     weights : ndarray of shape (D, T)
-        Weights of the values, zero where missing: the variance of white noise is divided by them.
+        Weights of the values, zero where missing. The variance of white noise is divided by them.
     elapsed : ndarray of shape (T,)
-        Time since the row before; infinite on the first row of a sequence.
+        Time since the previous row; infinite for the first row of a sequence.
     """
 
     weights: FloatArray
@@ -76,35 +77,40 @@ class Steps:
         return self.elapsed.size
 
     @cached_property
-    def inside(self) -> BoolArray:
-        """Rows (T,) that follow another row of their sequence."""
+    def has_previous(self) -> BoolArray:
+        """Whether a row (T,) has a previous row in its sequence."""
         return np.isfinite(self.elapsed)
 
     def decays(self, decay: FloatArray) -> FloatArray:
-        """Return decays (M, T) of AR(1) processes over each step, zero on the first row of a sequence."""
-        elapsed = np.where(self.inside, self.elapsed, 1.0)
-        return np.where(self.inside, _power(decay[:, None], elapsed), 0.0)
+        """Return decays (M, T) of AR(1) processes over each step, zero for the first row of a sequence."""
+        elapsed = np.where(self.has_previous, self.elapsed, 1.0)
+        return np.where(self.has_previous, _power(decay[:, None], elapsed), 0.0)
 
     @cached_property
     def links(self) -> "_Links":
         """Pairs of adjacent observations of each column."""
         rows = np.arange(self.n_rows)
-        first = np.maximum.accumulate(np.where(self.inside, 0, rows))
-        end = np.minimum.accumulate(np.where(np.append(self.inside[1:], False), self.n_rows, rows)[::-1])[
-            ::-1
-        ]
+        first = np.maximum.accumulate(np.where(self.has_previous, 0, rows))
+        end = np.minimum.accumulate(
+            np.where(np.append(self.has_previous[1:], False), self.n_rows, rows)[::-1]
+        )[::-1]
         observed = self.weights > 0.0
         last = np.maximum.accumulate(np.where(observed, rows, -1), axis=1)
         last = np.concatenate([np.full((len(observed), 1), -1), last[:, :-1]], axis=1)
         following = np.minimum.accumulate(np.where(observed, rows, self.n_rows)[:, ::-1], axis=1)[:, ::-1]
         linked = (last >= first) & (following <= end) & (following - last <= _MAX_LINK_ROWS)
         last, following = np.where(linked, last, 0), np.where(linked, following, 0)
-        clock = np.cumsum(np.where(self.inside, self.elapsed, 0.0))
+        clock = np.cumsum(np.where(self.has_previous, self.elapsed, 0.0))
         return _Links(linked, last, following, np.where(linked, clock[following] - clock[last], 1.0))
 
 
 class _Links(NamedTuple):
-    """Rows (D, T) linked with the row before, and the two observations around each link."""
+    """Links (D, T) between adjacent observations of a column.
+
+    A row is linked with the previous row if both are between two observations that are correlated in the
+    preconditioner, or are these observations. ``last`` and ``following`` are the rows of the two
+    observations, and ``elapsed`` is the time between them.
+    """
 
     linked: BoolArray
     last: NDArray[np.intp]
@@ -113,17 +119,20 @@ class _Links(NamedTuple):
 
 
 def _power(decay: FloatArray, elapsed: FloatArray) -> FloatArray:
-    """Return powers of decays; negative decays require whole exponents."""
+    """Return powers of decays; exponents of negative decays must be integers."""
     sign = np.where((decay < 0.0) & (np.rint(elapsed) % 2.0 == 1.0), -1.0, 1.0)
     return np.asarray(sign * np.abs(decay) ** elapsed)
 
 
-def _chain_precision(decays: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the precision of AR(1) processes (M, T): its diagonal, and entries with the row before."""
+def _ar1_precision(decays: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the tridiagonal precision of unit-variance AR(1) processes with decays (M, T) over each step.
+
+    The results are its diagonal, and the entries of each row with the previous one, both (M, T).
+    """
     diagonal = 1.0 / (1.0 - decays**2)
-    before = -decays * diagonal
-    diagonal[:, :-1] -= decays[:, 1:] * before[:, 1:]
-    return diagonal, before
+    off_diagonal = -decays * diagonal
+    diagonal[:, :-1] -= decays[:, 1:] * off_diagonal[:, 1:]
+    return diagonal, off_diagonal
 
 
 class ColumnNoise:
@@ -141,10 +150,11 @@ class ColumnNoise:
         self.steps, self.decay = steps, params.memory_decay[:, None]
         self.scale, self.variance = params.memory_scale[:, None], params.noise_variance[:, None]
         self.decays = steps.decays(params.memory_decay)
-        diagonal, before = _chain_precision(self.decays)
+        diagonal, before = _ar1_precision(self.decays)
         diagonal += self.scale**2 * steps.weights / self.variance
         self._diagonal, self._before = diagonal, before
-        # One tridiagonal system: the last row of a column is not connected with the first of the next.
+        # All columns are one tridiagonal system. The entry of the first row of a column with the last row of
+        # the previous column is zero.
         self._pivots, self._factors, _ = lapack.dpttrf(diagonal.ravel(), before.ravel()[1:])
 
     @cached_property
@@ -157,7 +167,10 @@ class ColumnNoise:
         return np.asarray(noise.sum(axis=1))
 
     def smooth(self, values: FloatArray) -> FloatArray:
-        """Return means (..., D, T) of the unit-variance AR(1) processes given values without the factors."""
+        """Return posterior means (..., D, T) of the unit-variance AR(1) processes.
+
+        ``values`` (..., D, T) are observed values minus the contributions of the factors.
+        """
         weights = self.steps.weights
         right = np.ascontiguousarray(values * (weights * (self.scale / self.variance)))
         solved, _ = lapack.dpttrs(
@@ -166,61 +179,70 @@ class ColumnNoise:
         return np.asarray(solved.T).reshape(values.shape)
 
     def solve(self, values: FloatArray) -> FloatArray:
-        """Return the inverse covariance times values (..., D, T), zero where they are missing."""
-        left = self.smooth(values)
-        left *= -self.scale
-        left += values
-        left *= self.steps.weights / self.variance
-        return left
+        """Return the product of the inverse covariance and values (..., D, T), zero where missing."""
+        residuals = self.smooth(values)
+        residuals *= -self.scale
+        residuals += values
+        residuals *= self.steps.weights / self.variance
+        return residuals
 
     @cached_property
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Variances, and covariances with the row before (D, T), of the AR(1) processes given the factors."""
+        """Posterior variances and lag-one covariances (D, T) of the AR(1) processes given the factors.
+
+        The lag-one covariance of a row is that with the previous row.
+        """
         shape = self.steps.weights.shape
-        backward, _, _ = lapack.dpttrf(self._diagonal.ravel()[::-1], self._before.ravel()[:0:-1])
-        later, earlier = backward[::-1].reshape(shape), self._pivots.reshape(shape)
-        lagged = np.zeros(shape)
-        # The marginal precision of two adjacent rows; each pivot includes all rows on its side.
-        left, right, off = earlier[:, :-1], later[:, 1:], self._before[:, 1:]
-        lagged[:, 1:] = -off / (left * right - off**2)
-        return 1.0 / (earlier + later - self._diagonal), lagged
+        backward_pivots, _, _ = lapack.dpttrf(self._diagonal.ravel()[::-1], self._before.ravel()[:0:-1])
+        backward, forward = backward_pivots[::-1].reshape(shape), self._pivots.reshape(shape)
+        lag_one_covariances = np.zeros(shape)
+        # The marginal precision of two adjacent rows has the pivots of the two eliminations on its diagonal:
+        # the forward one eliminates all earlier rows, the backward one all later rows.
+        first, second, off_diagonal = forward[:, :-1], backward[:, 1:], self._before[:, 1:]
+        lag_one_covariances[:, 1:] = -off_diagonal / (first * second - off_diagonal**2)
+        return 1.0 / (forward + backward - self._diagonal), lag_one_covariances
 
     def markov_precision(self) -> tuple[FloatArray, FloatArray]:
-        """Approximate the inverse covariance by tridiagonal matrices: diagonals, entries with the row before.
+        """Approximate the inverse covariance of the noise by tridiagonal matrices.
 
-        Each observation is conditioned only on the one before, which is exact if either kind of noise is
-        zero. The term of two observations several rows apart is spread over the rows between them, such
-        that its minimum over the values of these rows is the original term.
+        Each observation is conditioned only on the previous one, which is exact if either kind of noise is
+        zero. The quadratic term of two observations several rows apart is replaced by a sum of terms of
+        adjacent rows. The minimum of this sum over the values of the rows between is the original term.
+
+        Returns
+        -------
+        diagonal, off_diagonal : ndarray of shape (D, T)
+            Diagonals, and entries of each row with the previous row.
         """
         weights, (linked, last, following, elapsed) = self.steps.weights, self.steps.links
-        own = self.scale**2
+        ar1_variance = self.scale**2
         observed = weights > 0.0
-        total = own + self.variance / np.where(observed, weights, 1.0)
+        variance = ar1_variance + self.variance / np.where(observed, weights, 1.0)
         rows_apart = following - last
-        covariance = own * _power(self.decay, elapsed)
+        covariance = ar1_variance * _power(self.decay, elapsed)
         linked = linked & ((covariance > 0.0) | (rows_apart == 1))
-        slope = covariance / np.take_along_axis(total, last, axis=1)
-        rest = np.take_along_axis(total, following, axis=1) - covariance * slope
-        differences = np.where(linked, rows_apart, 1)
-        step = np.sign(slope) * np.abs(slope) ** (1.0 / differences)
-        weight = np.where(linked, differences / rest, 0.0)
-        weight *= step ** (2 * np.where(linked, following - np.arange(self.steps.n_rows), 0))
-        diagonal = weight + np.where(observed & ~linked, 1.0 / total, 0.0)
-        diagonal[:, :-1] += (step**2 * weight)[:, 1:]
-        return diagonal, -step * weight
+        slope = covariance / np.take_along_axis(variance, last, axis=1)
+        conditional_variance = np.take_along_axis(variance, following, axis=1) - covariance * slope
+        n_steps = np.where(linked, rows_apart, 1)
+        slope_of_step = np.sign(slope) * np.abs(slope) ** (1.0 / n_steps)
+        weight = np.where(linked, n_steps / conditional_variance, 0.0)
+        weight *= slope_of_step ** (2 * np.where(linked, following - np.arange(self.steps.n_rows), 0))
+        diagonal = weight + np.where(observed & ~linked, 1.0 / variance, 0.0)
+        diagonal[:, :-1] += (slope_of_step**2 * weight)[:, 1:]
+        return diagonal, -slope_of_step * weight
 
 
 class Solution(NamedTuple):
-    """Solutions of linear systems in the posterior precision of the factors.
+    """Solutions of linear systems whose matrix is the posterior precision of the factors.
 
     Attributes
     ----------
     values : ndarray of shape (R, T, K)
         The solutions.
     n_iterations : int
-        Iterations of conjugate gradients.
+        Number of conjugate gradient iterations.
     diagonals, off_diagonals : ndarray of shape (n_iterations, R)
-        Tridiagonal matrices of the corresponding Lanczos processes; NaN after a system has converged.
+        Tridiagonal matrices of the equivalent Lanczos processes; NaN after a system has converged.
     """
 
     values: FloatArray
@@ -244,25 +266,28 @@ class FactorSystem:
         self.params, self.steps = params, steps
         self.noise = ColumnNoise(params, steps)
         self.decays = steps.decays(params.decay)
-        diagonal, before = _chain_precision(self.decays)
+        diagonal, before = _ar1_precision(self.decays)
         self._diagonal, self._before = np.ascontiguousarray(diagonal.T), np.ascontiguousarray(before.T)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows, and of factors."""
+        """Numbers of rows and of factors."""
         return self.steps.n_rows, self.params.n_components
 
-    def common(self, factors: FloatArray) -> FloatArray:
+    def effects(self, factors: FloatArray) -> FloatArray:
         """Return the contribution (..., D, T) of factors (..., T, K) to the columns."""
         return np.asarray(self.params.loadings @ factors.swapaxes(-1, -2))
 
     def information(self, values: FloatArray) -> FloatArray:
-        """Return the contribution of values (..., D, T), zero where missing, to the right-hand side."""
+        """Return the right-hand side (..., T, K) of the system for the posterior means, given values.
+
+        ``values`` (..., D, T) are zero where missing.
+        """
         return np.asarray(self.noise.solve(values).swapaxes(-1, -2) @ self.params.loadings)
 
     def apply(self, factors: FloatArray) -> FloatArray:
-        """Return the posterior precision times factors (R, T, K)."""
-        out = self.information(self.common(factors))
+        """Return the product of the posterior precision and factors (R, T, K)."""
+        out = self.information(self.effects(factors))
         out += self._diagonal * factors
         out[:, 1:] += self._before[1:] * factors[:, :-1]
         out[:, :-1] += self._before[1:] * factors[:, 1:]
@@ -272,38 +297,38 @@ class FactorSystem:
     def _root(self) -> FloatArray:
         """Banded Cholesky factor of the preconditioner."""
         n, k = self.shape
-        diagonal, before = self.noise.markov_precision()
+        diagonal, off_diagonal = self.noise.markov_precision()
         outer_products = (self.params.loadings[:, :, None] * self.params.loadings[:, None, :]).reshape(
             -1, k * k
         )
-        here, across = ((x.T @ outer_products).reshape(n, k, k) for x in (diagonal, before))
-        each = np.arange(k)
-        here[:, each, each] += self._diagonal
-        across[:, each, each] += self._before
+        same_row, adjacent_rows = ((x.T @ outer_products).reshape(n, k, k) for x in (diagonal, off_diagonal))
+        entries = np.arange(k)
+        same_row[:, entries, entries] += self._diagonal
+        adjacent_rows[:, entries, entries] += self._before
         band = np.zeros((n, k, 2 * k))
         for j in range(k):
-            band[:, j, : k - j] = here[:, j:, j]
-            band[:-1, j, k - j : 2 * k - j] = across[1:, :, j]
+            band[:, j, : k - j] = same_row[:, j:, j]
+            band[:-1, j, k - j : 2 * k - j] = adjacent_rows[1:, :, j]
         root, info = lapack.dpbtrf(band.reshape(n * k, 2 * k).T, lower=1, overwrite_ab=1)
         if info:
             raise np.linalg.LinAlgError("the preconditioner is not positive definite in double precision.")
         return np.asarray(root)
 
     def precondition(self, right: FloatArray) -> FloatArray:
-        """Solve the preconditioner's systems with right-hand sides (R, T, K)."""
+        """Multiply right-hand sides (R, T, K) by the inverse of the preconditioner."""
         flat = right.reshape(len(right), -1).copy()
         solved, _ = lapack.dpbtrs(self._root, flat.T, lower=1, overwrite_b=1)
         return np.asarray(solved.T).reshape(right.shape)
 
     def solve(self, right: FloatArray, start: FloatArray | None = None, *, tol: float = 1e-3) -> Solution:
-        """Solve systems in the posterior precision by preconditioned conjugate gradients.
+        """Solve linear systems with the posterior precision by preconditioned conjugate gradients.
 
         Parameters
         ----------
         right : ndarray of shape (R, T, K)
             Right-hand sides.
         start : ndarray of shape (R, T, K), optional
-            Solutions to start from; zero by default.
+            Initial solutions; zero by default.
         tol : float, default=1e-3
             Root mean square error at which to stop, in posterior standard deviations of the factors.
 
@@ -315,28 +340,29 @@ class FactorSystem:
         values = np.zeros_like(right) if start is None else start.copy()
         residual = right.copy() if start is None else right - self.apply(values)
         direction = np.zeros_like(right)
-        last, last_step, ratio = np.ones(len(right)), np.ones(len(right)), np.zeros(len(right))
+        previous_norm, previous_step = np.ones(len(right)), np.ones(len(right))
+        ratio = np.zeros(len(right))
         diagonals: list[FloatArray] = []
         off_diagonals: list[FloatArray] = []
         for _ in range(_MAX_ITERATIONS):
-            scaled = self.precondition(residual)
-            power = np.einsum("rtk,rtk->r", residual, scaled)
-            # Squared error in the norm of the precision, approximated by the preconditioner.
-            active = power > tol**2 * n * k
+            preconditioned = self.precondition(residual)
+            norm = np.einsum("rtk,rtk->r", residual, preconditioned)
+            # `norm` approximates the squared error in units of posterior variances, summed over all factors.
+            active = norm > tol**2 * n * k
             if not active.any():
                 break
-            ratio = np.where(active & bool(diagonals), power / last, 0.0)
+            ratio = np.where(active & bool(diagonals), norm / previous_norm, 0.0)
             direction *= ratio[:, None, None]
-            direction += scaled
-            image = self.apply(direction)
-            step = np.where(active, power / np.einsum("rtk,rtk->r", direction, image), 0.0)
+            direction += preconditioned
+            product = self.apply(direction)
+            step = np.where(active, norm / np.einsum("rtk,rtk->r", direction, product), 0.0)
             values += step[:, None, None] * direction
-            residual -= step[:, None, None] * image
+            residual -= step[:, None, None] * product
             with np.errstate(divide="ignore", invalid="ignore"):
-                before = ratio / last_step if diagonals else 0.0
-                diagonals.append(np.where(active, 1.0 / step + before, np.nan))
-                off_diagonals.append(np.where(active, np.sqrt(ratio) / last_step, np.nan))
-            last, last_step = power, np.where(active, step, 1.0)
+                added = ratio / previous_step if diagonals else 0.0
+                diagonals.append(np.where(active, 1.0 / step + added, np.nan))
+                off_diagonals.append(np.where(active, np.sqrt(ratio) / previous_step, np.nan))
+            previous_norm, previous_step = norm, np.where(active, step, 1.0)
         shape = (len(diagonals), len(right))
         return Solution(
             values, len(diagonals), np.reshape(diagonals, shape), np.reshape(off_diagonals, shape)
@@ -348,32 +374,33 @@ class FactorSystem:
         Parameters
         ----------
         n_probes : int, default=8
-            Number of random sign vectors, the same at each call.
+            Number of random sign vectors, which are the same in each call.
         tol : float, default=1e-2
             Relative residual at which the Lanczos process stops.
 
         Returns
         -------
         value, standard_error : float
-            The log-determinant of the preconditioner is exact; only its difference is estimated.
+            The estimate, and its Monte Carlo error. The log-determinant of the preconditioner is exact; only
+            the difference from it is estimated.
         """
         n, k = self.shape
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n_probes, n * k))
         root, right = self._root, np.zeros_like(signs)
         for i in range(len(root)):
             right[:, i:] += root[i, : n * k - i] * signs[:, : n * k - i]
-        found = self.solve(right.reshape(n_probes, n, k), tol=tol)
+        solution = self.solve(right.reshape(n_probes, n, k), tol=tol)
         terms = np.zeros(n_probes)
         for j in range(n_probes):
-            count = int(np.isfinite(found.diagonals[:, j]).sum())
+            count = int(np.isfinite(solution.diagonals[:, j]).sum())
             if count:
                 eigenvalues, vectors = eigh_tridiagonal(
-                    found.diagonals[:count, j], found.off_diagonals[1:count, j]
+                    solution.diagonals[:count, j], solution.off_diagonals[1:count, j]
                 )
                 terms[j] = n * k * float(vectors[0] ** 2 @ np.log(eigenvalues))
-        of_preconditioner = 2.0 * float(np.sum(np.log(root[0])))
+        preconditioner_log_det = 2.0 * float(np.sum(np.log(root[0])))
         error = float(np.std(terms, ddof=1) / np.sqrt(n_probes)) if n_probes > 1 else np.nan
-        return of_preconditioner + float(np.mean(terms)), error
+        return preconditioner_log_det + float(np.mean(terms)), error
 
     def simulate(self, rng: np.random.Generator, n_draws: int) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Draw from the model, without the offset.
@@ -399,11 +426,11 @@ class FactorSystem:
         processes, values = np.empty((2, n_draws, *weights.shape))
         std = np.sqrt(self.noise.variance / np.where(weights > 0.0, weights, np.inf))
         for i in range(n_draws):
-            factors[i] = _chains(self.decays, rng.standard_normal((k, n)))
-            processes[i] = _chains(self.noise.decays, rng.standard_normal(weights.shape))
+            factors[i] = _simulate_ar1(self.decays, rng.standard_normal((k, n)))
+            processes[i] = _simulate_ar1(self.noise.decays, rng.standard_normal(weights.shape))
             values[i] = rng.standard_normal(weights.shape) * std
         swapped = factors.swapaxes(1, 2)
-        values += np.where(weights > 0.0, self.common(swapped) + self.noise.scale * processes, 0.0)
+        values += np.where(weights > 0.0, self.effects(swapped) + self.noise.scale * processes, 0.0)
         return np.ascontiguousarray(swapped), processes, values
 
     def log_likelihood(self, values: FloatArray, means: FloatArray, log_determinant: float) -> float:
@@ -418,16 +445,19 @@ class FactorSystem:
         log_determinant : float
             Log-determinant of the posterior precision, see :meth:`log_determinant`.
         """
-        left = self.noise.solve(values)
-        # The values' quadratic form with the factors integrated out; the posterior means minimise it.
-        power = float(np.sum(left * (values - self.common(means))))
-        logs = self.noise.log_determinant.sum() + np.log1p(-(self.decays**2)).sum() + log_determinant
+        whitened = self.noise.solve(values)
+        # The quadratic form of the values, with the factors integrated out.
+        quadratic_form = float(np.sum(whitened * (values - self.effects(means))))
+        log_det = self.noise.log_determinant.sum() + np.log1p(-(self.decays**2)).sum() + log_determinant
         count = np.count_nonzero(self.steps.weights)
-        return -0.5 * float(power + logs + count * np.log(2.0 * np.pi))
+        return -0.5 * float(quadratic_form + log_det + count * np.log(2.0 * np.pi))
 
 
-def _chains(decays: FloatArray, normals: FloatArray) -> FloatArray:
-    """Return unit-variance AR(1) processes (M, T) from normals; a decay of zero starts a new process."""
+def _simulate_ar1(decays: FloatArray, normals: FloatArray) -> FloatArray:
+    """Compute unit-variance AR(1) processes (M, T) from standard normal variables and decays over each step.
+
+    A decay of zero starts a new process.
+    """
     right = np.sqrt(1.0 - decays**2) * normals
     band = np.ones((2, decays.size))
     band[1, :-1] = -decays.ravel()[1:]

@@ -29,7 +29,7 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = [
     "Filtering",
     "Posterior",
-    "cells_left_out",
+    "leave_one_out_distributions",
     "check_finite",
     "choose",
     "draw_states",
@@ -290,7 +290,7 @@ def filter_rows(
     return choose(states).filter(states, panel, mean, covariance, onward)
 
 
-def cells_left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
+def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
     """Return leave-one-out means and variances of values, noise included, also for near-zero noise.
 
     Parameters

@@ -80,7 +80,7 @@ def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
     """Return consecutive rows under a model; gap ``after_index`` leads to the row after them."""
     table = model.transitions
     if model.n_gaps == 1:
-        transitions = table.at(0).kept_where(rows.gap_index == 0)
+        transitions = table.at(0).start_unless(rows.gap_index == 0)
     else:
         transitions = table.at(rows.gap_index)
     return Problem(rows.values, rows.weights, transitions, table.at(after_index), *model[1:])

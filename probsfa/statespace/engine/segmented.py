@@ -277,7 +277,7 @@ _Row = tuple[Array, Array, Transition, Array]
 def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, Array]:
     """Return a row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
     (filtered_mean, root, transition), is_last = materialize(row[:3]), row[3]
-    carried = materialize(transition.matrix.transposed().of_columns(root))
+    carried = materialize(transition.matrix.transposed().times_from_right(root))
     predicted = materialize(transpose_times(carried, carried) + transition.innovation_covariance())
     triangle = cholesky(predicted)
     transposed_gain = solve_upper(*triangle, solve_lower(*triangle, transpose_times(carried, root)))

@@ -321,7 +321,7 @@ class EMIteration:
 
     def _maximize_decays(self) -> FloatArray:
         """Return the decays of the factors that maximize their expected log density."""
-        factors, inside = self._factors, self.steps.inside[1:]
+        factors, has_previous = self._factors, self.steps.has_previous[1:]
         previous = factors[:, :-1]
         innovations = factors[:, 1:] - self.system.decays.T[1:] * previous
         index = self.panel.gap_index[1 : self.panel.n_rows]
@@ -334,7 +334,7 @@ class EMIteration:
         empty = np.zeros(0)
         stats = Statistics(
             *(0.0, empty, empty, empty, empty, empty),
-            transitions=np.bincount(index[inside], minlength=n_gaps).astype(np.float64),
+            transitions=np.bincount(index[has_previous], minlength=n_gaps).astype(np.float64),
             innovation_power=expected_sum(innovations, innovations),
             innovation_moments=expected_sum(innovations, previous),
             previous_power=expected_sum(previous, previous),
@@ -398,7 +398,7 @@ class EMIteration:
 
     def _score_noise(self) -> float:
         """Take damped Fisher scoring steps of the noise of each column; return the gain."""
-        residuals = -self._observed * self.system.common(self._factors)
+        residuals = -self._observed * self.system.effects(self._factors)
         residuals[0] += self.centred()
         params, noise = self.params, ColumnNoise(self.params, self.steps)
         value, gain = self._expected_density(params, noise, residuals), 0.0
@@ -461,11 +461,11 @@ class EMIteration:
 
     def _decay_slopes(self, decay: FloatArray) -> FloatArray:
         """Return derivatives (D, T - 1) of the decays over each time step by the decays of unit time (D,)."""
-        inside = self.steps.inside[1:]
+        has_previous = self.steps.has_previous[1:]
         if self.panel.evenly_sampled:
-            return inside.astype(np.float64)[None]
-        elapsed = np.where(inside, self.steps.elapsed[1:], 1.0)
-        return np.where(inside, elapsed * decay[:, None] ** (elapsed - 1.0), 0.0)
+            return has_previous.astype(np.float64)[None]
+        elapsed = np.where(has_previous, self.steps.elapsed[1:], 1.0)
+        return np.where(has_previous, elapsed * decay[:, None] ** (elapsed - 1.0), 0.0)
 
 
 def _solve_with(cholesky: FloatArray, right: FloatArray) -> FloatArray:

@@ -100,7 +100,7 @@ def test_rows_are_looked_up_cut_and_moved_on():
     assert_same(rows, wanted)
     assert_same(rows.followed_by(table.at(0)), [*wanted[1:], wanted[1]])
     assert_same(rows.with_first(table.at(1)), [wanted[2], *wanted[1:]])
-    assert_same(rows.kept_where(np.array([True, False, True])), [wanted[0], wanted[0], wanted[2]])
+    assert_same(rows.start_unless(np.array([True, False, True])), [wanted[0], wanted[0], wanted[2]])
     np.testing.assert_array_equal(matrices(table.at(1).starting())[0], wanted[0])
     assert_same(with_start(transition_over(params, gaps).map(jnp.asarray)), [*wanted[1:], wanted[0]])
 

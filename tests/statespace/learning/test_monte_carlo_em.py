@@ -39,7 +39,7 @@ def test_score_of_the_noise_is_the_slope_of_the_expected_density(rng, even):
     params = make_params(rng)
     iteration = EMIteration(make_panel(rng, params, [30, 12], even=even), params, make_noise(4, 0.05), 3)
     iteration.expect()
-    residuals = -iteration._observed * iteration.system.common(iteration._factors)
+    residuals = -iteration._observed * iteration.system.effects(iteration._factors)
     residuals[0] += iteration.centred()
 
     def density(params):

@@ -32,8 +32,9 @@ Visit = Callable[[slice, FloatArray, FloatArray], None]
 # Rounding errors of segments grow with the square of the precision of states. Maximum precision for which
 # segments are used: for results (ten accurate digits), and for optimizer steps (five digits, seven of
 # log-likelihoods).
-_MAX_PRECISION, _MAX_PRECISION_OF_TRANSITIONS = 1e4, 2e6
-# Results of the forward pass are kept for the backward pass up to this size; beyond it, they are recomputed.
+_MAX_PRECISION, _MAX_PRECISION_OF_STEPS = 1e4, 2e6
+# Maximum size of results of the forward pass that are stored for the backward pass, in general and if moments
+# are passed on chunk by chunk. Results that do not fit are recomputed.
 _MAX_STORED_BYTES, _MAX_STORED_BYTES_OF_CHUNKS = 1536 * 2**20, 64 * 2**20
 
 
@@ -44,7 +45,7 @@ def supports(params: StateSpace) -> bool:
 
 @dataclass(frozen=True)
 class Core:
-    """The compiled engine: segments in parallel, or recursions if segments would be inaccurate.
+    """The compiled engine: segments in parallel, or recursions row by row if segments would be inaccurate.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class Core:
         covariance: FloatArray,
         onward: Transition | None = None,
     ) -> Filtering:
-        """Return causal moments; parameters as in :func:`probsfa.statespace.engine.posterior.filter_rows`."""
+        """Return filtered moments; parameters as in :func:`.posterior.filter_rows`."""
         with _settings():
             rows, values, weights = _rows(params, panel, panel.value_weights, onward)
             means, covariances, terms = _arrays_for_filter(rows, panel.n_rows, params.n_states)
@@ -131,9 +132,9 @@ class Core:
         covariance: FloatArray,
         onward: Transition | None = None,
     ) -> Filtering:
-        """Return causal moments under Student-t noise, and lower bounds of log densities.
+        """Return filtered moments under Student-t noise, and lower bounds of log densities.
 
-        Further parameters: degrees of freedom, and whether the values of a row share a weight.
+        Additional parameters are the degrees of freedom, and whether the values of a row share a weight.
         """
         with _settings():
             rows, _, _ = _rows(params, panel, panel.mask, onward)
@@ -160,7 +161,7 @@ class Core:
         with _settings():
             n, k = panel.n_rows, params.n_states
             index = np.append(panel.gap_index[:n], np.int32(panel.gaps.size)).astype(np.int32)
-            roots, index = Roots.of(transition_table(params, panel.gaps)).chosen(index)
+            roots, index = Roots.of(transition_table(params, panel.gaps)).select(index)
             values, mask = (np.ascontiguousarray(x[:n], np.float64) for x in (panel.values, panel.mask))
             rows = make_rows(params, values, mask, roots, index)
             scores, precisions = np.empty(values.shape), np.empty(values.shape)
@@ -181,30 +182,31 @@ class Core:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Delay interrupts until the end of a pass, and limit BLAS to one thread."""
+    """Context in which interrupts are delayed until its end, and BLAS uses one thread."""
     with interrupts_kept(), one_blas_thread():
         yield
 
 
 def _choose_chunk_type(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
-    """Return segments (faster) if they are accurate enough, otherwise recursions."""
-    maximum = _MAX_PRECISION_OF_TRANSITIONS if for_steps else _MAX_PRECISION
+    """Return segments, which are faster, if they are accurate enough, otherwise recursions."""
+    maximum = _MAX_PRECISION_OF_STEPS if for_steps else _MAX_PRECISION
     if max(params.latents.sizes, default=1) > Segments.max_block_size:
         return Recursions
     return Segments if largest_precision(params, panel) <= maximum else Recursions
 
 
 def largest_precision(params: StateSpace, panel: Panel) -> float:
-    """Return an upper bound of the precision of filtered states, the sum of two bounds.
+    """Return an upper bound of the precision of filtered states.
 
-    The first is that of the precision of a row, the second of that given the previous state.
+    It is the sum of the largest precision of the observations of a row, and the largest precision of a state
+    given the previous state.
     """
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
         gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
         # Innovation variances grow with the elapsed time.
         step = transition_over(params, np.min(panel.gaps, keepdims=True).reshape(1))
-        innovations = step.at(0).least_innovation()
+        innovations = step.at(0).min_innovation_eigenvalue()
         if not np.all(np.isfinite(gram)) or not innovations > 0.0:
             return np.inf
     max_weight = 1.0 if panel.weights is None else float(np.max(panel.weights[:]))
@@ -214,13 +216,13 @@ def largest_precision(params: StateSpace, panel: Panel) -> float:
 def _rows(
     params: StateSpace, panel: Panel, weights: RowSource, onward: Transition | None
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """Return the kernel of all rows, their values and weights; ``onward`` leads to the first row."""
+    """Return the kernel of all rows, their values and weights; ``onward`` is the transition to the first."""
     n = panel.n_rows
     steps, index = transition_table(params, panel.gaps), panel.gap_index[:n]
     if onward is not None:
         steps, index = steps.preceded_by(onward.at(0)), index + 1
         index[0] = 0
-    roots, index = Roots.of(steps).chosen(np.append(index, index[-1]))
+    roots, index = Roots.of(steps).select(np.append(index, index[-1]))
     values, weights = (np.ascontiguousarray(x[:n], np.float64) for x in (panel.values, weights))
     return make_rows(params, values, weights, roots, index), values, weights
 
@@ -232,7 +234,7 @@ def _arrays_for_filter(rows: Any, n: int, k: int) -> tuple[FloatArray, FloatArra
 
 
 def _root(covariance: FloatArray) -> FloatArray:
-    """Return ``N`` with ``N' N`` the covariance, which may be singular."""
+    """Return ``N`` such that ``N' N`` is the covariance, which may be singular."""
     variances, directions = np.linalg.eigh(np.asarray(covariance, np.float64))
     return np.ascontiguousarray(np.sqrt(np.maximum(variances, 0.0))[:, None] * directions.T)
 
@@ -240,7 +242,7 @@ def _root(covariance: FloatArray) -> FloatArray:
 def _add_residuals(
     params: StateSpace, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
 ) -> None:
-    """Add the terms of the residuals at the filtered means, to obtain log densities of rows."""
+    """Complete the log densities of rows by the terms of the residuals at the filtered means."""
     n, d = values.shape
     kernel = kernels().Segments(
         n_states=params.n_states,

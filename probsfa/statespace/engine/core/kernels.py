@@ -27,7 +27,7 @@ _INTERFACE_VERSION = 2
 
 @cache
 def _module() -> Any:
-    """Return the module; None if the package was installed without a compiler, or versions differ."""
+    """Return the module; None if it is not installed, or if its interface has another version."""
     try:
         module = importlib.import_module("_probsfa_core")
     except ImportError:
@@ -80,11 +80,12 @@ def kernels() -> Any:
 def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
     """Return values in units of the model, zero where missing, and the mask of rows with NaN.
 
-    This is :func:`.pack_rows`, computed by the compiled engine where the array allows it.
+    This is :func:`.pack_rows`, computed by the compiled engine if it supports the array.
     """
-    plain = type(block) in (np.ndarray, np.memmap) and block.dtype == np.float64  # no masked array
-    in_place = block.flags.c_contiguous and block.flags.aligned
-    if units is None or not (plain and in_place and block.shape[1:] == units.shift.shape and available()):
+    is_plain = type(block) in (np.ndarray, np.memmap) and block.dtype == np.float64  # no masked array
+    is_contiguous = block.flags.c_contiguous and block.flags.aligned
+    has_units = units is not None and block.shape[1:] == units.shift.shape
+    if units is None or not (is_plain and is_contiguous and has_units and available()):
         return pack_rows(block, units)
     values, mask = empty_aligned(block), empty_aligned(block)
     shift, scale = (np.ascontiguousarray(x, np.float64) for x in units)
@@ -106,7 +107,7 @@ class Precisions(NamedTuple):
     Attributes
     ----------
     weight, known, inverse : ndarray (U + 1, B, K)
-        ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1``, in the layout of :func:`by_diagonals`; the kernels require
+        ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1``, in the form of :func:`by_diagonals`. The kernels require
         ``B = 2``.
     log_det : ndarray (U + 1,)
         ``log|Q|``.
@@ -145,8 +146,8 @@ def by_diagonals(batch: Blocks) -> FloatArray:
         n, size = group.shape[:2]
         rows = np.arange(size)
         for b in range(size):
-            own = group[:, rows, (rows + b) % size]  # (P, B, U)
-            out[:, b, first : first + n * size] = own.reshape(n * size, count).T
+            diagonal = group[:, rows, (rows + b) % size]  # (P, B, U)
+            out[:, b, first : first + n * size] = diagonal.reshape(n * size, count).T
         first += n * size
     return out
 
@@ -174,8 +175,8 @@ class Roots(NamedTuple):
         both = (batch.matrix.matrix(), batch.innovation_root().matrix())
         return cls(*(np.ascontiguousarray(np.moveaxis(x, -1, 0), np.float64) for x in both))
 
-    def chosen(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
-        """Return only the transitions that occur in an index, and the index into these."""
+    def select(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
+        """Return only the transitions whose indices occur, and the indices of these."""
         used, inverse = np.unique(index, return_inverse=True)
         return Roots(self.transition[used], self.innovation[used]), inverse.astype(np.int32)
 
@@ -219,7 +220,7 @@ class Sums(NamedTuple):
     def zero(
         cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
     ) -> "Sums":
-        """Return sums of zero; if rows are complete, all columns share the first one of ``seen``."""
+        """Return arrays of zeros. For complete rows, ``seen`` has one column for all columns."""
         k, d = n_states, n_features
         width = d + 1 + -(d + 1) % LANES
         observed = (k * (k + 1) + k + 1, LANES if complete else width)

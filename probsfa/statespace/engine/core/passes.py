@@ -1,4 +1,4 @@
-"""Forward and backward pass over a panel, chunk by chunk, with one of the two compiled algorithms."""
+"""Forward and backward pass over the chunks of a panel, with one of the two compiled algorithms."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -29,18 +29,20 @@ from probsfa.statespace.parameters import StateSpace
 Arrays = dict[str, FloatArray]
 _T = TypeVar("_T", Precisions, Roots)
 
-# Bytes of a chunk's values that are read from a file: enough for the full speed of the disk, with little
-# memory.
+# Bytes of the values of a chunk that is read from a file: enough for the full speed of the disk.
 _READ_BYTES = 16 * 2**20
-# Work (rows times multiplications of a row) above which a second thread saves more time than its start
-# takes (some 50 us).
+# Number of multiplications of a chunk above which a second thread saves more time than its start takes (some
+# 50 us).
 _MIN_WORK_OF_THREAD = 1e7
-# Bytes of the results of a chunk that are kept for the backward pass: precisions, or gains and roots.
+# Bytes of the results of a chunk that are stored for the backward pass: precisions, or gains and roots.
 _CHUNK_BYTES = 64 * 2**20
 
 
 class Scratch(threading.local):
-    """Arrays that each thread allocates once; new allocations take as long as a pass with few states."""
+    """Arrays that each thread allocates once and uses again.
+
+    New allocations would take as long as a pass over a panel with few states.
+    """
 
     def __init__(self) -> None:
         self._arrays: dict[str, FloatArray] = {}
@@ -74,16 +76,16 @@ class Chunk(ABC):
     Parameters
     ----------
     panel_pass : PanelPass
-        The pass of the chunk.
+        The pass over the panel.
     part : slice
-        Its rows.
-    fresh : bool
-        Whether to allocate new memory for results.
+        Rows of the chunk.
+    new_memory : bool
+        Whether results are written to new memory, instead of the scratch memory of the thread.
     """
 
-    def __init__(self, panel_pass: "PanelPass", part: slice, *, fresh: bool) -> None:
+    def __init__(self, panel_pass: "PanelPass", part: slice, *, new_memory: bool) -> None:
         panel, k = panel_pass.panel, panel_pass.n_states
-        self.panel_pass, self.part, self.fresh = panel_pass, part, fresh
+        self.panel_pass, self.part, self.new_memory = panel_pass, part, new_memory
         self.n_rows = n = part.stop - part.start
         self.one_thread = n_cores() < 2 or n * k**2 * (k + panel_pass.n_features) < _MIN_WORK_OF_THREAD
         is_last = part.stop == panel.n_rows
@@ -119,7 +121,7 @@ class Chunk(ABC):
     @classmethod
     @abstractmethod
     def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
-        """Return the number of rows of a chunk; ``return_moments`` if moments are returned in full."""
+        """Return the number of rows of a chunk; it depends on whether all moments are returned."""
 
     @classmethod
     @abstractmethod
@@ -129,23 +131,24 @@ class Chunk(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of the results kept for the backward pass."""
+        """Bytes of the results that are stored for the backward pass."""
 
     @abstractmethod
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
-        """Filter from the state before the first row; write terms of the likelihood and means."""
+        """Filter from the state before the first row; write means and terms, and return the last state."""
 
     @abstractmethod
-    def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
-        """Smooth from the filtered last state and the state after it; return the first state.
+    def smooth(self, last: State, arrays: Arrays, *, full: bool) -> State:
+        """Smooth from the filtered last state; return the smoothed first state.
 
-        Moments are written into three arrays. With ``full=True``:
+        The smoothed state after the chunk is ``panel_pass.after``. Moments are written into three arrays.
+        With ``full=True``:
 
         - ``means`` (n, K);
         - ``covariances`` (n, K, K);
         - ``lag_one`` (n, K, K), covariances of the state of the next row with the state of each row.
 
-        With ``full=False`` the arrays are those required for sums:
+        With ``full=False`` they are packed for sums over rows:
 
         - ``means`` (n + 1, K);
         - ``covariances`` (n + 1, K (K + 1)), the lower triangles of covariances, then those of the products
@@ -162,7 +165,7 @@ class Chunk(ABC):
         last = self._filter(before, terms, means)
         self._on_rows(self.kernel.likelihoods)
         if not self.panel_pass.resident:
-            # Rows of a file are read again for the sums, because all of them may not fit into memory.
+            # Rows of a file are read again for the sums, because not all of them may fit into memory.
             del self.values, self.weights
             self.kernel.values = self.kernel.weights = None
         return terms, last
@@ -176,7 +179,7 @@ class Chunk(ABC):
         if not hasattr(self, "values"):
             self._read()
         if after is not None:
-            # Arrays for sums have one row more than the chunk, for the state after its last row.
+            # Arrays for sums have an additional row for the state after the last row of the chunk.
             self.means[n], self.moments[n, : k * (k + 1) // 2] = after.vector, packed(after.matrix)
         if self.one_thread:
             self.kernel.add_up(0, n, *sums)
@@ -188,9 +191,9 @@ class Chunk(ABC):
         for total, part in zip(sums, other, strict=True):
             total += part
 
-    def _set_moments(self, into: Arrays) -> None:
-        self.means, self.moments = into["means"], into["covariances"]
-        self.kernel.set_moments(self.means, self.moments, into["lag_one"])
+    def _set_moments(self, arrays: Arrays) -> None:
+        self.means, self.moments = arrays["means"], arrays["covariances"]
+        self.kernel.set_moments(self.means, self.moments, arrays["lag_one"])
 
     def _on_rows(self, run: Callable[[int, int], None]) -> None:
         n = self.n_rows
@@ -212,7 +215,8 @@ class PanelPass:
     chunk_type : type of Chunk
         The algorithm.
     kept_bytes : int
-        Maximum memory for results of the forward pass; beyond it, they are recomputed.
+        Maximum memory for results of the forward pass. Results that do not fit are recomputed in the backward
+        pass.
     return_moments : bool, default=False
         Whether moments of all rows are returned; chunks are then smaller.
     """
@@ -269,8 +273,8 @@ class PanelPass:
         """Filter all chunks in sequence; yield the log density of each row."""
         remaining_bytes = self.kept_bytes
         for i, part in enumerate(self.parts):
-            # Results of a single chunk stay in scratch memory.
-            chunk = self.chunk_type(self, part, fresh=len(self.parts) > 1)
+            # Results of a single chunk may stay in scratch memory, which no other chunk overwrites.
+            chunk = self.chunk_type(self, part, new_memory=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
             remaining_bytes -= chunk.nbytes
@@ -289,45 +293,45 @@ class PanelPass:
             self.after = first
 
     def filtered_backwards(self) -> Iterator[tuple[int, Chunk]]:
-        """Yield all chunks with their forward pass, the last chunk first."""
+        """Yield all chunks, the last one first, with the results of their forward pass."""
         for i in reversed(range(len(self.parts))):
             chunk = self.chunks.pop(i, None)
             if chunk is None:
-                chunk = self.chunk_type(self, self.parts[i], fresh=True)
+                chunk = self.chunk_type(self, self.parts[i], new_memory=True)
                 chunk.filter(self.states[i])
             yield i, chunk
 
 
-# Two groups (one for each thread) of four parallel segments; one group if segments would have fewer than 24
-# rows.
+# Number of groups of four segments, one for each thread, and minimum number of rows of a segment. With fewer
+# rows there is one group.
 _N_GROUPS, _MIN_SEGMENT_ROWS = 2, 24
-# Maximum number of distinct gaps for which transitions are stored for all lanes.
+# Maximum number of distinct gaps for which a table of transitions is made.
 _MAX_TABULATED_GAPS = 64
 # Minimum rows of a chunk. The first rows of each segment, whose results depend on the previous segment, are
-# processed twice, so that segments should be much longer than this part: at 24 to 64 states, chunks of 2048
+# processed twice, so that segments should be much longer than this part. At 24 to 64 states, chunks of 2048
 # rows take 14 to 34 % more time than chunks of 8192.
 _MIN_CHUNK_ROWS = 2048
 
 
 class Segments(Chunk):
-    """A chunk in segments that are processed in parallel, in information form: see ``segments.c``.
+    """Information filter and smoother over segments in parallel, see ``segments.c``.
 
-    Fast, except for very small noise.
+    It is fast, but inaccurate for very small noise.
     """
 
-    #: Maximum number of states of a block that segments support.
+    #: Maximum number of states of a block that the kernels support.
     max_block_size = 2
 
     @classmethod
     def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
         """Return the number of rows of a chunk."""
         rows = _CHUNK_BYTES // (4 * n_states * (n_states + 1))
-        # If all moments are returned, they are several times as large.
+        # If all moments are returned, arrays are several times as large.
         return max(rows // 8 if return_moments else rows, _MIN_CHUNK_ROWS)
 
     @classmethod
     def prior(cls, n_states: int) -> State:
-        """See :class:`.Chunk`: information and precision."""
+        """See :class:`.Chunk`: information vector and precision."""
         return State(np.zeros(n_states), np.eye(n_states))
 
     def _n_groups(self) -> int:
@@ -335,7 +339,7 @@ class Segments(Chunk):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the results kept for the backward pass."""
+        """Bytes of the results that are stored for the backward pass."""
         return int(self.row_buffer.nbytes + self.group.nbytes)
 
     @cached_property
@@ -348,7 +352,7 @@ class Segments(Chunk):
             setattr(kernel, name, array)
         self.group = np.zeros(kernel.size_of_groups, np.uint8)
         size = kernel.size_of_rows
-        self.row_buffer = np.empty(size) if self.fresh else scratch.array("rows", size)
+        self.row_buffer = np.empty(size) if self.new_memory else scratch.array("rows", size)
         kernel.group, kernel.rows = self.group, self.row_buffer
         kernel.collapsed = scratch.array("collapsed", kernel.size_of_collapsed)
         if self.panel_pass.n_gaps <= _MAX_TABULATED_GAPS:
@@ -362,7 +366,7 @@ class Segments(Chunk):
         kernel.collapsed = None
         return State(information, precision)
 
-    def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
+    def smooth(self, last: State, arrays: Arrays, *, full: bool) -> State:
         """See :class:`.Chunk`."""
         k, after = self.panel_pass.n_states, self.panel_pass.after
         table = self._precisions
@@ -375,18 +379,18 @@ class Segments(Chunk):
                 after.vector - self._matrix_after_last_row(self.panel_pass.diagonals) @ mean
             )
             covariance = covariance + lag_one_covariance @ gain.T
-            into["lag_one"][-1] = (
+            arrays["lag_one"][-1] = (
                 lag_one_covariance.T if full else self._lag_one_entries(lag_one_covariance.T)
             )
-        self._set_moments(into)
+        self._set_moments(arrays)
         self.kernel.join_back(mean, np.ascontiguousarray(covariance))
         self._on_groups(lambda first, end: self.kernel.smooth(first, end, full))
         self.kernel.link(full)  # adds lag-one covariances between segments
-        first = into["covariances"][0]
-        return State(into["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
+        first = arrays["covariances"][0]
+        return State(arrays["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
 
     def _matrix_after_last_row(self, table: FloatArray) -> FloatArray:
-        """Return the matrix (K, K) of a table for the step after the last row."""
+        """Return the matrix (K, K) of a table for the transition from the last row."""
         diagonal, off_diagonal = table[self.next_gap_index]
         n = self.panel_pass.n_single
         paired = np.arange(n, self.panel_pass.n_states).reshape(-1, 2)
@@ -395,7 +399,7 @@ class Segments(Chunk):
         return np.asarray(Blocks(diagonal[:n], (pairs,) if len(pairs) else ()).matrix())
 
     def _lag_one_entries(self, matrix: FloatArray) -> FloatArray:
-        """Return the entries of a lag-one covariance that are needed for sums, see :meth:`smooth`."""
+        """Return the entries of a lag-one covariance inside blocks, in the order of :meth:`smooth`."""
         paired = np.arange(self.panel_pass.n_single, self.panel_pass.n_states)
         partner = paired.reshape(-1, 2)[:, ::-1].ravel()
         return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
@@ -418,9 +422,9 @@ def _inverse(matrix: FloatArray) -> FloatArray:
 
 
 class Recursions(Chunk):
-    """A chunk processed row by row, with square roots of covariances: see ``recursions.c``.
+    """Square-root filter and smoother row by row, see ``recursions.c``.
 
-    Accurate also for very small noise and closely spaced rows.
+    It is accurate also for very small noise and closely spaced rows.
     """
 
     @classmethod
@@ -435,12 +439,15 @@ class Recursions(Chunk):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the results kept for the backward pass; gains common to steady-state rows count once."""
+        """Bytes of the results that are stored for the backward pass.
+
+        Rows in the steady state share one gain, which counts once.
+        """
         return 16 * self.n_slots * self.panel_pass.n_states**2 + self.means_of_filter.nbytes
 
     @cached_property
     def _row_kernel(self) -> Any:
-        roots, index = self.panel_pass.table(Roots).chosen(self.gap_index)
+        roots, index = self.panel_pass.table(Roots).select(self.gap_index)
         return make_rows(self.panel_pass.params, self.values, self.weights, roots, index)
 
     def _array_for_means(self) -> FloatArray:
@@ -457,22 +464,22 @@ class Recursions(Chunk):
         rows.values = rows.weights = None
         return State(mean, root)
 
-    def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
+    def smooth(self, last: State, arrays: Arrays, *, full: bool) -> State:
         """See :class:`.Chunk`."""
         k, after = self.panel_pass.n_states, self.panel_pass.after
         mean, covariance = np.zeros(k), np.zeros((k, k))
         if after is not None:
             mean[:], covariance[:] = after
-        self._set_moments(into)
-        self._row_kernel.set_moments(into["means"], into["covariances"], into["lag_one"])
+        self._set_moments(arrays)
+        self._row_kernel.set_moments(arrays["means"], arrays["covariances"], arrays["lag_one"])
         self._row_kernel.smooth(full, self.panel_pass.n_single, self.panel_pass.n_triples, mean, covariance)
         return State(mean, covariance)
 
     def draw(self, normals: FloatArray, after: FloatArray, draws: FloatArray) -> None:
-        """Draw states (n, M, K) from standard normal variables.
+        """Compute draws (n, M, K) of the states from standard normal variables of the same shape.
 
-        ``after`` (M, K) has draws of the state after the last row, and is overwritten by draws of the first
-        state.
+        ``after`` (M, K) contains draws of the state after the last row, and is overwritten by draws of the
+        first state.
         """
         self._row_kernel.draw(normals.shape[1], normals, after, draws)
 
@@ -480,7 +487,10 @@ class Recursions(Chunk):
 def make_rows(
     params: StateSpace, values: FloatArray, weights: FloatArray, roots: Roots, gap_index: Any
 ) -> Any:
-    """Return the row kernel; `gap_index` (n + 1,) has the transition to each row and after the last row."""
+    """Return the kernel of ``recursions.c`` for some rows.
+
+    ``gap_index`` (n + 1,) are the indices of the transitions to each row, and from the last row.
+    """
     n, d = values.shape
     bandwidth = max(params.latents.sizes, default=1) - 1
     sizes = {"n_states": params.n_states, "n_features": d, "n_rows": n, "n_gaps": len(roots.transition) - 1}
