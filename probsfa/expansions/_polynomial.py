@@ -43,7 +43,7 @@ class Polynomial(Expansion):
     Notes
     -----
     There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. They are
-    unbounded, so that an outlier of the input gives a much larger outlier of the output; see :class:`Clip`.
+    unbounded, so that an outlier of the input becomes a much larger outlier of the output; see :class:`Clip`.
 
     References
     ----------

@@ -326,7 +326,7 @@ class UnionGraph(TrainingGraph):
 
     def __init__(self, members: list[TrainingGraph], factors: list[float]) -> None:
         pairs = list(zip(members, factors, strict=True))
-        with np.errstate(over="ignore"):  # set below
+        with np.errstate(over="ignore"):  # reported by the base class
             nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
             degrees = np.sum([f * graph.degrees for graph, f in pairs], axis=0)
         super().__init__(nodes, degrees)

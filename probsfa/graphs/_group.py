@@ -242,7 +242,7 @@ def _warn_of_numbers(labels: NDArray[Any], n_classes: int) -> None:
 
 #: Advice about groups of few samples.
 ADVICE = (
-    "use fewer groups (n_groups, balanced=True), or sliding_window, which gives all samples equal weight."
+    "use fewer groups (n_groups, balanced=True), or sliding_window, in which all samples have equal weight."
 )
 
 

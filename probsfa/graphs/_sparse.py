@@ -120,7 +120,7 @@ class SparseGraph(TrainingGraph):
     """
 
     def __init__(self, edges: scipy.sparse.csr_array, node_weights: FloatArray) -> None:
-        with np.errstate(over="ignore"):  # set below
+        with np.errstate(over="ignore"):  # reported by the base class
             degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
         super().__init__(node_weights, degrees)
         self._edges = edges
@@ -199,8 +199,8 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
     edges = radius_neighbors_graph(values - exact_shift(values), reach, mode="distance")
     if edges.nnz == 0:
         raise ValueError(
-            f"bandwidth={bandwidth!r} gives no edges: all edge weights are below the rounding error of the "
-            f"largest, because the smallest distance of two samples is {reach:.3g}. Use a larger bandwidth."
+            f"bandwidth={bandwidth!r} results in no edges: all edge weights are below the rounding error of "
+            f"the largest, because no distance of two samples is below {reach:.3g}. Use a larger bandwidth."
         )
     edges.data = np.exp(-0.5 * (edges.data / width) ** 2)
     return from_sparse(edges, node_weights)

@@ -169,7 +169,7 @@ class WindowGraph(TrainingGraph):
             return _moving_sums(padded, d)
         n = len(padded) - 2 * d
         if d > _MAX_DIRECT_HALF_WIDTH:
-            from scipy.signal import oaconvolve  # takes long to load
+            from scipy.signal import oaconvolve  # slow import
 
             window = np.concatenate([weights[:0:-1], weights])[:, None]
             return oaconvolve(padded, window, mode="valid", axes=0)

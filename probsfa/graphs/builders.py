@@ -67,9 +67,7 @@ class _Weighted(_OfLabels):
 
 @named("serial")
 class Serial(_Weighted):
-    """Settings of a serial graph, which an estimator builds from labels in `fit`.
-
-    The graph is described in :func:`probsfa.graphs.serial`.
+    """Builder of the serial graph of labels; see :func:`probsfa.graphs.serial`.
 
     Parameters
     ----------
@@ -100,9 +98,7 @@ class Serial(_Weighted):
 
 @named("mixed")
 class Mixed(_Weighted):
-    """Settings of a mixed graph, which an estimator builds from labels in `fit`.
-
-    The graph is described in :func:`probsfa.graphs.mixed`.
+    """Builder of the mixed graph of labels; see :func:`probsfa.graphs.mixed`.
 
     Parameters
     ----------
@@ -123,9 +119,7 @@ class Mixed(_Weighted):
 
 @named("sliding_window")
 class SlidingWindow(_OfLabels):
-    """Settings of a sliding window graph, which an estimator builds from labels in `fit`.
-
-    The graph is described in :func:`probsfa.graphs.sliding_window`.
+    """Builder of the sliding window graph of labels; see :func:`probsfa.graphs.sliding_window`.
 
     Parameters
     ----------
@@ -153,7 +147,7 @@ class SlidingWindow(_OfLabels):
 
 @named("ring")
 class Ring(_OfLabels):
-    """The ring graph of angles, to be built; see :func:`probsfa.graphs.ring`.
+    """Builder of the ring graph of angles; see :func:`probsfa.graphs.ring`.
 
     Parameters
     ----------
@@ -181,7 +175,7 @@ class Ring(_OfLabels):
 
 @named("reordering")
 class Reordering(_OfLabels):
-    """The reordering graph of labels, to be built; see :func:`probsfa.graphs.reordering`."""
+    """Builder of the reordering graph of labels; see :func:`probsfa.graphs.reordering`."""
 
     _function = staticmethod(reordering)
 
@@ -207,7 +201,7 @@ class Clustered(_Weighted):
 
 
 class ExactLabel(_OfLabels):
-    """The graph whose slowest functions are the labels, to be built; see :func:`probsfa.graphs.exact_label`.
+    """Builder of the graph whose slowest functions are the labels; see :func:`probsfa.graphs.exact_label`.
 
     Parameters
     ----------
@@ -234,7 +228,7 @@ class ExactLabel(_OfLabels):
 
 
 class MultiLabel(GraphBuilder):
-    """The graph of several labels, to be built; see :func:`probsfa.graphs.multi_label`.
+    """Builder of the graph of several labels; see :func:`probsfa.graphs.multi_label`.
 
     Parameters
     ----------
@@ -263,7 +257,7 @@ class MultiLabel(GraphBuilder):
 
 
 class SemiSupervised(GraphBuilder):
-    """The graph of partly labelled rows, to be built; see :func:`probsfa.graphs.semi_supervised`.
+    """Builder of the graph of partly labelled rows; see :func:`probsfa.graphs.semi_supervised`.
 
     Parameters
     ----------
@@ -327,7 +321,7 @@ class SemiSupervised(GraphBuilder):
 
 @named("temporal")
 class Temporal(GraphBuilder):
-    """The graph of neighbours in time, to be built; see :func:`probsfa.graphs.temporal`.
+    """Builder of the graph of neighbours in time; see :func:`probsfa.graphs.temporal`.
 
     Parameters
     ----------
@@ -352,7 +346,7 @@ class Temporal(GraphBuilder):
 
 
 class Transition(_OfLabels):
-    """The graph of transitions between states, which are the labels; see :func:`probsfa.graphs.transition`.
+    """Builder of the graph of transitions between states, the labels; see :func:`probsfa.graphs.transition`.
 
     Parameters
     ----------
@@ -372,7 +366,7 @@ class Transition(_OfLabels):
 
 @named("nearest_neighbors")
 class NearestNeighbors(GraphBuilder):
-    """The graph of nearest neighbours, to be built; see :func:`probsfa.graphs.nearest_neighbors`.
+    """Builder of the graph of nearest neighbours; see :func:`probsfa.graphs.nearest_neighbors`.
 
     Parameters
     ----------
@@ -397,7 +391,7 @@ class NearestNeighbors(GraphBuilder):
 
 
 class HeatKernel(GraphBuilder):
-    """The graph of a Gaussian of the distance, to be built; see :func:`probsfa.graphs.heat_kernel`.
+    """Builder of the graph of a Gaussian of the distance; see :func:`probsfa.graphs.heat_kernel`.
 
     Parameters
     ----------
@@ -419,7 +413,7 @@ class HeatKernel(GraphBuilder):
 
 
 class FromSparse(GraphBuilder):
-    """The graph of a matrix of edge weights of all rows; see :func:`probsfa.graphs.from_sparse`.
+    """Builder of the graph of a matrix of edge weights; see :func:`probsfa.graphs.from_sparse`.
 
     Parameters
     ----------
@@ -440,7 +434,7 @@ class FromSparse(GraphBuilder):
 
 
 class Union(GraphBuilder):
-    """The edges of several graphs of the same rows; see :func:`probsfa.graphs.union`.
+    """Builder of the union of several graphs of the same rows; see :func:`probsfa.graphs.union`.
 
     Parameters
     ----------

@@ -282,7 +282,7 @@ class XSFA(RowTransformer):
         """
         rank = W.shape[1]
         powers = self._powers(sources[:1]).shape[1]
-        combined = _WithSources(expander, W, self.expansion_mean_, scaled.shape[1], self)
+        combined = _ExpansionWithSources(expander, W, self.expansion_mean_, scaled.shape[1], self)
         joined = np.hstack([scaled, sources])
         moments = self._moments(joined, sequences, Expander(combined, rank + powers))
         B, A = moments.covariance, moments.difference_moment
@@ -325,7 +325,7 @@ class XSFA(RowTransformer):
         return np.clip(source, extraction.low, extraction.high, out=source)
 
 
-class _WithSources:
+class _ExpansionWithSources:
     """Whitened expansion of rows, concatenated with monomials of sources."""
 
     def __init__(

@@ -83,9 +83,9 @@ def start_workers(n_jobs: int | None) -> Iterator[Workers]:
         yield Workers(executor, n)
 
 
-def slices(n_nodes: int, cells_per_node: int) -> list[slice]:
+def slices(n_nodes: int, values_per_node: int) -> list[slice]:
     """Divide nodes into groups whose values fit the cache; at least one node in each."""
-    size = max(1, _TASK_SIZE // max(cells_per_node, 1))
+    size = max(1, _TASK_SIZE // max(values_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 
 
@@ -520,7 +520,7 @@ def _check_expanded(expanded: Any, stage: Stage) -> FloatArray:
     values: FloatArray = expanded
     if not np.isfinite(np.sum(values)):  # one fast pass: a finite sum has finite terms
         raise ValueError(
-            f"{stage.name}.expansion gave values that are not finite: {type(stage.expansion).__name__} "
+            f"{stage.name}.expansion returned values that are not finite: {type(stage.expansion).__name__} "
             "overflows on these data. Scale the inputs first, or clip the outputs of the layer below."
         )
     return values

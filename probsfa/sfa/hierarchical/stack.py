@@ -144,16 +144,16 @@ class StreamSource:
 class StoredSource:
     """Source: chunks stored in memory."""
 
-    def __init__(self, held: list[FloatArray]) -> None:
-        self.held = held
+    def __init__(self, stored_chunks: list[FloatArray]) -> None:
+        self.stored_chunks = stored_chunks
 
     def chunks(self) -> Iterator[FloatArray]:
         """Yield the chunks."""
-        yield from self.held
+        yield from self.stored_chunks
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        return sum(chunk.shape[1] for chunk in self.held)
+        return sum(chunk.shape[1] for chunk in self.stored_chunks)
 
 
 class MappedSource:
@@ -352,7 +352,7 @@ def _fit_expansion(stage: Stage, inputs: FloatArray, n_expected: int) -> Expande
     expander = Expander.fit(stage.expansion, inputs)
     if expander.n_features_out != n_expected:
         raise ValueError(
-            f"{stage.name}.expansion makes {n_expected} columns in one node and {expander.n_features_out} "
+            f"{stage.name}.expansion returns {n_expected} columns in one node and {expander.n_features_out} "
             "in another. Use an expansion with a fixed number of columns; constant directions are "
             "discarded by the nodes."
         )
@@ -392,8 +392,8 @@ def _moments_of(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> No
     return stream.finish()
 
 
-def _groups(n_nodes: int, cells_per_node: int, spare: int = 0) -> list[slice]:
-    size = max(1, (_MAX_STORED_SIZE - spare) // max(cells_per_node, 1))
+def _groups(n_nodes: int, values_per_node: int, spare: int = 0) -> list[slice]:
+    size = max(1, (_MAX_STORED_SIZE - spare) // max(values_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 
 
@@ -555,7 +555,7 @@ def default_chunk_rows(stages: Sequence[Stage], n_columns: int) -> int:
 def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, NodeBank]:
     """Return stored outputs of trained nodes; stored chunks of the stage below are freed one by one."""
     if isinstance(source, StoredSource):
-        stored_chunks = source.held
+        stored_chunks = source.stored_chunks
         for i in range(len(stored_chunks)):
             stored_chunks[i] = bank.apply(stored_chunks[i], workers)
     else:

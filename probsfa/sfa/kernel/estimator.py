@@ -201,7 +201,7 @@ class _Prepared(NamedTuple):
     functions: KernelFunctions
     gram: FloatArray
     problem: KernelProblem
-    divisions: Iterable[HeldOutSplit]
+    splits: Iterable[HeldOutSplit]
 
 
 @lists_in_lists_out
@@ -565,7 +565,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         self.support_ = functions.support if functions.of_rows else None
         gram = functions.gram()
         check_positive_semidefinite(gram, self.kernel)
-        divisions: Iterable[HeldOutSplit] = ()
+        splits: Iterable[HeldOutSplit] = ()
         if of_time:
             self.graph_ = None
             if hold_out:
@@ -573,7 +573,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
                 parts = fold_moments(functions, sequences, folds, lag=self.lag)
                 borders = border_differences(functions, sequences, folds, lag=self.lag)
                 moments = joined_moments(parts, borders)
-                divisions = splits_of_time(parts, borders, folds, functions.support)
+                splits = splits_of_time(parts, borders, folds, functions.support)
             else:
                 moments = kernel_moments(functions, sequences, lag=self.lag)
             problem = make_problem(moments, gram, self.rank_tol)
@@ -583,10 +583,10 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             features = functions(slice(None))
             problem = make_problem(graph_moments(self.graph_, features), gram, self.rank_tol)
             if hold_out:
-                divisions = splits_of_graph(
+                splits = splits_of_graph(
                     self.graph, self.graph_, sequences.values, labels, features, functions.support, _N_FOLDS
                 )
-        return _Prepared(sequences, functions, gram, problem, divisions)
+        return _Prepared(sequences, functions, gram, problem, splits)
 
     def _choose(self, prepared: _Prepared) -> tuple[float, FloatArray | None]:
         """Return the regularization selected by held-out rows, and the delta values there."""
@@ -646,7 +646,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         sys.stderr.write("\n".join([*lines, ""]))
 
     def _held_out(self, prepared: _Prepared, values: FloatArray) -> HeldOutPath | None:
-        return held_out_path(prepared.divisions, prepared.gram, self.n_components, values, self.rank_tol)
+        return held_out_path(prepared.splits, prepared.gram, self.n_components, values, self.rank_tol)
 
     def _support(self, kernel: KernelColumns) -> NDArray[Any]:
         """Return the support vectors: indices of rows, or points relative to the origin."""

@@ -102,7 +102,7 @@ def splits_of_time(
 
 
 def held_out_path(
-    divisions: Iterable[HeldOutSplit],
+    splits: Iterable[HeldOutSplit],
     gram: FloatArray,
     n_components: int,
     regularizations: FloatArray,
@@ -112,7 +112,7 @@ def held_out_path(
 
     Parameters
     ----------
-    divisions : iterable of HeldOutSplit
+    splits : iterable of HeldOutSplit
         Splits into training and held-out rows.
     gram : ndarray (m, m)
         Kernel between the support vectors.
@@ -129,7 +129,7 @@ def held_out_path(
         None if no split allows training and measuring.
     """
     changes, squares = [], []
-    for train, test, functions in divisions:
+    for train, test, functions in splits:
         if len(functions) < 2:
             continue
         try:

@@ -235,20 +235,20 @@ class LandmarkEdges:
         """Return the weights as a product of two factors."""
         return LowRankAffinity(self._factor, loops)
 
-    def cells_per_row(self) -> int:
+    def values_per_row(self) -> int:
         """Return the number of landmarks."""
         return 2 * len(self.landmarks)
 
     def new(self, rows: Any) -> NewEdges:
-        """Return the weights of new points; `own` is the approximated kernel of a point with itself."""
+        """Return the weights of new points; `self_loops` approximate their kernels at distance zero."""
         exponent = euclidean_distances(rows, self._landmark_points, squared=True) * self.gamma
         minimum = exponent.min(axis=1)
         kernel = np.exp(minimum[:, None] - exponent)
         G: FloatArray = scipy.linalg.solve_triangular(self._root, kernel.T, lower=True).T
         # The kernel of a point with itself is a square, whose exponent is twice that of the row.
-        own = np.einsum("ij,ij->i", G, G) * np.exp(-minimum)
+        self_loops = np.einsum("ij,ij->i", G, G) * np.exp(-minimum)
         nearest = np.full(rows.shape[0], -1, dtype=np.intp)
-        return NewEdges(LowRankRows(G, self._factor), np.exp(-minimum), own, nearest)
+        return NewEdges(LowRankRows(G, self._factor), np.exp(-minimum), self_loops, nearest)
 
     def _check_degrees(self, points: Any) -> None:
         """Compare the degrees of some points with those of the kernel itself."""
@@ -277,7 +277,9 @@ def _incomplete_cholesky(
     residual_diagonal = np.ones(n)
     selected: list[int] = []
     while len(selected) < maximum and residual_diagonal.max() > _MIN_RESIDUAL:
-        pool = np.unique(_drawn(residual_diagonal, rng, _N_CANDIDATES_PER_LANDMARK * _N_LANDMARKS_PER_BLOCK))
+        pool = np.unique(
+            _draw_candidates(residual_diagonal, rng, _N_CANDIDATES_PER_LANDMARK * _N_LANDMARKS_PER_BLOCK)
+        )
         m = len(selected)
         residual_kernel = _kernel(points[pool], points[pool], gamma) - factor[pool, :m] @ factor[pool, :m].T
         pivots, root = _pivots(residual_kernel, min(_N_LANDMARKS_PER_BLOCK, maximum - m))
@@ -295,8 +297,8 @@ def _incomplete_cholesky(
     return landmarks, factor, np.tril(factor[landmarks])
 
 
-def _drawn(residual_diagonal: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
-    """Return points drawn in proportion to `rest`, and the point with the largest `rest`."""
+def _draw_candidates(residual_diagonal: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
+    """Draw points in proportion to their residuals, and append the point with the largest residual."""
     totals = np.cumsum(residual_diagonal)
     indices = np.searchsorted(totals, rng.random(count) * totals[-1], side="right")
     return np.append(np.minimum(indices, len(residual_diagonal) - 1), int(np.argmax(residual_diagonal)))
@@ -442,7 +444,7 @@ def new_edges(
         W = affinity_rows(estimator, X, reset=False)
         joined = NewEdges.ready(W) if edges is None else _joined(edges, sp.csr_array(W), new.loops)
         return None, W.shape[0], iter([(slice(None), joined)])
-    size = max(1, _EXTENSION_BLOCK // edges.cells_per_row())
+    size = max(1, _EXTENSION_BLOCK // edges.values_per_row())
     sparse = _by_distance(estimator.affinity) and (is_sparse(X) or not len(new.shift))
     sequences = None if sparse else check_sequences(estimator, X, reset=False, allow_nan=False)
     if sequences is None:

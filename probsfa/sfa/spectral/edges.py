@@ -8,7 +8,7 @@ points and ``new(rows)`` those of new points.
 *The degree of a new point* equals that of a training point if the two coincide. As a new point approaches
 training point i, its edges to the training points converge to row i of ``W``, plus an edge to point i with
 the weight of a self-loop. If the training graph has self-loops, this edge is part of row i. Otherwise its
-weight, ``own``, is excluded from the degree and from the extension to new points.
+weight, ``self_loops``, is excluded from the degree and from the extension to new points.
 """
 
 import functools
@@ -81,9 +81,9 @@ class Edges(Protocol):
         """Return the edge weights of the training points, (n, n); `loops` includes self-loops."""
 
     def new(self, rows: Any) -> NewEdges:
-        """Return the edges of new points, with `own` for a training graph without self-loops."""
+        """Return the edges of new points, with `self_loops` for a training graph without them."""
 
-    def cells_per_row(self) -> int:
+    def values_per_row(self) -> int:
         """Return the approximate count of numbers in memory for the edges of one new point."""
 
 
@@ -114,7 +114,7 @@ class NeighborEdges:
         """Return the weights, sparse."""
         return sp.csr_array(self._edges + sp.eye_array(self.points.shape[0])) if loops else self._edges
 
-    def cells_per_row(self) -> int:
+    def values_per_row(self) -> int:
         """Return the approximate count of numbers for one new point: all columns of its neighbours."""
         return (self.count + 2) * (self.points.shape[1] + 4)
 
@@ -130,7 +130,7 @@ class NeighborEdges:
         first = nearest[:, 0]
         is_training_point = distances[:, 0] == 0.0
         if is_training_point.any():
-            pick = sp.csr_array(
+            selection = sp.csr_array(
                 (
                     np.ones(is_training_point.sum()),
                     (np.flatnonzero(is_training_point), first[is_training_point]),
@@ -138,7 +138,9 @@ class NeighborEdges:
                 shape=weights.shape,
             )
             weights = (
-                sp.diags_array((~is_training_point).astype(np.float64)) @ weights + pick @ self._edges + pick
+                sp.diags_array((~is_training_point).astype(np.float64)) @ weights
+                + selection @ self._edges
+                + selection
             )
         weights = sp.csr_array(weights)
         self_loops = np.asarray(weights[np.arange(n_rows), first], dtype=np.float64).ravel()
@@ -151,7 +153,7 @@ class NeighborEdges:
         if self.count + 2 > n:
             return np.full(n, np.inf)
         radii = np.empty(n)
-        size = max(1, _BLOCK_SIZE // self.cells_per_row())
+        size = max(1, _BLOCK_SIZE // self.values_per_row())
         for start in range(0, n, size):
             block = slice(start, start + size)
             distances, _ = nearest_points(self.points, self.points[block], self.count + 2)
@@ -230,7 +232,7 @@ class HeatEdges:
         np.fill_diagonal(squared, float(loops))
         return (squared + squared.T) * 0.5
 
-    def cells_per_row(self) -> int:
+    def values_per_row(self) -> int:
         """Return the number of training points."""
         return int(self.points.shape[0])
 
@@ -266,7 +268,7 @@ class FunctionEdges:
         """Return the validated weights of the function, with its self-loops in any case."""
         return self._edges
 
-    def cells_per_row(self) -> int:
+    def values_per_row(self) -> int:
         """Return the number of training points."""
         return len(self.points)
 
@@ -328,7 +330,7 @@ class DistanceEdges:
         """Return the weights, sparse."""
         return sp.csr_array(self._edges + sp.eye_array(self.n)) if loops else self._edges
 
-    def cells_per_row(self) -> int:
+    def values_per_row(self) -> int:
         """Return the number of neighbours."""
         return 4 * (self.count + 2)
 
@@ -349,8 +351,8 @@ class DistanceEdges:
                 np.ones(is_training_point.sum()),
                 (np.flatnonzero(is_training_point), first[is_training_point]),
             )
-            pick = sp.csr_array(selected, shape=rows.shape)
-            edges = edges + pick @ self._edges + pick
+            selection = sp.csr_array(selected, shape=rows.shape)
+            edges = edges + selection @ self._edges + selection
         edges = sp.csr_array(edges)
         self_loops = np.asarray(edges[np.arange(n_rows), first], dtype=np.float64).ravel()
         return NewEdges(edges, np.ones(n_rows), self_loops, first)
@@ -500,21 +502,23 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     if not (total > 0).all():
         raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
     self_weights = edges.self_loops * edges.scale
-    room = (total * edges.scale)[:, None] - eigenvalues
+    denominator = (total * edges.scale)[:, None] - eigenvalues
     # At a training point numerator and denominator are both zero; the coordinate is that of the embedding.
     is_training_point = (
-        (room <= _MIN_DENOMINATOR)
+        (denominator <= _MIN_DENOMINATOR)
         & (self_weights >= 1.0 - _COINCIDENCE_TOL)[:, None]
         & (edges.nearest >= 0)[:, None]
     )
-    if ((room <= 0) & ~is_training_point).any():
-        i, k = np.argwhere((room <= 0) & ~is_training_point)[0]
+    if ((denominator <= 0) & ~is_training_point).any():
+        i, k = np.argwhere((denominator <= 0) & ~is_training_point)[0]
         raise ValueError(
             f"X[{i}] has the degree {total[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
             f"{eigenvalues[k]:g}, so the unnormalised embedding cannot be extended to it. Use "
             "normalization='random_walk'."
         )
     extended = (
-        np.asarray(edges.weights @ vectors) * edges.scale[:, None] / np.where(is_training_point, 1.0, room)
+        np.asarray(edges.weights @ vectors)
+        * edges.scale[:, None]
+        / np.where(is_training_point, 1.0, denominator)
     )
     return np.where(is_training_point, vectors[edges.nearest], extended)

@@ -94,7 +94,7 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
     >>> graph_spectrum(W, np.ones(3), 2).eigenvalues
     array([1., 3.])
     """
-    W = _edges_that_count(W)
+    W = _significant_edges(W)
     n_connected, labels = connected_parts(W)
     values, vectors = _contrasts(labels, mass, n_connected, n_components)
     used = "dense"
@@ -106,9 +106,11 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
             if len(part) == 1:
                 continue
             inside = W if n_connected == 1 else W[part][:, part]
-            eigenvalues, y, how = _solve_connected(inside, mass[part], min(missing, len(part) - 1), method)
+            eigenvalues, y, method_used = _solve_connected(
+                inside, mass[part], min(missing, len(part) - 1), method
+            )
             solved.append((part, eigenvalues, y))
-            used = how if i == 0 else used
+            used = method_used if i == 0 else used
         more, columns = _smallest_of_all(solved, len(mass), missing)
         values, vectors = np.concatenate([values, more]), np.hstack([vectors, columns])
     return GraphSpectrum(values, vectors, n_connected, used)
@@ -191,7 +193,7 @@ def is_sparse(W: Any) -> bool:
     return bool(sp.issparse(W))
 
 
-def _edges_that_count(W: Any) -> Any:
+def _significant_edges(W: Any) -> Any:
     """Return W without its diagonal and without edges too light to change a degree in double precision.
 
     Such edges would leave a graph formally connected, with eigenvalues below rounding errors.
@@ -264,11 +266,11 @@ def _smallest_of_all(
 def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple[FloatArray, FloatArray, str]:
     """Solve one connected graph: eigenvalues, vectors with unit mass, and the method used."""
     n = W.shape[0]
-    how = choose_method(W, count) if method == "auto" or n <= _MAX_DENSE_ROWS else method
+    used = choose_method(W, count) if method == "auto" or n <= _MAX_DENSE_ROWS else method
     degrees = np.asarray(W.sum(axis=1)).ravel()
     root = np.sqrt(mass)
     null = root / np.linalg.norm(root)
-    if how == "dense" or count > n - 3:
+    if used == "dense" or count > n - 3:
         dense = W.toarray() if is_sparse(W) else W
         operator = (np.diag(degrees) - dense) / root / root[:, None]
         _, z = scipy.linalg.eigh(operator, subset_by_index=(0, count))
@@ -276,12 +278,12 @@ def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple
         return *_ritz(W, degrees, z, root), "dense"
     # The rest is products with vectors, which are too small for several threads.
     with one_blas_thread() if is_sparse(W) else nullcontext():
-        if how == "elimination":
+        if used == "elimination":
             inverse = _grounded_inverse(W, degrees)
             z = _leading_vectors(lambda x: root * inverse(root * x), null, count, ratio=True)
         else:
             z = _smoothest_by_lanczos(W, degrees, root, count)
-        return *_ritz(W, degrees, z, root), how
+        return *_ritz(W, degrees, z, root), used
 
 
 def _smoothest_by_lanczos(W: Any, degrees: FloatArray, root: FloatArray, count: int) -> FloatArray:
@@ -331,7 +333,7 @@ def _leading_vectors(
         new_values, new = _lanczos(product, basis, n_requested, ratio, tol=_LANCZOS_TOL)
         basis, values = np.hstack([basis, new]), np.concatenate([values, new_values])
         minimum = np.sort(values)[-count]
-        n_requested = int(_largest_left(product, basis, ratio) > minimum * (1 + 1e-8))
+        n_requested = int(_largest_remaining_eigenvalue(product, basis, ratio) > minimum * (1 + 1e-8))
     order = np.argsort(-values, kind="stable")[:count]
     return _orthonormal(basis[:, 1:][:, order])
 
@@ -358,7 +360,7 @@ def _lanczos(
     return eigsh(operator, k=count, which="LA", v0=start, ncv=basis, maxiter=100 * n, tol=tol)
 
 
-def _largest_left(
+def _largest_remaining_eigenvalue(
     product: Callable[[FloatArray], FloatArray], initial_vectors: FloatArray, ratio: bool
 ) -> float:
     """Estimate a lower bound of the largest eigenvalue in the complement of `initial_vectors`."""

@@ -95,7 +95,7 @@ class Options(NamedTuple):
         n_bases = sum(len(basis.shrinkage) for basis in self.bases)
         return n_bases * len(self.n_components) * len(self.steps) > 1
 
-    def for_few(self) -> "Options":
+    def for_few_samples(self) -> "Options":
         """Return the options for few samples, for which folds cannot distinguish similar candidates.
 
         Only the strongest shrinkage of every basis and the first step remain.
@@ -308,9 +308,9 @@ def _features(
     """Yield features of training and held-out samples and their delta values for every shrinkage."""
     is_fixed_graph = isinstance(basis.graph, TrainingGraph)  # cannot be rebuilt for a subset of the samples
     rows = data.X if is_fixed_graph else data.X[train]
-    of_train = np.bincount(data.sequence[train])
+    training_lengths = np.bincount(data.sequence[train])
     labels = data.labels if is_fixed_graph else data.labels[train]
-    graph = build_graph(basis.graph, rows, labels, lengths=of_train[of_train > 0])
+    graph = build_graph(basis.graph, rows, labels, lengths=training_lengths[training_lengths > 0])
     expander = Expander.fit(basis.expansion, rows)
     expanded, test_rows = expander(rows), expander(data.X[held_out])
     K = options.n_components[-1] + 1  # the next one shows whether the last block of equal values is complete

@@ -276,7 +276,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
             temperatures=_TEMPERATURES if self.classifier is None else (1.0,),
         )
         if len(classes) < _MIN_CLASS_SIZE * n_classes:
-            options = options.for_few()
+            options = options.for_few_samples()
         folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
         choice = choose(
             self.rank_tol, sequences.values, labels, classes, options, folds, _loss, sequences.lengths
@@ -353,7 +353,7 @@ def _check_targets(labels: NDArray[Any]) -> None:
     try:
         check_classification_targets(labels)
     except ValueError as error:
-        raise ValueError(f"{error} GraphSFARegressor takes quantities.") from None
+        raise ValueError(f"{error} For quantities use GraphSFARegressor.") from None
 
 
 def _check_classes(names: NDArray[Any], classes: NDArray[np.intp]) -> None:
