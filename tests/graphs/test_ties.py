@@ -160,6 +160,11 @@ def test_graphs_of_negated_labels_are_the_same(builder, seed):
         np.testing.assert_array_equal(mirrored.node_weights, builder(y, n_groups).node_weights)
 
 
+def test_a_small_group_is_merged_with_the_smaller_adjacent_group():
+    y = np.repeat([0.0, 1.0, 2.0, 3.0], [30, 20, 2, 25])
+    np.testing.assert_array_equal(label_groups(y, 4), np.repeat([0, 1, 2], [30, 22, 25]))
+
+
 def test_rare_labels_are_merged_and_weigh_no_more_than_ten_times_the_mean(rng):
     y = np.concatenate([rng.poisson(2, 500), [12, 13, 17]])
     for builder in (graphs.serial, graphs.mixed):

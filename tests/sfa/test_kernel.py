@@ -10,7 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from probsfa._validation import Sequences
-from probsfa.graphs import clustered, from_sparse
+from probsfa.graphs import GraphMoments, clustered, from_sparse
 from probsfa.sfa import SFA, GraphSFA
 from probsfa.sfa._expand import noise_delta, split_into_folds
 from probsfa.sfa.kernel import estimator as kernel
@@ -686,3 +686,14 @@ def test_pre_images_of_a_curve_lie_on_it():
     ready = KernelSFA(2, kernel="precomputed", support=np.arange(0, 400, 7), regularization=1e-3).fit(K)
     with pytest.raises(ValueError, match="kernel='precomputed'"):
         ready.inverse_transform(ready.transform(K))
+
+
+def test_directions_within_the_largest_rounding_error_are_discarded():
+    """Errors of one function of large values count for all combinations of functions."""
+    first, second = np.array([1.0, -1.0, 0.0]) / np.sqrt(2.0), np.array([1.0, 1.0, -2.0]) / np.sqrt(6.0)
+    covariance = np.outer(first, first) + 1e-3 * np.outer(second, second)
+    moments = GraphMoments(np.array([1e14, 0.0, 0.0]), covariance, covariance, np.array([1e-2, 0.0, 0.0]))
+    exact = moments._replace(variance_floor=np.zeros(3))
+    found = [problem.make_problem(each, np.eye(3)) for each in (moments, exact)]
+    assert [each.n_rounded for each in found] == [1, 0]
+    assert [each.basis.shape[1] for each in found] == [1, 2]

@@ -752,3 +752,16 @@ def test_weights_of_a_panel_cannot_be_written_to():
     with pytest.raises(ValueError, match="read-only"):
         weights[0] = 2.0
     assert whole.value_weights is weights
+
+
+def test_columns_with_many_equal_values_are_repetitive(rng):
+    """At least 40 %, and more than two of them; constant columns are not."""
+    x = rng.standard_normal((20, 5))
+    x[:9, 0] = 1.0
+    x[:7, 1] = 1.0
+    x[:, 2] = 1.0
+    x[:, 3] = np.nan
+    x[:5, 3] = [0.0, 0.0, 1.0, 2.0, 3.0]
+    x[:, 4] = np.nan
+    x[:6, 4] = [0.0, 0.0, 0.0, 1.0, 2.0, 3.0]
+    np.testing.assert_array_equal(robust.repetitive_columns(to_panel([x])), [True, False, False, False, True])

@@ -48,3 +48,5 @@ def test_close_pairs_are_named_with_their_probability(rng):
     near = np.column_stack([np.full(1000, 2.0), np.full(1000, 1.0), np.tile([0.5, 1.5], 500)])
     assert close_pairs(near) == [(1, 2, 0.5)]
     assert close_pairs(near[:, :2]) == []
+    nearly_sure = np.column_stack([np.full(100, 1.0), np.repeat([0.5, 1.5], [3, 97])])
+    assert close_pairs(nearly_sure) == close_pairs(nearly_sure[:, ::-1]) == []

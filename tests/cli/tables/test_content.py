@@ -82,3 +82,15 @@ def test_zip_out(tmp_path):
     again = (tmp_path / "out.zip").read_bytes()
     write_content(tmp_path / "out.zip", [TEXT.encode()])
     assert (tmp_path / "out.zip").read_bytes() == again
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zip"])
+def test_equal_texts_are_packed_into_equal_bytes(tmp_path, monkeypatch, suffix):
+    """At any time: files can be compared byte by byte."""
+    packed = []
+    for now in (1.0e9, 1.5e9):
+        monkeypatch.setattr("time.time", lambda now=now: now)
+        path = tmp_path / f"{now:g}{suffix}"
+        write_content(path, [TEXT.encode()])
+        packed.append(path.read_bytes())
+    assert packed[0] == packed[1]

@@ -238,11 +238,12 @@ def test_filtering_is_the_joint_gaussian_of_the_rows_so_far(rng, name, kind):
 def test_filtering_goes_on_from_a_state(rng, name):
     skip_without_core(name)
     model = model_of(rng, 4, 3)
-    [data] = punch(rng, oracle.simulate(rng, model, [60]), "scattered")
+    times = np.arange(60.0) + 1.5 * (np.arange(60) >= 35)  # another step between the parts than inside them
+    [data] = punch(rng, oracle.simulate(rng, model, [60], [times]), "scattered")
     params, algorithm = to_parameters(model), ALGORITHMS[name]
-    whole = algorithm.filter(params, to_panel([data]), np.zeros(3), np.eye(3))
+    whole = algorithm.filter(params, to_panel([data], [times]), np.zeros(3), np.eye(3))
     first = algorithm.filter(params, to_panel([data[:35]]), np.zeros(3), np.eye(3))
-    onward = transition_over(params, np.ones(1))
+    onward = transition_over(params, np.array([2.5]))
     rest = algorithm.filter(params, to_panel([data[35:]]), first.means[-1], first.covariances[-1], onward)
     for one, other in zip(rest, whole, strict=True):
         assert scaled_error(one, other[35:]) < EXACT

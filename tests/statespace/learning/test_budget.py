@@ -68,6 +68,22 @@ def test_very_many_rows_are_learned_from_in_segments(rng, lengths):
         assert np.searchsorted(ends, s.start, side="right") == np.searchsorted(ends, s.stop - 1, side="right")
 
 
+def test_a_quarter_of_the_share_of_a_rare_column_is_enough():
+    """A column with 1,000 values has a share of 100 in a tenth of the rows; the segments have 30 of them."""
+    n_rows, n_wanted = 8_000, 800
+    mask = np.ones((n_rows, 2), dtype=bool)
+    [first, *_] = segments = choose_segments(mask, (n_rows,), n_wanted)
+    inside = np.zeros(n_rows, dtype=bool)
+    for segment in segments:
+        inside[segment] = True
+    mask[:, 1] = False
+    mask[np.flatnonzero(~inside)[:970], 1] = True
+    mask[first.start : first.start + 30, 1] = True
+    assert choose_segments(mask, (n_rows,), n_wanted) == segments
+    mask[first.start : first.start + 10, 1] = False
+    assert choose_segments(mask, (n_rows,), n_wanted) != segments
+
+
 def test_a_column_that_no_segment_shows_is_learned_from_all_rows():
     n_rows = 500_000
     mask = np.ones((n_rows, 20), dtype=bool)

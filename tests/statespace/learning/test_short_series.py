@@ -104,6 +104,12 @@ def test_intervals_use_the_total_time_of_all_sequences():
     assert errors.n_steps == 90.0
     assert model.standard_errors([X[:40], X[40:]]).n_steps == 90.0
     assert model.standard_errors(X, times=2.0 * np.arange(90)).n_steps == 179.0
+    in_minutes = (
+        ProbabilisticSFA(1).fit(X, times=5.0 * np.arange(90)).standard_errors(X, times=5.0 * np.arange(90))
+    )
+    limits = np.array(in_minutes.interval("timescales", 0.9))
+    assert in_minutes.time_unit == 5.0
+    np.testing.assert_allclose(in_minutes.interval("decay", 0.9), np.exp(-5.0 / limits))
     lower, upper = errors.interval("timescales", 0.9)
     decays = errors.interval("decay", 0.9)
     np.testing.assert_allclose([decays.lower, decays.upper], np.exp(-1.0 / np.array([lower, upper])))

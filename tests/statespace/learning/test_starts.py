@@ -127,3 +127,14 @@ def test_starts_of_very_many_columns_need_no_matrix_of_their_size(rng):
     x = rng.standard_normal((3, 200_000))
     for params in [*starts([x], np.zeros(200_000), Latents(1)), *random_starts([x], x[0], Latents(1), 1)]:
         assert params.loadings.shape == (200_000, 1)
+
+
+def test_random_starts_explain_between_a_tenth_and_nine_tenths_of_the_variance(rng):
+    """On average half of it, for any number of factors; time scales reach up to the number of rows."""
+    x = rng.standard_normal((400, 6)) @ rng.standard_normal((6, 6))
+    x -= x.mean(axis=0)
+    found = list(random_starts([x], np.zeros(6), Latents(4), 60))
+    explained = [np.sum(params.loadings**2) / np.sum(x.var(axis=0)) for params in found]
+    assert np.mean(explained) == pytest.approx(0.5, abs=0.1)
+    timescales = -1.0 / np.log([params.decay for params in found])
+    assert 1.0 <= timescales.min() < 2.0 and 200.0 < timescales.max() <= 400.0
