@@ -10,7 +10,7 @@ import pytest
 
 from probsfa import _compilation
 
-FIT = """
+LIKELIHOOD = """
 import sys, warnings
 import numpy as np
 import jax, probsfa
@@ -21,7 +21,7 @@ if len(sys.argv) > 1:
     print(probsfa.enable_compilation_cache(*sys.argv[1:2] if sys.argv[1] else ()))
 X = np.cumsum(np.random.default_rng(0).standard_normal((40, 2)), axis=0)
 warnings.simplefilter("ignore")
-probsfa.ProbabilisticSFA(1, max_iter=2).fit(X)
+probsfa.ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5]], [0.5, 0.5]).log_likelihood(X)
 print(len(hits))
 """
 
@@ -51,7 +51,7 @@ print(Parallel(n_jobs=2)(delayed(count_hits)(X) for _ in range(1))[0])
 """
 
 
-def run(*arguments, script=FIT, **environment):
+def run(*arguments, script=LIKELIHOOD, **environment):
     # Without what the tests tell JAX: these processes keep programs only where they ask for it. Without the
     # compiled engine, too, which leaves no program to be compiled.
     given = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import probsfa
+from probsfa.statespace.engine.core.kernels import available
 from tests.statespace.support import needs_core
 
 HEAVY = (
@@ -78,9 +79,8 @@ if WITH_CORE:
 """
 
 
-@pytest.mark.parametrize("with_core", [False, pytest.param(True, marks=needs_core)])
-def test_numpy_scipy_scikit_learn_and_pandas_are_enough(with_core):
-    python(MINIMAL.replace("WITH_CORE", str(with_core)))
+def test_numpy_scipy_scikit_learn_and_pandas_are_enough():
+    python(MINIMAL.replace("WITH_CORE", str(available())))
 
 
 # What takes long to import and neither the first fit nor scikit-learn's base classes need.

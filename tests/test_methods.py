@@ -214,12 +214,6 @@ def test_bayesian_diagnostics_are_those_at_the_posterior_means(X, bayesian):
     np.testing.assert_allclose(found.impacts, wanted.impacts, rtol=1e-9)
 
 
-def test_hierarchical_noise_has_no_single_model(X):
-    model = probsfa.BayesianSFA(1, hierarchical=True, verbose=False, **SVI).fit([X[:30], X[30:]])
-    with pytest.raises(ValueError, match="noise.*hierarchical=True"):
-        model.diagnose([X[:30], X[30:]])
-
-
 def test_summary_has_estimates_and_standard_errors(X):
     frame = pd.DataFrame(X, columns=list("abc"), index=pd.date_range("2024", periods=60, freq="h"))
     model = probsfa.ProbabilisticSFA(1).fit(frame)

@@ -430,6 +430,8 @@ def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
     for frame, values, x in zip(model.set_output(transform="pandas").transform(X), wanted, X, strict=True):
         assert isinstance(frame, pd.DataFrame) and frame.index.equals(x.index)
         np.testing.assert_array_equal(frame, values)
+    with pytest.raises(ValueError, match="noise.*hierarchical=True"):  # the noise of which sequence?
+        model.diagnose(X)
 
 
 @pytest.mark.exhaustive

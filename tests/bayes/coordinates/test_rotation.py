@@ -11,6 +11,7 @@ from probsfa.bayes.coordinates.rotation import align, choose_frame, diagonalize,
 from tests.sampling import sparsely
 
 SHAPES = [(2, 2), (5, 2), (6, 3), (7, 5)]
+DIAGONALIZED = jax.jit(diagonalize)  # one program, where each operation would be compiled by itself
 
 
 def problem(rng, d, k, members=None, apart=0.3):
@@ -33,7 +34,8 @@ def by_size(timescale, loadings):
 def rotated(frame, timescale, loadings):
     """What the coordinates stand for, as NumPy arrays."""
     with jax.enable_x64(True):
-        return tuple(np.asarray(x) for x in diagonalize(frame, jnp.asarray(timescale), jnp.asarray(loadings)))
+        found = DIAGONALIZED(frame, jnp.asarray(timescale), jnp.asarray(loadings))
+        return tuple(np.asarray(x) for x in found)
 
 
 @pytest.mark.parametrize("members", [None, (0, 2)])

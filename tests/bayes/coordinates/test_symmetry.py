@@ -8,9 +8,13 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_weight
+from probsfa.bayes.coordinates import symmetry
+from probsfa.bayes.coordinates.symmetry import SymmetryReference
 from tests.bayes.support import images
 from tests.tolerances import EXACT
+
+#: One program, where each operation would be compiled by itself.
+log_weight = jax.jit(symmetry.log_weight, static_argnums=3)
 
 
 @pytest.mark.parametrize("permuted", [True, False])
