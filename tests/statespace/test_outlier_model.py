@@ -11,7 +11,8 @@ from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace import default_model, estimator
-from probsfa.statespace.learning.maximum_likelihood import maximum_likelihood
+from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
 
@@ -184,6 +185,43 @@ def test_the_model_of_all_values_is_fitted_once(monkeypatch):
     assert not isinstance(reused._model, OutlierModel) and reused.status_ == again.status_
     for name in ("decay", "loadings", "noise_variance", "offset"):
         np.testing.assert_array_equal(getattr(reused.params_, name), getattr(again.params_, name))
+
+
+@pytest.mark.parametrize("interrupted_fit", [1, 2])
+def test_an_interrupt_of_the_test_for_outliers_ends_the_fit(interrupted_fit):
+    """The fit that the keyboard interrupts is returned, and no other is started."""
+    x, _ = with_outliers(clean(0, 220))
+    fits = []
+
+    def fit(sequences, options, size, start):
+        model = ProbabilisticSFA(size.n_components, noise=options.noise, tol=5.0).fit(sequences.values)._model
+        fits.append(model)
+        return replace(model, fitted=replace(model.fitted, interrupted=len(fits) == interrupted_fit))
+
+    options = FitOptions.of(ProbabilisticSFA()).check()
+    data = InMemory(as_sequences(x))
+    model = default_model.fit_default_model(data, options, fit, without_outliers=True)
+    assert model.fitted.interrupted and len(fits) == interrupted_fit
+
+
+def test_wide_data_without_outliers_are_tested_with_few_factors(rng, monkeypatch):
+    """Two fits with 16 factors; the candidates follow, of which none is fitted twice."""
+    x = ar1(rng, 300, np.full(20, 0.9)) @ rng.standard_normal((20, 20))
+    x[100] += 30.0 * np.abs(x).max()  # a factor of its own
+    monkeypatch.setattr(default_model, "scores", lambda *args: np.ones(1))
+    numbers = []
+
+    def fit(sequences, options, size, start):
+        numbers.append((size.n_components, options.noise))
+        model = (
+            ProbabilisticSFA(size.n_components, noise=options.noise, tol=50.0).fit(sequences.values)._model
+        )
+        return replace(model, fitted=replace(model.fitted, interrupted=len(numbers) == 3))
+
+    options = FitOptions.of(ProbabilisticSFA()).check()
+    default_model.fit_default_model(InMemory(as_sequences(x)), options, fit, without_outliers=True)
+    assert numbers[:2] == [(16, "diagonal")] * 2
+    assert numbers[2] == (0, "ar1")
 
 
 def test_the_model_is_saved(fitted, tmp_path):
