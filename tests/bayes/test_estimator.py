@@ -283,6 +283,7 @@ def test_arguments_of_other_estimators_are_refused_with_what_to_use(option, mess
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:.*have similar time scales:UserWarning")
 def test_shrinkage_draws_in_what_is_not_needed():
     # One latent, and two asked for: the other is left with less than under the plain prior.
     X = make_slow_mixture(300, 5, timescales=[30.0], noise_variance=0.3, random_state=0).data
@@ -449,7 +450,7 @@ def test_the_index_of_a_frame_is_its_times(guided, frame):
         model.fit(cut)
         other.fit(plain, times=cut.index)
     np.testing.assert_array_equal(model.draws_.decay, other.draws_.decay)
-    assert model.time_unit_ == 3600.0 and "rows are unevenly spaced" in model.status_
+    assert model.time_unit_seconds_ == 3600.0 and "rows are unevenly spaced" in model.status_
     np.testing.assert_array_equal(model.impute(cut), other.impute(plain, times=cut.index))
     holes = X.copy()
     holes.iloc[[20, 21, 50]] = np.nan

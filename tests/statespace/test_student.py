@@ -34,12 +34,7 @@ from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
-STRATEGIES = {
-    "recursions": {"strategy": "recursions"},
-    "segmented": {"strategy": "segmented", "n_segments": 8},
-    "scan": {"strategy": "scan", "n_segments": 8},
-    "core": {"strategy": "core"},
-}
+STRATEGIES = ["recursions", "segmented", "scan", "core"]
 
 
 def of_model(model, nu, **options):
@@ -71,8 +66,8 @@ def weighted():
     return model, x, weights, definition.weighted_posterior(model, x, weights)
 
 
-@sparsely("way", list(STRATEGIES), shown=["recursions", "core"])
-def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, way):
+@sparsely("strategy", STRATEGIES, shown=["recursions", "core"])
+def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, strategy):
     model, x, weights, dense = weighted
     params, panel = to_parameters(model), to_panel([x])
     filled = np.zeros(panel.values.shape)
@@ -83,7 +78,7 @@ def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, way):
     surplus = np.where(
         seen, 0.5 * np.log(weights) + 0.5 * (weights - 1.0) * np.log(2 * np.pi * model.noise), 0
     )
-    with use_strategy(**STRATEGIES[way]):
+    with use_strategy(strategy):
         whole, stats = smooth(params, panel), expected_statistics(params, panel)
         value = log_likelihood(params, panel)
     assert scaled_error(whole.means, dense.means) < EXACT

@@ -114,7 +114,9 @@ def test_a_fit_from_segments_fills_all_rows():
     assert "of 60,000 rows in 8 segments" in model.status_
     filled = model.impute(x)
     assert np.array_equal(filled[~np.isnan(x)], x[~np.isnan(x)]) and not np.isnan(filled).any()
-    np.testing.assert_allclose(np.sort(model.decay_)[-2:], [0.9, 0.98], atol=0.01)
+    # Further factors have small loadings.
+    largest = np.argsort(np.sum(model.loadings_**2, axis=0))[-2:]
+    np.testing.assert_allclose(np.sort(model.decay_[largest]), [0.9, 0.98], atol=0.01)
 
 
 def test_the_first_call_fills_better_than_straight_lines(tmp_path):

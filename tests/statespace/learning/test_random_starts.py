@@ -67,11 +67,12 @@ def test_an_interrupt_in_a_later_run_keeps_the_best(monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_more_climbs_find_a_higher_maximum():
-    """Five latents where there are two: on one of these sets in five a random start ends higher."""
-    x = overcomplete(4)
-    one, five = (ProbabilisticSFA(5, n_init=n, tol=1e-3).fit(x).log_likelihood_ for n in (1, 5))
-    assert five >= one
+@pytest.mark.parametrize("seed", [2, 4])
+def test_more_runs_are_not_worse_with_too_many_factors(seed):
+    """Five factors instead of two; a run ends up to some ten tolerances below the maximum."""
+    x = overcomplete(seed)
+    one, five = (ProbabilisticSFA(5, n_init=n, tol=1e-6).fit(x).log_likelihood_ for n in (1, 5))
+    assert five >= one - 1e-4
 
 
 @pytest.mark.parametrize("n_init", [0, -1, 1.5, None, True])
