@@ -45,40 +45,38 @@ __all__ = ["ProbabilisticSFA"]
 class ProbabilisticSFA(Saveable, StateSpaceMethods):
     """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
-    Each column is a linear combination of AR(1) factors of unit variance, plus noise. A Kalman filter and
-    smoother compute factors, missing values and forecasts, with standard deviations.
+    Each column is a linear combination of AR(1) factors, plus noise. A Kalman filter and smoother compute
+    factors, missing values and forecasts, with standard deviations.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors; it may exceed the number of columns. With None, the number and `noise` are
-        selected by the prediction of held-out values (see :doc:`/selection`); if `noise` is set, the default
-        is one factor for each column, at most 64. To extract a few slow features, set their number.
+        Number of AR(1) factors. Set it to extract a few slow features. None selects number and `noise` by
+        held-out values (:doc:`/selection`); if `noise` is set, there is one factor for each column, at most
+        64.
     rhythms : int or list, default=0
-        Number of stochastic cycles (damped oscillators), or a list of initial periods: in rows, in the unit
-        of `times`, or as durations such as ``"24h"``. Set it if the data are periodic.
+        Number of stochastic cycles (damped oscillators), for periodic data; or a list of initial periods, in
+        units of `times` (rows) or as durations such as ``"24h"``.
     smooth : int or list, default=0
-        Number of smooth factors (Gaussian processes with a Matern kernel), or a list of initial time scales,
-        as for `rhythms`. Set it if paths are smoother than those of AR(1) processes, as in motion capture.
+        Number of smooth factors (Gaussian processes with a Matern kernel), for smooth paths as in motion
+        capture; or a list of initial time scales.
     smoothness : {1.5, 2.5}, default=1.5
-        Smoothness of the Matern kernel. Paths have one derivative with 1.5, and two with 2.5.
+        Smoothness of the Matern kernel: one derivative with 1.5, two with 2.5.
     trend : int or {"level", "linear"}, default=0
-        Number of random walks (``"level"`` is one), or ``"linear"`` for a local linear trend. Set it if the
-        level of the columns drifts. With `rhythms`, `smooth` or `trend`, `n_components` may be 0, and
-        ``noise=0.0`` is not supported.
+        Number of random walks (``"level"`` is one), for drifting levels; or ``"linear"`` for a local linear
+        trend. With `rhythms`, `smooth` or `trend`, `n_components` may be 0.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        Observation noise: one variance for each column (``"diagonal"``), one variance for all columns
-        (``"isotropic"``), or known variances. ``"ar1"`` adds an idiosyncratic AR(1) process to each column.
-        ``"auto"`` is ``"diagonal"`` if `n_components` is set; otherwise the kind of noise is selected.
-        ``0.0`` is slow feature analysis, in closed form.
+        Observation noise: one variance for each column (``"diagonal"``) or for all columns (``"isotropic"``),
+        or known variances. ``"ar1"`` adds an AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if
+        `n_components` is set, otherwise selected. ``0.0`` is slow feature analysis.
     robust : bool or {"auto", "cell", "row"}, default="auto"
-        Student-t noise for data with outliers, with a weight for each value (True, ``"cell"``) or for each
-        row (``"row"``). ``"auto"`` is False if `n_components` or `noise` is set. Otherwise gross outliers are
-        left out if held-out values are then predicted better.
+        Student-t noise, for outliers: a weight for each value (True, ``"cell"``) or row. ``"auto"`` is False
+        if `n_components` or `noise` is set; otherwise gross outliers are left out if this improves the
+        prediction of held-out values.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
-        Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, or
-        bounds such as ``(0, 100)``. Pass one transform for all columns, a sequence with one for each column,
-        or a mapping from column names. ``"auto"`` selects a transform for each column by likelihood.
+        Transform of all columns, of each column (sequence), or by column name (mapping): ``"log"``,
+        ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, or bounds such as ``(0, 100)``. ``"auto"``
+        selects by likelihood.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -87,21 +85,19 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     solver : {"auto", "lbfgs", "em"}, default="auto"
         Quasi-Newton method ("auto", "lbfgs"), or EM algorithm.
     max_iter : int, default=200
-        Maximum number of likelihood evaluations of each fitted model.
+        Maximum number of likelihood evaluations of a fit.
     tol : float or "auto", default="auto"
-        The fit stops when the expected gain of a step is less than `tol` nats. Use 1e-4 for results that are
-        reproducible across machines.
+        Expected gain of a step, in nats, below which a fit stops; 1e-4 is reproducible across machines.
     noise_floor : float or "auto", default="auto"
-        Lower bound of noise variances, as a fraction of each column's variance. ``"auto"`` is a bound at the
-        resolution of the values.
+        Lower bound of noise variances, as a fraction of each column's variance; ``"auto"`` is the resolution
+        of the values.
     n_init : int, default=1
-        Number of optimization runs; the run with the highest objective is used.
+        Number of optimization runs, of which the best is used.
     noise_prior : {"weak"} or None, default="weak"
-        Prior that prevents noise variances of zero (Heywood cases); None is unpenalized maximum likelihood.
+        Prior against noise variances of zero (Heywood cases); None is unpenalized maximum likelihood.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, S), ``"noise"`` (D,),
-        ``"periods"`` (R,). NaN marks entries to estimate. For loadings, a boolean array may mark these by
-        True; the others are zero.
+        ``"periods"`` (R,). NaN marks entries to estimate; in boolean loadings True does, and False is zero.
     init : StateSpace, estimator or None, default=None
         Initial parameters, or a fitted model.
     random_state : int, Generator or None, default=None
@@ -118,11 +114,11 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     time_unit_seconds_ : float or None
         `time_unit_` in seconds, for dates and durations.
     rhythm_periods_, rhythm_decay_ : ndarray (R,)
-        Periods, longest first, in the unit of `timescales_`, and decays of the amplitude in one `time_unit_`.
+        Periods, longest first, and decays of the amplitude in one `time_unit_`.
     rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
-        Root mean square amplitude of each cycle in each column, and phase lags in radians.
+        Root mean square amplitudes, and phase lags in radians.
     trend_steps_, trend_slope_steps_ : ndarray (D, N)
-        Standard deviations of the steps of trends and of their slopes.
+        Standard deviations of steps of trends and of slopes.
     smooth_timescales_ : ndarray (M,)
         Time scales of the smooth factors, longest first.
     exog_coef_, exog_names_ : ndarray (D, P), (P,)
@@ -130,11 +126,11 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     transforms_ : dict
         Transform of each column, or None.
     noise_decay_, memory_timescales_, memory_scale_, memory_share_ : ndarray (D,)
-        AR(1) noise: lag-one autocorrelation, time scale, standard deviation, share of each column's variance.
+        AR(1) noise: lag-one autocorrelation, time scale, standard deviation, share of the variance.
     loadings_ : ndarray (D, S)
-        Effects of the S states on the columns, in data units (:doc:`/latents` lists the states).
+        Effects of the S states (:doc:`/latents`) on the columns, in data units.
     noise_variance_, mean_ : ndarray (D,)
-        Variance of the white noise of each column (with `robust` the squared scale), and mean.
+        Variance of white noise (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
         Degrees of freedom of Student-t noise, from 2.1 to 1000.
     calibration_ : Calibration
@@ -142,22 +138,22 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     log_likelihood_ : float
         Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
-        Objective (log-likelihood and prior) after each step; never decreases.
+        Objective (log-likelihood and prior) after each step.
     n_iter_, n_evaluations_ : int
         Numbers of accepted steps and of likelihood evaluations.
     converged_ : bool
         Whether the fit reached a maximum.
     status_ : FitStatus
-        Convergence, selected options and warnings, as text and as codes.
+        Convergence, selected options and warnings, as text and codes.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    Columns of `transform` are the AR(1) factors, then ``rhythm0_cos`` and ``rhythm0_sin`` for each cycle,
-    then the states of trends, then ``smooth0`` and ``smooth0_velocity`` for each smooth factor. Attributes of
-    processes that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/selection`,
-    :doc:`/latents`, :doc:`/times`, :doc:`/covariates`, :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
+    Columns of `transform` are the AR(1) factors, then the states of cycles (``rhythm0_cos``,
+    ``rhythm0_sin``), trends, and smooth factors (``smooth0``, ``smooth0_velocity``). Attributes of processes
+    that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/latents`, :doc:`/times`,
+    :doc:`/covariates`, :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------

@@ -71,7 +71,7 @@ class ValueMoments(NamedTuple):
     explained: FloatArray
     log_likelihood: float
 
-    def discrepancies(self, params: StateSpace, panel: Panel) -> FloatArray:
+    def squared_residuals(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return expected squared residuals, ``E[(x - mu - C z)^2] / r``, (N, D); zero where missing."""
         n = panel.n_rows
         squares = (panel.values[:n] - self.means) ** 2 + self.explained
@@ -135,14 +135,14 @@ class Weights(NamedTuple):
         return np.asarray(self.constant + 0.5 * surplus @ np.log(2.0 * np.pi * params.noise_variance))
 
 
-def weights_at(noise: HeavyTails, discrepancies: FloatArray, panel: Panel) -> Weights:
+def weights_at(noise: HeavyTails, squared_residuals: FloatArray, panel: Panel) -> Weights:
     """Return the optimal ``q(w)`` for expected squared residuals (N, D)."""
     n_rows = panel.n_rows
     mask = np.asarray(panel.mask[:n_rows])
-    expected = noise.expected_weights(discrepancies, mask) * mask
+    expected = noise.expected_weights(squared_residuals, mask) * mask
     values = np.zeros(panel.values.shape)
     values[:n_rows] = expected
-    constant = noise.log_density(discrepancies, mask) + 0.5 * np.sum(expected * discrepancies, axis=1)
+    constant = noise.log_density(squared_residuals, mask) + 0.5 * np.sum(expected * squared_residuals, axis=1)
     return Weights(values, constant)
 
 
@@ -153,7 +153,7 @@ class InferredWeights(NamedTuple):
     ----------
     weights : Weights
         ``q(w)``.
-    discrepancies : ndarray of shape (N, D)
+    squared_residuals : ndarray of shape (N, D)
         Expected squared residuals that determine ``q(w)``; zero where missing.
     bound : float
         Lower bound of the log-likelihood, in nats.
@@ -162,7 +162,7 @@ class InferredWeights(NamedTuple):
     """
 
     weights: Weights
-    discrepancies: FloatArray
+    squared_residuals: FloatArray
     bound: float
     history: tuple[float, ...]
 
@@ -177,7 +177,7 @@ def bound_at(
     """
     n = panel.n_rows
     mask, log_norm = np.asarray(panel.mask[:n]), np.log(2.0 * np.pi * params.noise_variance)
-    s = moments.discrepancies(params, panel)
+    s = moments.squared_residuals(params, panel)
     weights = weights[:n]
     surplus = weights.sum(axis=0) - mask.sum(axis=0)
     negative_divergence = (
@@ -221,7 +221,7 @@ def infer_weights(
     for _ in range(_MAX_ITERATIONS):
         moments = value_moments(params, panel.weighted(weights))
         history.append(bound_at(params, panel, moments, weights, noise))
-        s = moments.discrepancies(params, panel)
+        s = moments.squared_residuals(params, panel)
         weights = weights_at(noise, s, panel).values
         if len(history) > 1:
             previous_gain, gain = gain, history[-1] - history[-2]
@@ -251,7 +251,7 @@ def initial_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> Floa
     means, explained = left_out_moments(params, panel, moments, weights)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         s = (values - means) ** 2 / (explained + params.noise_variance)
-    s = np.where(np.isfinite(s), s, moments.discrepancies(params, panel))
+    s = np.where(np.isfinite(s), s, moments.squared_residuals(params, panel))
     weights_of_errors = np.zeros(panel.values.shape)  # `weighted` made the array `weights` read-only
     weights_of_errors[:n] = noise.expected_weights(s * mask, mask) * mask
     return weights_of_errors

@@ -80,7 +80,7 @@ class StudentModel(LinearGaussianModel):
         """Return packed rows with inferred weights, and the result of the inference."""
         panel = self._panel(sequences)
         inferred = infer_weights(self._state_space, panel, self.noise)
-        check_finite(sequences, self._state_space, inferred.bound, inferred.discrepancies)
+        check_finite(sequences, self._state_space, inferred.bound, inferred.squared_residuals)
         return panel.weighted(inferred.weights.values), inferred
 
     @property
@@ -103,7 +103,7 @@ class StudentModel(LinearGaussianModel):
         mask = sequences.mask.astype(np.float64)
         if not self.noise.by_row:
             return np.broadcast_to(self.fitted.predictive_params.noise_variance, mask.shape)
-        return self.noise.expected_variances(inferred.discrepancies, mask) * self._scale
+        return self.noise.expected_variances(inferred.squared_residuals, mask) * self._scale
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values, with standard deviations of predicted observations."""
@@ -153,7 +153,7 @@ class StudentModel(LinearGaussianModel):
         draws = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
         check_finite(sequences, params, draws)
         mask = sequences.mask.astype(np.float64)
-        draws += self.noise.draw(draws.shape, self._scale, rng, inferred.discrepancies, mask)
+        draws += self.noise.draw(draws.shape, self._scale, rng, inferred.squared_residuals, mask)
         return np.where(np.isnan(values), draws, values)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
@@ -199,7 +199,7 @@ class StudentModel(LinearGaussianModel):
         means, explained = self._left_out_moments(panel, value_moments(params, panel), inferred)
         mask = sample.mask.astype(np.float64)
         scores_of_values = noise.scores_in_rows(
-            values - means, explained, scale, inferred.discrepancies, mask
+            values - means, explained, scale, inferred.squared_residuals, mask
         )
         return scores_of_values, scores_of_rows
 

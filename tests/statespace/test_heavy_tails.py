@@ -56,18 +56,18 @@ class ContaminatedNoise(HeavyTails):
         logs = self.logs(s, n)
         return np.exp(logs - logsumexp(logs, axis=-1, keepdims=True)) @ of_weights
 
-    def expected_weights(self, discrepancies, mask):
-        return self.expected(WEIGHTS, discrepancies, mask)
+    def expected_weights(self, squared_residuals, mask):
+        return self.expected(WEIGHTS, squared_residuals, mask)
 
-    def expected_variances(self, discrepancies, mask):
-        return self.expected(1.0 / WEIGHTS, discrepancies, mask)
+    def expected_variances(self, squared_residuals, mask):
+        return self.expected(1.0 / WEIGHTS, squared_residuals, mask)
 
-    def log_density(self, discrepancies, mask):
-        return logsumexp(self.logs(discrepancies, mask), axis=-1).sum(axis=1)
+    def log_density(self, squared_residuals, mask):
+        return logsumexp(self.logs(squared_residuals, mask), axis=-1).sum(axis=1)
 
-    def at_best_shape(self, discrepancies, mask):
+    def at_best_shape(self, squared_residuals, mask):
         tried = [self.with_shape(odds) for odds in np.geomspace(*self.shapes, 200)]
-        return max(tried, key=lambda noise: noise.log_density(discrepancies, mask).sum())
+        return max(tried, key=lambda noise: noise.log_density(squared_residuals, mask).sum())
 
     def density(self, cells, scales):
         variances = cells.explained[:, None] + scales[cells.columns][:, None] / WEIGHTS
@@ -89,10 +89,10 @@ class ContaminatedNoise(HeavyTails):
         tail = sum(p * ndtr(-np.abs(errors) / s) for p, s in zip(self.shares, std, strict=True))
         return -np.sign(errors) * ndtri(np.maximum(tail, 1e-300))
 
-    def scores_in_rows(self, errors, explained, scale, discrepancies, mask):
+    def scores_in_rows(self, errors, explained, scale, squared_residuals, mask):
         return self.scores(errors, explained, scale)
 
-    def draw(self, shape, scale, rng, discrepancies=None, mask=None):
+    def draw(self, shape, scale, rng, squared_residuals=None, mask=None):
         weights = WEIGHTS[(rng.random(shape) < self.shares[1]).astype(int)]
         return rng.standard_normal(shape) * np.sqrt(scale / weights)
 

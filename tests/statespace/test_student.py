@@ -120,7 +120,7 @@ def test_bound_is_that_of_the_definition(rng, by_row):
         definition.bound(model, x, dense, gammas, nu), rel=EXACT
     )
     # With q(z) at its best for these Gammas.
-    best = weights_at(noise, moments.discrepancies(params, panel), panel)
+    best = weights_at(noise, moments.squared_residuals(params, panel), panel)
     shared = np.full(x.shape, 1.0)
     for cells, a, b in gammas:
         for cell in cells:
@@ -151,7 +151,7 @@ def test_gradient_at_given_weights_is_that_of_the_bound(rng):
     panel, params = to_panel(oracle.simulate(rng, model, [30])), to_parameters(model)
     e_step = robust._WeightedEStep(panel)
     moments = value_moments(params, panel)
-    e_step.set_weights(weights_at(StudentNoise(3.0), moments.discrepancies(params, panel), panel))
+    e_step.set_weights(weights_at(StudentNoise(3.0), moments.squared_residuals(params, panel), panel))
     stats = e_step(params)
     by_log_noise = 0.5 * (stats.residual_power / params.noise_variance - stats.counts)
     for d in range(3):

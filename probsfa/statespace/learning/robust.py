@@ -264,10 +264,10 @@ def _reweighted(
     """Update weights, and the shape unless it is fixed, under the posterior with the given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = value_moments(params, panel.weighted(weights))
-    discrepancies = moments.discrepancies(params, panel)
-    updated_tails = tails if fix_shape else tails.at_best_shape(discrepancies, mask)
+    squared_residuals = moments.squared_residuals(params, panel)
+    updated_tails = tails if fix_shape else tails.at_best_shape(squared_residuals, mask)
     value = bound_at(params, panel, moments, weights, updated_tails) + evaluate.log_prior(params)
-    return _Estimate(params, updated_tails, weights_at(updated_tails, discrepancies, panel), value)
+    return _Estimate(params, updated_tails, weights_at(updated_tails, squared_residuals, panel), value)
 
 
 class _Alternation(NamedTuple):

@@ -77,28 +77,28 @@ class StudentNoise(HeavyTails):
         """Reciprocal of the Fisher information about a location: ``(nu + 3) / (nu + 1)``."""
         return (self.degrees_of_freedom + 3.0) / (self.degrees_of_freedom + 1.0)
 
-    def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+    def expected_weights(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
         """Return ``E[w]`` of every value (N, D), including missing ones."""
-        s, n = self.shared(discrepancies), self.shared(mask)
+        s, n = self.shared(squared_residuals), self.shared(mask)
         nu = self.degrees_of_freedom
         return np.asarray(np.broadcast_to((nu + n) / (nu + s), mask.shape))
 
-    def expected_variances(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+    def expected_variances(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
         """Return ``E[1 / w]`` of every value (N, D): the variance of its noise, in units of ``r``."""
-        s, n = self.shared(discrepancies), self.shared(mask)
+        s, n = self.shared(squared_residuals), self.shared(mask)
         nu = self.degrees_of_freedom
         return np.asarray(np.broadcast_to((nu + s) / (nu + n - 2.0), mask.shape))
 
-    def log_density(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+    def log_density(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
         """Return the multivariate t log density of rows (N,), without ``-n/2 log(2 pi r)``, in nats."""
-        s, n = self.shared(discrepancies), self.shared(mask)
+        s, n = self.shared(squared_residuals), self.shared(mask)
         nu = self.degrees_of_freedom
         terms = _log_norm(n, nu) - 0.5 * (nu + n) * np.log1p(s / nu)
         return np.asarray(np.sum(terms, axis=1))
 
-    def at_best_shape(self, discrepancies: FloatArray, mask: FloatArray) -> "StudentNoise":
+    def at_best_shape(self, squared_residuals: FloatArray, mask: FloatArray) -> "StudentNoise":
         """Return the noise with the degrees of freedom that maximise the bound, within their limits."""
-        s, n = self.shared(discrepancies), self.shared(mask)
+        s, n = self.shared(squared_residuals), self.shared(mask)
         s, n = s[n > 0.0], n[n > 0.0]
         sizes, counts = np.unique(n, return_counts=True)
 
@@ -161,18 +161,18 @@ class StudentNoise(HeavyTails):
         errors: FloatArray,
         explained: FloatArray,
         scale: FloatArray,
-        discrepancies: FloatArray,
+        squared_residuals: FloatArray,
         mask: FloatArray,
     ) -> FloatArray:
         """Return normal scores (N, D) of values left out one at a time.
 
         If the values of a row share a weight, the weight is inferred from the other values of the row, by
-        their discrepancies and mask (N, D).
+        their squared_residuals and mask (N, D).
         """
         if not self.by_row:
             return self.scores(errors, explained, scale)
         others = mask.sum(axis=1, keepdims=True) - mask
-        squared_error = np.maximum(discrepancies.sum(axis=1, keepdims=True) - discrepancies, 0.0)
+        squared_error = np.maximum(squared_residuals.sum(axis=1, keepdims=True) - squared_residuals, 0.0)
         degrees = self.degrees_of_freedom + others
         return self.scores(
             errors, explained, scale * (self.degrees_of_freedom + squared_error) / degrees, degrees
@@ -229,21 +229,21 @@ class StudentNoise(HeavyTails):
         shape: tuple[int, ...],
         scale: FloatArray,
         rng: np.random.Generator,
-        discrepancies: FloatArray | None = None,
+        squared_residuals: FloatArray | None = None,
         mask: FloatArray | None = None,
     ) -> FloatArray:
         """Draw noise of new values (..., N, D) with squared scales (D,).
 
-        If the discrepancies and the mask (N, D) of the observed values of the same rows are given, shared
+        If the squared_residuals and the mask (N, D) of the observed values of the same rows are given, shared
         weights are drawn conditional on them.
         """
         nu = self.degrees_of_freedom
         weights_shape = (*shape[:-1], 1) if self.by_row else shape
         a: FloatArray = np.array(0.5 * nu)
         b = a
-        if discrepancies is not None and mask is not None and self.by_row:
+        if squared_residuals is not None and mask is not None and self.by_row:
             a = 0.5 * (nu + mask.sum(axis=1, keepdims=True))
-            b = 0.5 * (nu + discrepancies.sum(axis=1, keepdims=True))
+            b = 0.5 * (nu + squared_residuals.sum(axis=1, keepdims=True))
         weights = rng.gamma(np.broadcast_to(a, weights_shape)) / b
         return np.asarray(rng.standard_normal(shape) * np.sqrt(scale / weights))
 

@@ -44,7 +44,7 @@ class LeftOut(NamedTuple):
 class HeavyTails(ABC):
     """Distribution of the weights of values, and of the noise; immutable.
 
-    Two arguments of many methods are ``discrepancies`` (N, D), the expected squared errors
+    Two arguments of many methods are ``squared_residuals`` (N, D), the expected values
     ``E[(x - mu - C z)^2] / r`` of all values, zero where missing, and ``mask`` (N, D), one where observed.
 
     Attributes
@@ -103,19 +103,19 @@ class HeavyTails(ABC):
         return values.sum(axis=1, keepdims=True) if self.by_row else values
 
     @abstractmethod
-    def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+    def expected_weights(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
         """Return ``E[w]`` of every value (N, D), including missing ones."""
 
     @abstractmethod
-    def expected_variances(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+    def expected_variances(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
         """Return ``E[1 / w]`` of every value (N, D): the variance of its noise, in units of ``r``."""
 
     @abstractmethod
-    def log_density(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+    def log_density(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
         """Return the log density of rows (N,) without ``-n/2 log(2 pi r)``, in nats."""
 
     @abstractmethod
-    def at_best_shape(self, discrepancies: FloatArray, mask: FloatArray) -> Self:
+    def at_best_shape(self, squared_residuals: FloatArray, mask: FloatArray) -> Self:
         """Return the noise with the shape that maximises the log density, within its limits."""
 
     @abstractmethod
@@ -135,7 +135,7 @@ class HeavyTails(ABC):
         errors: FloatArray,
         explained: FloatArray,
         scale: FloatArray,
-        discrepancies: FloatArray,
+        squared_residuals: FloatArray,
         mask: FloatArray,
     ) -> FloatArray:
         """Return leave-one-out normal scores of values; shared weights depend on other values of the row."""
@@ -146,7 +146,7 @@ class HeavyTails(ABC):
         shape: tuple[int, ...],
         scale: FloatArray,
         rng: np.random.Generator,
-        discrepancies: FloatArray | None = None,
+        squared_residuals: FloatArray | None = None,
         mask: FloatArray | None = None,
     ) -> FloatArray:
         """Draw noise of new values (..., N, D), conditional on observed values of the same rows if given."""
