@@ -5,35 +5,40 @@ The model of Turner & Sahani (2007), with unit stationary variances::
     z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t        a_k in (-1, 1)
     x_t   = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
 
-Modules import only modules below their own::
+Each module imports only modules that are listed below it (the import contract in ``pyproject.toml``)::
 
-    selection, model_choice            choice of the number of factors, and of the model
-    choice/                            candidates of a choice, rounds of fits, and time budget
+    model_choice                       select_model: number of factors, cycles, smooth factors and noise
+    choice/                            candidates of a selection, rounds of fits, and time budget
     estimator                          ProbabilisticSFA: input validation, parameters, scikit-learn API
-    methods                            the public methods of all probabilistic estimators
-    growth                             larger models from smaller ones
+    methods                            public methods of all probabilistic estimators
     persistence, streaming, progress   files; series that are read in blocks; progress bar
     transformed_model                  a fitted model with transforms and covariates
-    student_model                      a fitted model with Student-t noise
-    models, noise_free                 a fitted model and its methods, with noise and in the zero-noise limit
-    fitted_model                       methods that fitted models have in common
-    learning/                          maximum likelihood: starting points, objectives, optimizers
-    diagnostics, advice                tests of the residuals, and suggested options
+    default_model                      selection of the model if no options are set
+    comparison, residual_structure     comparison of models by held-out values; evidence for cycles
+    student_model, outlier_model       fitted models with Student-t noise, and without gross outliers
+    noise_free, models                 fitted models in the zero-noise limit, and with Gaussian noise
+    noise_free_likelihood              likelihood in the zero-noise limit, with and without edge terms
+    fitted_model                       interface of fitted models
+    factor_uncertainty                 variances of factors that include parameter uncertainty
+    growth                             initial parameters of larger models from smaller ones
+    learning/                          maximum likelihood: initial parameters, objectives, optimizers
+    diagnostics, advice                tests of the residuals; suggested options
+    news, smooth_alternatives          attribution of revisions; smooth factors in place of AR(1) factors
     prediction_errors                  errors of values, rows and blocks that are left out
-    filtering, prediction              methods as functions of parameters and data
-    summary                            the table of the parameters
-    noise_free_gaps                    the zero-noise limit with missing values
-    noise_free_likelihood              the likelihood in the zero-noise limit, with and without edge terms
-    student                            weights of values under Student-t noise
-    posterior                          moments, likelihood and draws of a panel, by the engine
-    engine/                            exact inference over rows, by the selected algorithm
-    innovations                        parameters in the form of the paper
-    panel, parameters, columns         observations as arrays; parameters of the model; units of columns
+    filtering                          Kalman filter, and one-step prediction errors
+    idiosyncratic_posterior            posterior if AR(1) noise of many columns is integrated out
+    noise_free_gaps                    posterior in the zero-noise limit with missing values
+    prediction, summary, timeline      forecasts and imputation; table of parameters; times of forecasts
+    whiteness, student                 residual tests; weights of values under Student-t noise
+    engine/                            exact inference for all rows
+    innovations, leave_one_out         parameters in the form of the paper; leave-one-out errors
+    panel, parameters, columns         observations as arrays; parameters of a model; statistics of columns
     transforms, covariates             transforms of columns; exogenous variables
-    held_out_values                    hidden values for the comparison of models
-    gross_outliers                     comparison with adjacent observations; outliers of Gaussian fits
+    processes, noise                   kinds of latent processes; noise distributions
+    calibration, quantities            calibration of intervals; names and units of fitted attributes
+    held_out_values, gross_outliers    hidden values for the comparison of models; outliers
 
-Samplers use the engine directly: the likelihood as a function that JAX can differentiate
+:mod:`probsfa.bayes` uses the engine directly: the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).
 """
 
@@ -90,7 +95,7 @@ __all__ = [
     "use_strategy",
 ]
 
-_INTERNAL = "It is internal: noise_free_log_likelihood checks its parameters."
+_INTERNAL = "It is internal. noise_free_log_likelihood validates parameters."
 __getattr__ = deprecated(
     __name__,
     {
