@@ -611,8 +611,8 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
         ({"n_masks": 1}, "n_masks.*2"),
         ({"block": 0}, "block.*1"),
         ({"fraction": 0.0}, "fraction"),
-        ({"candidates": [{"n_components": 1, "transforms": "sqrt"}]}, "has transforms"),
-        ({"alternatives": [[{"transforms": "auto"}]]}, "has transforms"),
+        ({"candidates": [{"n_components": 1, "transforms": "sqrt"}]}, "must not have transforms"),
+        ({"alternatives": [[{"transforms": "auto"}]]}, "must not have transforms"),
         ({"X": np.arange(6.0).reshape(3, 2)}, "too few"),
     ],
 )
