@@ -123,8 +123,8 @@ print(day.round(1).to_string())
 with_ar1_noise = ProbabilisticSFA(6, rhythms=["24h"], noise="ar1").fit(clean)
 ar1_noise_table = pd.DataFrame(
     {
-        "standard deviation": with_ar1_noise.memory_scale_,
-        "time scale (hours)": with_ar1_noise.memory_timescales_,
+        "standard deviation": with_ar1_noise.noise_scale_,
+        "time scale (hours)": with_ar1_noise.noise_timescales_,
     },
     index=clean.columns,
 )

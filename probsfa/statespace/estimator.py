@@ -125,7 +125,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         Regression coefficients and names of covariates.
     transforms_ : dict
         Transform of each column, or None.
-    noise_decay_, memory_timescales_, memory_scale_, memory_share_ : ndarray (D,)
+    noise_decay_, noise_timescales_, noise_scale_, noise_share_ : ndarray (D,)
         AR(1) noise: lag-one autocorrelation, time scale, standard deviation, share of the variance.
     loadings_ : ndarray (D, S)
         Effects of the S states (:doc:`/latents`) on the columns, in data units.
@@ -182,7 +182,12 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     _unsupported: ClassVar[Mapping[str, str]] = {
         "lower_bound": "use log_likelihood, which with robust= returns a lower bound.",
     }
-    _renamed_attributes: ClassVar[Mapping[str, str]] = {"rhythm_decays_": "rhythm_decay_"}
+    _renamed_attributes: ClassVar[Mapping[str, str]] = {
+        "rhythm_decays_": "rhythm_decay_",
+        "memory_timescales_": "noise_timescales_",
+        "memory_scale_": "noise_scale_",
+        "memory_share_": "noise_share_",
+    }
 
     def __init__(
         self,

@@ -40,10 +40,12 @@ def test_attributes_say_what_the_noise_is(asked):
     model, params, _, _ = asked
     assert model.noise == "ar1" and model.loadings_.shape == (2, 2)
     np.testing.assert_array_equal(model.noise_decay_, params.memory_decay)
-    np.testing.assert_allclose(model.memory_timescales_, -1.0 / np.log(params.memory_decay))
-    np.testing.assert_array_equal(model.memory_scale_, params.memory_scale)
+    np.testing.assert_allclose(model.noise_timescales_, -1.0 / np.log(params.memory_decay))
+    np.testing.assert_array_equal(model.noise_scale_, params.memory_scale)
+    with pytest.warns(FutureWarning, match="memory_scale_ is now noise_scale_"):
+        np.testing.assert_array_equal(model.memory_scale_, model.noise_scale_)
     variance = np.diag(oracle.cells(params, [np.zeros(1)]))
-    np.testing.assert_allclose(model.memory_share_, params.memory_scale**2 / variance)
+    np.testing.assert_allclose(model.noise_share_, params.memory_scale**2 / variance)
     white = ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1)
     assert not hasattr(white, "noise_decay_") and not white.params_.has_ar1_noise
 

@@ -181,7 +181,7 @@ def test_status_and_history_of_a_fit(rng, monkeypatch):
     assert "log-likelihood is an estimate" in model.status_
     assert np.all(np.diff(model.history_) >= 0.0)
     assert model.history_[-1] == pytest.approx(model.log_likelihood_)
-    assert model.memory_scale_[5] == 0.0
+    assert model.noise_scale_[5] == 0.0
     np.testing.assert_array_equal(model.impute([x])[0][:, 5], 3.0)
     again = ProbabilisticSFA(n_components=1, noise="ar1", init=model).fit([x[:100], x[100:]])
     assert again.log_likelihood_ > model.log_likelihood_ - 2.0

@@ -100,4 +100,4 @@ def test_a_start_without_a_density_is_refused(data, fitted, changed, said):
 def test_robust_ar1_noise_starts_from_white_noise(data, fitted):
     """The start is given some AR(1) noise: the score of a scale of zero is zero."""
     model = ProbabilisticSFA(2, noise="ar1", robust=True, init=fitted, tol=0.1).fit(data)
-    assert np.any(model.memory_share_ > 0.01)
+    assert np.any(model.noise_share_ > 0.01)

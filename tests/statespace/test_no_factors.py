@@ -51,7 +51,7 @@ def test_ar1_noise_alone_has_the_likelihood_of_independent_columns(X):
     expected = 0.0
     for d, column in enumerate(data.T):
         seen = ~np.isnan(column)
-        covariance = model.memory_scale_[d] ** 2 * model.noise_decay_[d] ** lags
+        covariance = model.noise_scale_[d] ** 2 * model.noise_decay_[d] ** lags
         covariance += model.noise_variance_[d] * np.eye(200)
         density = multivariate_normal(np.full(seen.sum(), model.mean_[d]), covariance[np.ix_(seen, seen)])
         expected += density.logpdf(column[seen])

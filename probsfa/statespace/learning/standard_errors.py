@@ -435,7 +435,7 @@ def errors_in_data_units(
         ar1_noise, k = coordinates.ar1_noise_states, coordinates.ar1_noise_states.start
         errors |= {
             "noise_decay_": errors["decay_"][ar1_noise],
-            "memory_scale_": np.diagonal(loadings[:, ar1_noise]) * scale,
+            "noise_scale_": np.diagonal(loadings[:, ar1_noise]) * scale,
         }
         errors |= {name: errors[name][:k] for name in ("decay_", "timescales_")}
         loadings = np.delete(loadings, ar1_noise, axis=1)

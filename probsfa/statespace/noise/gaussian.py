@@ -50,9 +50,9 @@ __all__ = [
 OF_WHITE_NOISE = (Quantity("noise_variance_", "noise variance", "data^2", ("column",), "log"),)
 OF_AR1_NOISE = (
     Quantity("noise_decay_", "decay of AR(1) noise", "", ("column",), "atanh", "memory_decay"),
-    Quantity("memory_timescales_"),
-    Quantity("memory_scale_", "std of AR(1) noise", "data", ("column",), "log"),
-    Quantity("memory_share_"),
+    Quantity("noise_timescales_"),
+    Quantity("noise_scale_", "std of AR(1) noise", "data", ("column",), "log", "memory_scale"),
+    Quantity("noise_share_"),
 )
 
 # ---------------------------------------------------------------------------- columns that share a variance

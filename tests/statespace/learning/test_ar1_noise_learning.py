@@ -212,9 +212,9 @@ def test_scaling_columns_scales_the_fit():
     _, x = draw(1, 150, (0.8, 0.6, 0.7))
     scale, shift = np.array([1e-3, 1.0, 1e4]), np.array([1.0, -2.0, 1e5])
     one, other = (ProbabilisticSFA(1, noise="ar1", tol=1e-3).fit(data) for data in (x, x * scale + shift))
-    np.testing.assert_allclose(other.memory_scale_, one.memory_scale_ * scale, rtol=1e-3)
+    np.testing.assert_allclose(other.noise_scale_, one.noise_scale_ * scale, rtol=1e-3)
     np.testing.assert_allclose(other.noise_decay_, one.noise_decay_, rtol=1e-3)
-    np.testing.assert_allclose(other.memory_share_, one.memory_share_, rtol=2e-3)
+    np.testing.assert_allclose(other.noise_share_, one.noise_share_, rtol=2e-3)
     volume = len(x) * np.sum(np.log(scale))
     assert other.log_likelihood_ == pytest.approx(one.log_likelihood_ - volume, abs=1e-3)
 
@@ -238,7 +238,7 @@ def test_uneven_times_and_a_cycle_are_fitted_beside_ar1_noise(rng):
     model = ProbabilisticSFA(1, rhythms=[12.0], noise="ar1", tol=1.0, max_iter=40).fit(x, times=times)
     assert model.rhythm_periods_[0] == pytest.approx(12.0, rel=0.05)
     assert np.all((model.noise_decay_ > 0.0) & (model.noise_decay_ < 1.0))
-    assert model.loadings_.shape == (2, 3) and model.memory_timescales_.shape == (2,)
+    assert model.loadings_.shape == (2, 3) and model.noise_timescales_.shape == (2,)
 
 
 @pytest.mark.exhaustive
@@ -249,7 +249,7 @@ def test_decays_of_the_noise_are_recovered():
         truth, x = draw(seed, 1500)
         model = ProbabilisticSFA(1, noise="ar1").fit(x)
         decays.append(model.noise_decay_)
-        scales.append(model.memory_scale_)
+        scales.append(model.noise_scale_)
     for estimates, wanted in ((decays, truth.memory_decay), (scales, truth.memory_scale)):
         error = np.std(estimates, axis=0) / np.sqrt(20)
         assert np.all(np.abs(np.mean(estimates, axis=0) - wanted) < 3.5 * error + 0.01)
