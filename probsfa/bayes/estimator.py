@@ -155,8 +155,9 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     the same for all permutations and signs of the factors (:mod:`.rotation`, :mod:`.symmetry`); draws are
     then relabelled to be closest to the maximum a posteriori. Several cycles, or several smooth factors, are
     not relabelled: their periods or time scales should differ. Decays are positive. `transform` has the AR(1)
-    factors, then the states of the other processes. With other processes or AR(1) noise, variational
-    inference has a single start.
+    factors, then the states of the other processes. With cycles, the density is maximized from starts with
+    several periods, and chains start in the modes found, in proportion to their evidence. With other
+    processes or AR(1) noise, variational inference has a single start.
 
     With `robust`, predictions also average over the weights of the values; `filter` approximates them row by
     row, `log_likelihood` and `score` are lower bounds, log densities of rows in `posterior` are NaN, and

@@ -20,7 +20,7 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import Draws, StructuralDraws, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.kinds import Kinds
-from probsfa.bayes.modes import Modes, find_modes
+from probsfa.bayes.modes import Modes, find_modes, find_modes_of_cycles
 from probsfa.bayes.packing import MIN_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.labelling import Labelling, references_of_modes, reliable_frame
@@ -86,12 +86,15 @@ class InferenceProblem(NamedTuple):
         Maximum of the density and curvature at the maximum, which define the coordinates.
     labelling : Labelling
         Labels of the factors at the maximum.
+    modes : list of LaplaceApproximation
+        The known modes of the density; the first is `laplace`.
     """
 
     target: Target
     data: TargetData
     laplace: LaplaceApproximation
     labelling: Labelling
+    modes: list[LaplaceApproximation]
 
 
 @interrupts_kept()
@@ -316,8 +319,12 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         data = data._replace(chart=data.chart._replace(rotation=frame))
         laplace = approximate_by_laplace(target, data, vector)
     labelling = Labelling(target, laplace, data.chart.rotation)
+    modes = [laplace]
+    if model.rhythms:
+        modes, data = find_modes_of_cycles(target, data, laplace, labelling)
+        labelling = Labelling(target, modes[0], data.chart.rotation)
     data = data._replace(symmetry_reference=labelling.symmetry_reference)
-    return InferenceProblem(target, data, laplace, labelling), units
+    return InferenceProblem(target, data, modes[0], labelling, modes), units
 
 
 class _Outcome(NamedTuple):
@@ -331,13 +338,13 @@ class _Outcome(NamedTuple):
 def _run_nuts(
     problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
 ) -> _Outcome:
-    target, data, laplace, labelling = problem
+    target, data, laplace, labelling, modes = problem
     total = (settings.sampler.n_warmup + settings.n_draws) * settings.n_chains
     with progress(total, "draws") as bar:
         chains = nuts.sample_chains(
             target,
             data,
-            laplace,
+            modes,
             settings=settings.sampler,
             n_draws=settings.n_draws,
             n_chains=settings.n_chains,
@@ -370,8 +377,8 @@ def _have_converged(problem: InferenceProblem, vectors: FloatArray) -> bool:
 def _run_svi(
     problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
 ) -> _Outcome:
-    target, data, laplace, labelling = problem
-    modes_found, interrupted = Modes([laplace], False)
+    target, data, laplace, labelling, known_modes = problem
+    modes_found, interrupted = Modes(known_modes, False)
     if target.kinds is None:
         modes_found, interrupted = find_modes(target, data, laplace, labelling, rng)
     frame = data.chart.rotation

@@ -4,7 +4,7 @@ The sampler is that of NumPyro (Hoffman & Gelman 2014; Phan, Pradhan & Jankowiak
 compiled batches of iterations, so that progress is shown and draws are not lost after a keyboard interrupt.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -154,7 +154,7 @@ class _Job:
 def sample_chains(
     target: Target,
     data: TargetData,
-    laplace: LaplaceApproximation,
+    modes: Sequence[LaplaceApproximation],
     *,
     settings: SamplerSettings,
     n_draws: int,
@@ -174,9 +174,10 @@ def sample_chains(
         The posterior.
     data : TargetData
         Data of the posterior density.
-    laplace : LaplaceApproximation
-        Initial coordinates; chains start at draws from this normal distribution. After each of
-        the first two thirds of the warm-up the coordinates are refined by the draws of all chains.
+    modes : sequence of LaplaceApproximation
+        Modes of the posterior. Chains start at draws from these normal distributions, in proportion to their
+        evidence. The first mode defines the initial coordinates. After each of the first two thirds of the
+        warm-up the coordinates are refined by the draws of all chains.
     settings : SamplerSettings
         Settings; the warm-up is rounded up to a multiple of 75, at least 150.
     n_draws, n_chains : int
@@ -208,16 +209,17 @@ def sample_chains(
     rng = np.random.default_rng(seed)
     try:
         with engine_settings():
-            problem = _Problem(*jax.tree.map(jnp.asarray, (data, laplace.centre, laplace.factor)))
-            positions, step_size = (
-                laplace.apply(rng.standard_normal((n_chains, target.size))),
-                target.size**-0.25,
-            )
+            problem = _Problem(*jax.tree.map(jnp.asarray, (data, modes[0].centre, modes[0].factor)))
+            mode_of_chain = _modes_of_chains(modes, n_chains)
+            normals = rng.standard_normal((n_chains, target.size))
+            positions = np.stack([modes[i].apply(normals)[c] for c, i in enumerate(mode_of_chain)])
+            step_size = target.size**-0.25
             for _ in range(_N_STAGES - 1):
                 out = runner.run(problem, positions, stage_length, step_size, rng)
                 step_size = float(np.median(out[_STATISTICS.index("step_size") + 1][:, -1]))
                 vectors = fold(_vectors(problem, out)[:, stage_length // 4 :])
-                problem = problem._replace(factor=problem.factor @ _root(problem, vectors))
+                root = _root(problem, vectors, mode_of_chain)
+                problem = problem._replace(factor=problem.factor @ root)
                 positions = vectors[:, -1]
             jobs = runner.start(problem, positions, step_size, rng)
             last = runner.extend(jobs, stage_length + n_draws)
@@ -243,14 +245,28 @@ def _vectors(problem: _Problem, out: list[NDArray[Any]]) -> FloatArray:
     return np.asarray(problem.centre) + out[0] @ np.asarray(problem.factor).T
 
 
-def _root(problem: _Problem, vectors: FloatArray) -> FloatArray:
+def _modes_of_chains(modes: Sequence[LaplaceApproximation], n_chains: int) -> list[int]:
+    """Return the index of the mode in which each chain starts, in proportion to the evidence of the modes."""
+    evidence = np.array([mode.log_evidence for mode in modes])
+    shares = np.exp(evidence - evidence.max())
+    ends = np.cumsum(shares / shares.sum())
+    places = np.searchsorted(ends, (np.arange(n_chains) + 0.5) / n_chains)
+    return [min(place, len(modes) - 1) for place in places.tolist()]
+
+
+def _root(problem: _Problem, vectors: FloatArray, mode_of_chain: list[int]) -> FloatArray:
     """Return the root of the covariance of the draws in whitened coordinates, shrunk to the identity.
 
-    Shrinkage as in Ledoit & Wolf (2004): a few draws in many dimensions hardly change the coordinates.
+    With several modes it is the covariance within modes. Shrinkage as in Ledoit & Wolf (2004): a few draws in
+    many dimensions hardly change the coordinates.
     """
     size = vectors.shape[-1]
-    centred = (vectors - np.asarray(problem.centre)).reshape(-1, size)
-    whitened = np.linalg.solve(np.asarray(problem.factor), centred.T).T
+    centred = vectors - np.asarray(problem.centre)
+    if len(set(mode_of_chain)) > 1:
+        modes = np.array(mode_of_chain)
+        for mode in set(mode_of_chain):
+            centred[modes == mode] -= np.mean(centred[modes == mode], axis=(0, 1))
+    whitened = np.linalg.solve(np.asarray(problem.factor), centred.reshape(-1, size).T).T
     return np.linalg.cholesky(ledoit_wolf(whitened)[0])
 
 

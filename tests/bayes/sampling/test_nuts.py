@@ -20,7 +20,7 @@ def sample(target, n_draws, chain_method="vectorized", report=None, **options):
     return nuts.sample_chains(
         target,
         target.data(),
-        laplace,
+        [laplace],
         settings=nuts.SamplerSettings(150, 0.8, 10),
         n_draws=n_draws,
         n_chains=2,
@@ -71,6 +71,22 @@ def test_chains_are_continued_until_they_have_converged(method):
     assert all(stat.shape == (2, 112) for stat in chains.stats.values())
     np.testing.assert_array_equal(chains.vectors, sample(target, 112, method).vectors)
     assert sample(target, 50, max_draws=60, have_converged=lambda vectors: False).vectors.shape[1] == 60
+
+
+def test_chains_start_in_modes_in_proportion_to_their_evidence():
+    modes = [LaplaceApproximation(np.zeros(2), np.eye(2), potential, 0) for potential in (0.0, 1.0, 4.0)]
+    assert nuts._modes_of_chains(modes[:1], 4) == [0, 0, 0, 0]
+    assert nuts._modes_of_chains(modes, 4) == [0, 0, 0, 1]  # shares 0.72, 0.27 and 0.01
+    assert nuts._modes_of_chains(modes, 200).count(2) == 3
+
+
+def test_coordinates_of_several_modes_are_those_within_modes(rng):
+    problem = nuts._Problem(None, np.zeros(2), np.eye(2))
+    vectors = rng.standard_normal((4, 500, 2)) * [1.0, 3.0]
+    vectors[2:] += [50.0, 0.0]
+    root = nuts._root(problem, vectors, [0, 0, 1, 1])
+    np.testing.assert_allclose(root @ root.T, np.diag([1.0, 9.0]), atol=0.6)
+    assert nuts._root(problem, vectors, [0, 0, 0, 0])[0, 0] > 10.0
 
 
 def test_chains_have_threads_of_their_own_where_nobody_states_otherwise(monkeypatch):
