@@ -195,7 +195,8 @@ def sample_chains(
     max_draws : int, optional
         Draws of each chain at which sampling ends without convergence; by default `n_draws`.
     have_converged : callable, optional
-        Returns whether vectors (C, N, P) have converged. Required if `max_draws` is larger than `n_draws`.
+        Returns whether vectors (C, N, P) have converged. Required if `max_draws` is larger than `n_draws`;
+        chains are then continued by a quarter of `n_draws` at a time.
 
     Returns
     -------
@@ -222,13 +223,13 @@ def sample_chains(
                 problem = problem._replace(factor=problem.factor @ root)
                 positions = vectors[:, -1]
             jobs = runner.start(problem, positions, step_size, rng)
-            last = runner.extend(jobs, stage_length + n_draws)
+            last, added = runner.extend(jobs, stage_length + n_draws), max(n_draws // 4, 1)
             while n_draws < (max_draws or n_draws) and not runner.interrupted:
                 if have_converged is not None and have_converged(
                     _vectors(problem, [last[0][:, stage_length : stage_length + n_draws]])
                 ):
                     break
-                n_draws = min(n_draws + max(n_draws // 2, 1), max_draws or n_draws)
+                n_draws = min(n_draws + added, max_draws or n_draws)
                 last = runner.extend(jobs, stage_length + n_draws)
     except KeyboardInterrupt:
         return Chains(np.zeros((n_chains, 0, target.size)), {}, True)
