@@ -18,8 +18,8 @@ from probsfa.statespace.engine import compiler
 #: and waiting for the lock, and JAX traces a program in one thread only.
 handlers_lock = threading.RLock()
 
-# On CPUs the compiler of JAX 0.10, the last for Python 3.11, aborts the process if a loop contains a single
-# kernel.
+# The likelihood can be compiled as one fused kernel. On CPUs the compiler of JAX 0.10, the last for Python
+# 3.11, aborts the process if a loop contains such a kernel.
 _HAS_COMPILER_FAULT = jax.__version_info__ < (0, 11)
 
 _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
@@ -27,7 +27,7 @@ _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
 
 @contextmanager
 def no_loop_around() -> Iterator[None]:
-    """Trace with single kernels, which are safe in a program that is not called in a loop."""
+    """Trace with fused kernels, which are safe in a program that is not called in a loop."""
     token = _no_loop.set(True)
     try:
         yield
@@ -36,5 +36,5 @@ def no_loop_around() -> Iterator[None]:
 
 
 def kernel_hints_outside_loops() -> AbstractContextManager[None]:
-    """Trace the likelihood without single kernels if it may be inside a loop."""
+    """Trace the likelihood without fused kernels if it may be inside a loop."""
     return compiler.without_kernel_hints() if _HAS_COMPILER_FAULT and not _no_loop.get() else nullcontext()

@@ -28,7 +28,7 @@ _INITS = ("auto", "pca", "eigenmap")
 _ITERATIONS_OF_START = 30
 # Candidate widths of the kernel: from curves such as spirals to arcs and lines.
 _BANDWIDTHS = (0.1, 0.2, 0.4)
-_MIN_ROWS_OF_CHOICE = 20  # fewer rows cannot select a bandwidth
+_MIN_ROWS_OF_CHOICE = 20  # minimum number of rows for the selection of a bandwidth
 _NOISE_ITERATIONS = 30  # EM iterations for the noise variance
 _NEWTON_ITERATIONS = 3  # in an iteration, from the result of the previous one
 _N_TABLE_POINTS = 4001  # number of points in the table of arc lengths

@@ -67,7 +67,7 @@ def test_independent_draws_have_converged(rng):
     assert "500 draws of 4 chains" in judged.status and "Raise" not in judged.status
 
 
-def test_chains_apart_are_said_to_disagree_and_few_draws_to_be_more(rng):
+def test_status_names_chains_that_disagree_and_advises_more_draws(rng):
     assert "The chains disagree, most in offset" in report(fitted(make_draws(rng, apart=3.0))).status
     few = report(fitted(make_draws(rng, n=40)))
     assert not few.converged and "Raise n_draws" in few.status
@@ -100,7 +100,7 @@ def test_a_variational_fit_is_judged_by_its_weights(rng, pareto_k, interrupted, 
     assert ("use inference='nuts'" in judged.status) == (pareto_k > 0.7)
 
 
-def test_modes_of_a_variational_fit_are_named(rng):
+def test_status_lists_the_modes_of_a_variational_fit(rng):
     modes = np.array([[0.6, -10.0], [0.4, -10.5]])
     outcome = {"sample_stats": {}, "elbo": np.zeros(3), "pareto_k": 0.4, "modes": modes}
     judged = report(fitted(make_draws(rng, 1, 100), **outcome))

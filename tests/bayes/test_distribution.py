@@ -332,7 +332,7 @@ def test_loadings_that_do_not_fit_the_decay():
         FactorialAR1([0.5, 0.4], np.ones((2, 1)), 1.0, n_steps=3)
 
 
-def test_values_out_of_range_are_found_when_validation_is_asked_for():
+def test_values_out_of_range_raise_with_validate_args():
     with pytest.raises(ValueError, match="decay"):
         FactorialAR1(jnp.array([1.5]), jnp.ones((2, 1)), 1.0, n_steps=3, validate_args=True)
 

@@ -216,7 +216,7 @@ def test_pipelines_route_lengths_and_times(frame):
 
 
 @pytest.mark.exhaustive
-def test_hierarchical_models_tell_the_noise_of_sequences_apart():
+def test_hierarchical_models_distinguish_the_noise_of_sequences():
     quiet, loud = (
         make_slow_mixture(150, 3, timescales=[20.0], noise_variance=r, random_state=1).data
         for r in (0.05, 2.0)

@@ -33,7 +33,7 @@ def test_shared_scale_integrates_the_scales_out(rng):
     assert abs(float(found) - wanted) < 1e-6
 
 
-def test_shared_scale_draws_what_its_density_states():
+def test_draws_of_shared_scale_have_its_density():
     drawn = np.asarray(SharedScaleNormal(0.3, 4, 2).sample(jax.random.key(0), (4000,)))
     # A column over its scale is a multivariate Cauchy vector: each entry is Cauchy.
     assert kstest(drawn[:, 2, 1] / 0.3, "cauchy").pvalue > 1e-4
@@ -99,7 +99,7 @@ def test_shrinkage_must_be_positive():
         Priors(shrinkage=0.0)
 
 
-def test_density_of_the_model_is_the_sum_of_what_it_names(rng):
+def test_density_of_the_model_is_the_sum_of_those_of_its_sites(rng):
     x, values = (
         rng.standard_normal((6, 2)),
         {

@@ -26,7 +26,7 @@ from tests.statespace.support import to_panel
 FEW = dict(n_warmup=100, n_draws=60, n_chains=2, n_predictive=30, verbose=False, random_state=0)
 
 
-def test_slices_have_the_distribution_that_is_asked_for():
+def test_slice_samples_have_the_target_distribution():
     """Gamma of two shapes, in logarithms, side by side."""
     rng, shape = np.random.default_rng(0), np.array([0.7, 6.0])
     x, drawn = np.zeros(2), []

@@ -331,12 +331,12 @@ def test_lists_and_frames(fitted):
         ({"noise_floor": 0}, "noise_floor"),
     ],
 )
-def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):
+def test_errors_name_invalid_parameters(rng, options, message):
     with pytest.raises(ValueError, match=message):
         BilinearSFA(**options).fit(rng.standard_normal((20, 2)))
 
 
-def test_bad_rows_are_refused_in_a_sentence(rng):
+def test_errors_name_invalid_rows(rng):
     X = rng.standard_normal((20, 3))
     X[:, 1] = np.nan
     with pytest.raises(ValueError, match="[Cc]olumn"):

@@ -368,7 +368,7 @@ def test_gradient_of_long_chains_is_that_of_the_likelihood(rng, persistent):
     assert np.all(error < 0.02)
 
 
-def test_first_moves_from_the_data_point_the_way_of_the_likelihood(rng):
+def test_contrastive_divergence_has_the_direction_of_the_likelihood(rng):
     """Contrastive divergence of one move: not the gradient, but uphill."""
     values = np.array([[1.1], [0.7]])
 
@@ -482,7 +482,7 @@ def test_slow_features_of_a_nonlinear_mixture():
 # ------------------------------------------------------------------ verbs and the border
 
 
-def test_hidden_values_are_drawn_on_the_manifold(fitted):
+def test_missing_values_are_drawn_on_the_manifold(fitted):
     model, y, _ = fitted
     y = y[35:75]
     hidden = y.copy()
@@ -499,7 +499,7 @@ def test_hidden_values_are_drawn_on_the_manifold(fitted):
     assert model.posterior(hidden).std[15:25].mean() > model.posterior(y).std[15:25].mean()
 
 
-def test_chains_come_to_both_signs_of_every_hidden_value(fitted):
+def test_chains_reach_both_signs_of_each_missing_value(fitted):
     """Only the square is slow: missing values are as likely below as above zero, wherever chains began."""
     model, y, _ = fitted
     hidden = y[40:75].copy()
@@ -567,20 +567,20 @@ def test_any_shape_is_fitted(rng, short_chains, n_rows, D, K, holes):
         ({"expansion": RadialBasis(5, random_state=0)}, "expansion"),
     ],
 )
-def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):
+def test_errors_name_invalid_parameters(rng, options, message):
     with pytest.raises(ValueError, match=message):
         ProductOfExpertsSFA(**options).fit(rng.standard_normal((20, 2)))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_bounded_expansions_grow_beside_the_rows(rng):
+def test_bounded_expansions_are_allowed_together_with_the_rows(rng):
     X = rng.standard_normal((30, 2))
     expansion = Concatenation([Identity(), RadialBasis(5, random_state=0)])
     model = clone(QUICK).set_params(expansion=expansion).fit(X)
     assert np.all(np.isfinite(model.transform(X)))
 
 
-def test_bad_rows_are_refused_in_a_sentence(rng, fitted):
+def test_errors_name_invalid_rows(rng, fitted):
     X = rng.standard_normal((20, 2))
     X[:, 1] = np.nan
     with pytest.raises(ValueError, match="[Cc]olumn"):

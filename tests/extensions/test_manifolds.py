@@ -165,13 +165,13 @@ def test_surface(rng):
         ({"n_landmarks": 10**9}, "n_landmarks=1,000,000,000.*GiB"),
     ],
 )
-def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):
+def test_errors_name_invalid_parameters(rng, options, message):
     with pytest.raises(ValueError, match=message):
         PrincipalCurve(**options).fit(rng.standard_normal((20, 2)))
 
 
 @pytest.mark.parametrize("estimator", SMALL, ids=lambda e: type(e).__name__)
-def test_bad_rows_are_refused_in_a_sentence(rng, estimator):
+def test_errors_name_invalid_rows(rng, estimator):
     X = rng.standard_normal((20, 2))
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="NaN"):
@@ -331,7 +331,7 @@ def test_denoising_brings_noisy_rows_closer_to_the_curve(rng):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_autoencoder_is_the_same_whatever_the_order_of_the_memory(rng):
+def test_autoencoder_does_not_depend_on_the_memory_order(rng):
     X = rng.standard_normal((60, 4)).cumsum(axis=0)
     rows = X, np.asfortranarray(X)
     fits = [Autoencoder(2, random_state=0, max_iter=200).fit(each).transform(X) for each in rows]

@@ -4,8 +4,8 @@ Noise is a scale mixture (Geweke 1993): ``n_td ~ N(0, r_d / w_td)``, ``w_td ~ Ga
 the weights the model is Gaussian, and the factors are drawn exactly by the simulation smoother. One sweep
 draws
 
-1. decays, loadings, offset and scales given the weights, with the factors integrated out (:mod:`.collapsed`):
-   because they mix slowly given the factors; then the factors given weights and parameters;
+1. decays, loadings, offset and scales given the weights, with the factors integrated out (:mod:`.collapsed`),
+   because these parameters mix slowly given the factors; then the factors given weights and parameters;
 2. each time scale, interweaving two parametrizations (Yu & Meng 2011): first given the scaled loadings and
    the factors in units of their innovations, then given the factors;
 3. a shift of each factor, compensated by the offset, and a rotation of each pair of factors, compensated by

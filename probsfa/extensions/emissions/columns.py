@@ -51,7 +51,7 @@ class Column(NamedTuple):
     emission : str
         One of :data:`EMISSIONS` except "auto".
     first, n_cells : int
-        First model column, and number of model columns (the name in saved files).
+        First model column, and number of model columns (``n_cells`` is its name in saved files).
     shift, scale : float
         ``shift + scale * value`` is in data units, for a model value.
     levels : ndarray (L,)

@@ -90,7 +90,7 @@ def test_coordinates_lead_back_to_the_parameters(rng):
         np.testing.assert_allclose(getattr(back, name), getattr(params, name), rtol=1e-12)
 
 
-def test_what_is_no_parameter_has_no_density(rng):
+def test_density_is_zero_outside_the_range_of_the_parameters(rng):
     chain, _, _, weights = problem(rng, (0, 1))
     vector = chain.collapsed.to_vector(chain.params)
     for place in (0, -1):

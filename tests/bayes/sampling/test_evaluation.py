@@ -57,7 +57,7 @@ def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads
             np.testing.assert_allclose(gradient, np.subtract(at, back) / (2.0 * step), rtol=1e-5, atol=1e-5)
 
 
-def test_many_vectors_take_one_compiled_program(problem, rng):
+def test_many_vectors_need_one_compiled_program(problem, rng):
     target, data = problem
     evaluation._value_and_gradient.clear_cache()
     with PotentialEvaluator(target, data) as evaluate:
@@ -66,7 +66,7 @@ def test_many_vectors_take_one_compiled_program(problem, rng):
     assert evaluation._value_and_gradient._cache_size() == 1
 
 
-def test_single_kernels_are_asked_for_outside_loops_alone(problem, rng):
+def test_fused_kernels_are_used_outside_loops_only(problem, rng):
     target = problem[0]
     with jax.enable_x64(True):
         # As many rows as are cut into segments.

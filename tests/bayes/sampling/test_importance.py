@@ -33,7 +33,7 @@ def test_the_largest_weights_are_smoothed_and_the_others_are_kept(rng):
     assert not np.allclose(smoothed[-n_tail:] / smoothed[0], exact[-n_tail:] / exact[0])
 
 
-def test_moments_of_another_distribution_are_mended(rng):
+def test_weighted_moments_are_those_of_the_target(rng):
     """Draws of N(0, 1) weighted to N(0.3, 0.8^2)."""
     draws = rng.standard_normal(40_000)
     weights, pareto_k = smoothed_weights(stats.norm.logpdf(draws, 0.3, 0.8) - stats.norm.logpdf(draws))
@@ -65,20 +65,20 @@ def test_both_generations_of_arviz_are_supported(rng, monkeypatch, old):
     assert pareto_k == 0.3 and len(calls) == 1
 
 
-def test_a_hopeless_proposal_is_called_so(rng):
+def test_tail_index_of_a_poor_proposal_exceeds_its_limit(rng):
     draws = rng.standard_normal(2000)
     ratios = stats.norm.logpdf(draws, 0.0, 5.0) - stats.norm.logpdf(draws)
     assert smoothed_weights(ratios)[1] > 0.7
 
 
 @pytest.mark.parametrize("n", [1, 3, 10])
-def test_few_draws_cannot_tell(rng, n):
+def test_tail_index_of_few_draws_is_infinite(rng, n):
     weights, pareto_k = smoothed_weights(rng.standard_normal(n))
     assert abs(weights.sum() - 1.0) < 1e-12
     assert pareto_k == np.inf
 
 
-def test_what_is_not_finite_has_no_weight(rng):
+def test_weights_of_non_finite_ratios_are_zero(rng):
     ratios = np.zeros(200)
     ratios[:3] = np.nan, -np.inf, np.inf
     weights, pareto_k = smoothed_weights(ratios)
@@ -88,6 +88,6 @@ def test_what_is_not_finite_has_no_weight(rng):
     assert smoothed_weights(np.full(10, np.nan))[1] == np.inf
 
 
-def test_indices_come_as_often_as_their_weights_ask(rng):
+def test_indices_are_drawn_in_proportion_to_their_weights(rng):
     weights = np.array([0.5, 0.25, 0.25, 0.0])
     np.testing.assert_array_equal(np.bincount(resample(weights, 8, rng), minlength=4), [4, 2, 2, 0])

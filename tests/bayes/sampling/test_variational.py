@@ -44,7 +44,7 @@ def test_guide_draws_and_bound_are_those_of_the_posterior(rng):
     np.testing.assert_allclose(drawn.vectors.std(axis=0) / std, 1.0, atol=0.15)
 
 
-def test_a_mixture_has_the_shares_of_two_modes_whatever_those_of_its_guides(rng):
+def test_draws_have_the_shares_of_two_modes_for_any_shares_of_the_guides(rng):
     """The weights of draws correct shares that the bounds of the guides estimate wrongly."""
     target = TwoGaussians(3, rng.standard_normal((3, 3)))
     modes = [
