@@ -1,16 +1,21 @@
-"""Effective samples per second of the marginal model, of a model that samples the latents, of pymc-extras.
+"""Effective samples per second of BayesianSFA, pymc-extras, dynamax with blackjax, and sampled factors.
 
-T = 200, D = 5, K = 2, the same series, the same priors. The smallest effective sample size over what depends
-on no labels and signs (noise, offset, C C', the sorted time scales), divided by seconds. For this package
-these are a whole second fit (start, warm-up and draws; compiled programs are reused); for the latent model
-its draws alone; for pymc-extras the whole run of the sampler that it is quickest with.
+The same series, the same priors: T = 200, D = 5, K = 2, or with ``--large`` T = 2,000, D = 20, K = 6. All
+samplers but that of the sampled factors start at the posterior mean of BayesianSFA; seconds are processor
+time of whole runs, with compilation and warm-up (BayesianSFA: also the start). The effective sample size is
+the smallest of those of quantities that do not depend on labels and signs: noise, offset, C C' and the
+sorted time scales. Peers have two chains: pymc-extras with numba and the sampler of PyMC, dynamax with full
+covariances (quicker than diagonal ones) and the sampler of blackjax with a dense mass matrix; of two filters
+that of the quicker gradient samples. Peers have few draws, and with ``--large`` none by default: the table
+then has the time of their gradients.
 
-    python benchmarks/speed/bayes_speed.py [--latent-draws 200] [--only marginal|latent|pymc]
+    python benchmarks/speed/bayes_speed.py [--large] [--draws 1000] [--peer-draws 200]
 """
 
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -21,42 +26,54 @@ import numpyro.distributions as dist
 from numpyro.infer import MCMC, NUTS
 
 from probsfa import BayesianSFA
-from probsfa.bayes import Priors
+from probsfa.bayes import FactorialAR1, Priors
+from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat
 from probsfa.datasets import make_slow_mixture
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.pymc_peer import D, K, T, invariants, pymc_extras, report
+from common.sampler_peers import Run, dynamax_blackjax, milliseconds, pymc_extras, start_vector
+from common.tables import Table
+
+SMALL, LARGE = (200, 5, [0.95, 0.7]), (2000, 20, [0.98, 0.95, 0.9, 0.8, 0.65, 0.4])
 
 
-def marginal(X: np.ndarray, n_draws: int) -> float:
-    """Fit twice, so that the second fit has compiled programs."""
+def marginal(X: np.ndarray, k: int, warmup: int, draws: int) -> Run:
+    """BayesianSFA with four chains, and the gradient of its likelihood."""
+    began = time.process_time()
     model = BayesianSFA(
-        K,
+        k,
         priors=Priors(),
         standardize=False,
-        n_warmup=300,
-        n_draws=n_draws,
+        n_warmup=warmup,
+        n_draws=draws,
         verbose=False,
-        random_state=1,
-    )
-    model.fit(X)
-    began = time.perf_counter()
-    model.set_params(random_state=0).fit(X)
-    seconds = time.perf_counter() - began
+        random_state=0,
+    ).fit(X)
+    seconds = time.process_time() - began
     d = model.draws_
-    print("   ", model.status_)
-    return report("BayesianSFA (whole fit)", invariants(-1.0 / np.log(d.decay), *d[1:4]), seconds)
+    found = dict(
+        timescale=-1.0 / np.log(d.decay), loadings=d.loadings, noise=d.noise_variance, offset=d.offset
+    )
+    with jax.enable_x64(True):
+        rows = jnp.asarray(X)
+        slope = jax.jit(
+            jax.value_and_grad(lambda parameters: FactorialAR1(*parameters, n_steps=len(X)).log_prob(rows))
+        )
+        point = tuple(jnp.asarray(part[0, -1]) for part in d[:4])
+        gradient = milliseconds(lambda: jax.block_until_ready(slope(point)))
+    return Run(found, gradient, float(model.sample_stats_["n_steps"].mean()), seconds)
 
 
-def latent_model(X: jnp.ndarray) -> None:
-    """The same model with its latents as parameters, row by row: what one writes first in NumPyro."""
-    timescale = numpyro.sample("timescale", dist.LogNormal(2.3, 1.5).expand([K]).to_event(1))
-    loadings = numpyro.sample("loadings", dist.Normal(0.0, 1.0).expand([D, K]).to_event(2))
-    noise = numpyro.sample("noise_std", dist.LogNormal(-1.0, 1.0).expand([D]).to_event(1))
-    offset = numpyro.sample("offset", dist.Normal(0.0, 1.0).expand([D]).to_event(1))
-    shocks = numpyro.sample("shocks", dist.Normal(0.0, 1.0).expand([len(X), K]).to_event(2))
+def latent_model(X: jnp.ndarray, k: int) -> None:
+    """The same model with its factors as parameters, row by row: what one writes first in NumPyro."""
+    d = X.shape[1]
+    timescale = numpyro.sample("timescale", dist.LogNormal(2.3, 1.5).expand([k]).to_event(1))
+    loadings = numpyro.sample("loadings", dist.Normal(0.0, 1.0).expand([d, k]).to_event(2))
+    noise = numpyro.sample("noise_std", dist.LogNormal(-1.0, 1.0).expand([d]).to_event(1))
+    offset = numpyro.sample("offset", dist.Normal(0.0, 1.0).expand([d]).to_event(1))
+    shocks = numpyro.sample("shocks", dist.Normal(0.0, 1.0).expand([len(X), k]).to_event(2))
     decay = jnp.exp(-1.0 / timescale)
 
     def step(state, shock):
@@ -68,51 +85,98 @@ def latent_model(X: jnp.ndarray) -> None:
     numpyro.sample("x", dist.Normal(offset + latents @ loadings.T, noise), obs=X)
 
 
-def latent(X: np.ndarray, n_draws: int) -> float:
-    """A plain NumPyro model that samples the latents."""
+def latent(X: np.ndarray, k: int, draws: int) -> Run:
+    """A plain NumPyro model that samples the factors."""
     with jax.enable_x64(True):
         mcmc = MCMC(
             NUTS(latent_model),
-            num_warmup=n_draws,
-            num_samples=n_draws,
-            num_chains=4,
-            chain_method="vectorized",
+            num_warmup=draws,
+            num_samples=draws,
+            num_chains=2,
+            chain_method="sequential",
             progress_bar=False,
         )
-        mcmc.warmup(jax.random.key(1), jnp.asarray(X))
-        began = time.perf_counter()
-        mcmc.run(jax.random.key(0), jnp.asarray(X))  # from the tuned state: its warm-up is not counted
-        samples = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
-        seconds = time.perf_counter() - began
-    draws = invariants(
-        samples["timescale"], samples["loadings"], samples["noise_std"] ** 2, samples["offset"]
-    )
-    return report("NumPyro, latents sampled", draws, seconds)
+        began = time.process_time()
+        mcmc.run(jax.random.key(0), jnp.asarray(X), k, extra_fields=("num_steps",))
+        found = {name: np.asarray(x) for name, x in mcmc.get_samples(group_by_chain=True).items()}
+        seconds = time.process_time() - began
+        n_steps = float(np.mean(mcmc.get_extra_fields()["num_steps"]))
+    return Run(found | {"noise": found["noise_std"] ** 2}, np.nan, n_steps, seconds)
+
+
+def invariants(draws: dict[str, np.ndarray]) -> np.ndarray:
+    """Quantities (C, N, P) that do not depend on labels and signs."""
+    product = np.einsum("cndk,cnek->cnde", draws["loadings"], draws["loadings"])
+    rows, columns = np.tril_indices(product.shape[-1])
+    timescale = np.sort(np.log(draws["timescale"]), axis=-1)
+    return np.concatenate([timescale, product[..., rows, columns], draws["noise"], draws["offset"]], axis=-1)
 
 
 def main() -> None:
-    """Print effective samples per second and their ratios."""
+    """Print a row for each method."""
     args = read_options(
         __doc__,
-        draws=(1000, "draws of each of our chains"),
-        latent_draws=(200, "draws, and warm-up, of the latent model"),
-        pymc_draws=200,
-        only={"choices": ("marginal", "latent", "pymc")},
+        large=(False, "T = 2,000, D = 20, K = 6"),
+        warmup=(300, "warm-up iterations"),
+        draws=(1000, "draws of each of our four chains"),
+        peer_draws=(0, "warm-up iterations and draws of each chain of the peers; 0: 200, or none if large"),
+        only={"choices": ("marginal", "latent", "dynamax", "pymc"), "help": "one method beside ours"},
     )
     warnings.simplefilter("ignore")
-    X = make_slow_mixture(T, D, decay=[0.95, 0.7], noise_variance=0.3, random_state=0).data
+    n_rows, d, decay = LARGE if args.large else SMALL
+    k, n = len(decay), args.peer_draws or (0 if args.large else 200)
+    X = make_slow_mixture(n_rows, d, decay=decay, noise_variance=0.3, random_state=0).data
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    rates = {}
-    for name, run, n in (
-        ("marginal", marginal, args.draws),
-        ("latent", latent, args.latent_draws),
-        ("pymc", pymc_extras, args.pymc_draws),
-    ):
-        if args.only in (None, name):
-            rates[name] = run(X, n)
-    for name in ("latent", "pymc"):
-        if rates.get(name) and rates.get("marginal"):
-            print(f"marginal over {name}: {rates['marginal'] / rates[name]:.0f} times as many per second")
+    ours = marginal(X, k, args.warmup, args.draws)
+    start = {name: np.mean(part, axis=(0, 1)) for name, part in ours.draws.items()}
+    vector = start_vector(start)
+    peers = {
+        "pymc": {
+            f"pymc-extras, {kind} filter": partial(pymc_extras, X, k, start, filter_type=kind)
+            for kind in ("convergent", "standard")
+        },
+        "dynamax": {
+            f"dynamax, {name} filter": partial(dynamax_blackjax, X, k, vector, parallel=name == "parallel")
+            for name in ("sequential", "parallel")
+        },
+    }
+    table = Table(
+        "sampler", "gradient, ms", "draws", "steps of a draw", "CPU s", "R-hat", "smallest ESS", "ESS per s"
+    )
+    report(table, "BayesianSFA", ours)
+    for name, variants in peers.items():
+        gradients = {}
+        for label, run in variants.items() if args.only in (None, name) else ():
+            try:
+                gradients[label] = run(warmup=0, draws=0)
+            except Exception as error:  # a peer's failure is a result too
+                print(f"{label}: {type(error).__name__}: {str(error)[:200]}", flush=True)
+        quickest = min(gradients, key=lambda label: gradients[label].gradient, default=None)
+        for label, gradient in gradients.items():
+            sampled = n and label == quickest
+            report(table, label, variants[label](warmup=n, draws=n) if sampled else gradient)
+    if n and args.only in (None, "latent"):
+        report(table, "NumPyro, factors sampled", latent(X, k, n))
+
+
+def report(table: Table, label: str, run: Run) -> None:
+    """Print the row of a run."""
+    gradient = "" if np.isnan(run.gradient) else f"{run.gradient:.3g}"
+    if not run.draws:
+        table.add(label, gradient)
+        return
+    draws = invariants(run.draws)
+    ess = float(bulk_ess(draws).min())
+    table.add(
+        label,
+        gradient,
+        f"{draws.shape[0]} x {draws.shape[1]:,}",
+        f"{run.n_steps:.1f}",
+        f"{run.seconds:.1f}",
+        f"{rank_normalized_rhat(draws).max():.3f}",
+        f"{ess:,.0f}",
+        f"{ess / run.seconds:.3g}",
+    )
 
 
 if __name__ == "__main__":
