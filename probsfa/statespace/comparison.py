@@ -1,6 +1,5 @@
 """Comparison of models by held-out values, for `ProbabilisticSFA()` without arguments and `select_model`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,15 +20,7 @@ from probsfa.statespace.held_out_values import HeldOutValues, crps, units_of
 from probsfa.statespace.leave_one_out import interpolation_errors, worse_than_interpolation
 from probsfa.statespace.models import LinearGaussianModel
 
-__all__ = [
-    "Candidate",
-    "Comparison",
-    "calibrated",
-    "interpolation_errors_of_held_out",
-    "predict_held_out",
-    "scores",
-    "worse_columns",
-]
+__all__ = ["Candidate", "Comparison", "calibrated", "scores"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +35,6 @@ class Candidate:
         The fit without the held-out values of the first draw, or the fit to all values.
     predictions_by_draw : tuple of HeldOutPredictions, default=()
         Predictions of the held-out values of each draw, each by a fit without these values.
-    rung : int, default=0
-        Round of the comparison, from 0.
     n_rows : int, default=0
         Number of rows of the fit.
     bic : float, default=nan
@@ -60,7 +49,6 @@ class Candidate:
     options: dict[str, Any]
     model: LinearGaussianModel
     predictions_by_draw: tuple[HeldOutPredictions, ...] = ()
-    rung: int = 0
     n_rows: int = 0
     bic: float = np.nan
     seconds: float = 0.0
@@ -97,60 +85,51 @@ class Comparison:
         """Units (D,) of errors and standard deviations."""
         return units_of(self.rows.values)
 
-    def remaining(self, draw: int) -> Sequences:
-        """Return the rows without the held-out values of a draw."""
-        return replace(self.rows, values=self.draws[draw].with_nan(self.rows.values))
+    @property
+    def columns(self) -> NDArray[np.intp]:
+        """Column of each held-out value (n,) of all draws."""
+        return np.concatenate([np.nonzero(hidden.all)[1] for hidden in self.draws])
 
-    def predict(self, model: LinearGaussianModel, draw: int) -> HeldOutPredictions:
-        """Predict the held-out values of a draw from the values that are not held out."""
-        hidden = self.draws[draw]
-        return predict_held_out(model, self.remaining(draw), hidden, self.rows.values, self.units)
+    @property
+    def interpolation_errors(self) -> FloatArray:
+        """Errors (n,) of linear interpolation at the held-out values of all draws, in these units."""
+        return np.concatenate(
+            [
+                (interpolation_errors(self.rows, hidden.all.astype(int)) / self.units)[hidden.all]
+                for hidden in self.draws
+            ]
+        )
+
+    def remaining(self, hidden: HeldOutValues) -> Sequences:
+        """Return the rows without the held-out values of a draw."""
+        return replace(self.rows, values=hidden.with_nan(self.rows.values))
+
+    def predict(self, model: LinearGaussianModel, hidden: HeldOutValues) -> HeldOutPredictions:
+        """Predict the held-out values of a draw from the values that are not held out.
+
+        Predictions are in the order of ``values[hidden.all]``, in units of the columns.
+        """
+        remaining, is_held_out = self.remaining(hidden), hidden.all
+        filled = model.impute(remaining, with_std=True)
+        assert filled.std is not None
+        rows, _ = np.nonzero(is_held_out)
+        # Missing blocks of several columns that begin in the same row are not independent: one group.
+        first_row = np.full(hidden.group.max() + 1, len(is_held_out))
+        np.minimum.at(first_row, hidden.group[is_held_out], rows)
+        multipliers = _small_sample(model, remaining.mask)
+        return HeldOutPredictions(
+            ((filled.values - self.rows.values) / self.units)[is_held_out],
+            (filled.std * multipliers / self.units)[is_held_out],
+            distance_to_observed(remaining, model.fitted.time_unit)[is_held_out],
+            first_row[hidden.group[is_held_out]],
+        )
 
     def worse_columns(self, candidate: Candidate) -> NDArray[np.intp]:
         """Return columns whose held-out values are predicted worse than by linear interpolation."""
-        return worse_columns(self.rows, self.draws, candidate.predictions, self.units)
-
-
-def predict_held_out(
-    model: LinearGaussianModel,
-    remaining: Sequences,
-    hidden: HeldOutValues,
-    values: FloatArray,
-    units: FloatArray,
-) -> HeldOutPredictions:
-    """Predict all held-out values from the values that are not held out.
-
-    Parameters
-    ----------
-    model : LinearGaussianModel
-        Model fitted without the held-out values.
-    remaining : Sequences
-        Rows without the held-out values.
-    hidden : HeldOutValues
-        Which values are held out.
-    values : ndarray of shape (N, D)
-        All values.
-    units : ndarray of shape (D,)
-        Units of errors and standard deviations.
-
-    Returns
-    -------
-    HeldOutPredictions
-        Predictions in the order of ``values[hidden.all]``.
-    """
-    filled, is_held_out = model.impute(remaining, with_std=True), hidden.all
-    assert filled.std is not None
-    rows, _ = np.nonzero(is_held_out)
-    # Missing blocks of several columns that begin in the same row are not independent, and form one group.
-    first_row = np.full(hidden.group.max() + 1, len(is_held_out))
-    np.minimum.at(first_row, hidden.group[is_held_out], rows)
-    multipliers = _small_sample(model, remaining.mask)
-    return HeldOutPredictions(
-        ((filled.values - values) / units)[is_held_out],
-        (filled.std * multipliers / units)[is_held_out],
-        distance_to_observed(remaining, model.fitted.time_unit)[is_held_out],
-        first_row[hidden.group[is_held_out]],
-    )
+        errors, _, _, groups = candidate.predictions
+        return worse_than_interpolation(
+            errors, self.interpolation_errors, self.columns, groups, self.rows.n_features
+        )
 
 
 def scores(predictions: HeldOutPredictions, max_score: float = np.inf) -> FloatArray:
@@ -165,40 +144,6 @@ def scores(predictions: HeldOutPredictions, max_score: float = np.inf) -> FloatA
     """
     multipliers = calibrate(predictions, np.ones(1)).by_distance(predictions.distances)
     return np.minimum(crps(predictions.errors, predictions.std * multipliers), max_score)
-
-
-def interpolation_errors_of_held_out(rows: Sequences, hidden: HeldOutValues, units: FloatArray) -> FloatArray:
-    """Return the errors (n,) of linear interpolation at held-out values, from values not held out."""
-    is_held_out = hidden.all
-    return np.asarray((interpolation_errors(rows, is_held_out.astype(int)) / units)[is_held_out])
-
-
-def worse_columns(
-    rows: Sequences,
-    held_out_sets: Sequence[HeldOutValues],
-    predictions: HeldOutPredictions,
-    units: FloatArray,
-) -> NDArray[np.intp]:
-    """Return columns whose held-out values are predicted worse than by linear interpolation.
-
-    Parameters
-    ----------
-    rows : Sequences
-        Rows with all values.
-    held_out_sets : sequence of HeldOutValues
-        The held-out values of each draw.
-    predictions : HeldOutPredictions
-        Predictions of the values of all draws.
-    units : ndarray of shape (D,)
-        Units of the errors.
-    """
-    by_interpolation = np.concatenate(
-        [interpolation_errors_of_held_out(rows, each, units) for each in held_out_sets]
-    )
-    columns = np.concatenate([np.nonzero(each.all)[1] for each in held_out_sets])
-    return worse_than_interpolation(
-        predictions.errors, by_interpolation, columns, predictions.groups, rows.n_features
-    )
 
 
 def calibrated(

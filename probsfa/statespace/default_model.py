@@ -136,7 +136,8 @@ def _without_outliers(
     if not spread.any() or len(candidates) == 1:
         return None, None
     comparison = _comparison(data.sequences, candidates)
-    remaining = comparison.remaining(0)
+    hidden = comparison.draws[0]
+    remaining = comparison.remaining(hidden)
     is_far = far_from_neighbours(comparison.rows, spread)
     rows_without_outliers = replace(remaining, values=np.where(is_far, np.nan, remaining.values))
     most_factors = candidates[-1]["n_components"]
@@ -155,7 +156,7 @@ def _without_outliers(
         # Scores are bounded, because a few artefacts would dominate the mean. Extreme values are scored like
         # all others, because other columns may predict them, as in a burst of several columns.
         score_with, score_without = (
-            float(np.mean(scores(comparison.predict(model, 0), _MAX_SCORE)))
+            float(np.mean(scores(comparison.predict(model, hidden), _MAX_SCORE)))
             for model in (with_outliers_model, outlier_model)
         )
         if not score_without < (1.0 - EQUALITY_TOL) * score_with:
@@ -278,14 +279,15 @@ def _evaluate(
     The fit to the first draw is given as `first_fit`, or begins at `start`. If Ctrl-C interrupts a fit, the
     candidate has this fit, and no predictions.
     """
-    models = [fit(requested, comparison.remaining(0), start) if first_fit is None else first_fit]
-    for draw in range(1, len(comparison.draws)):
+    first, *others = comparison.draws
+    models = [fit(requested, comparison.remaining(first), start) if first_fit is None else first_fit]
+    for hidden in others:
         if not models[-1].fitted.interrupted:
-            models.append(fit(requested, comparison.remaining(draw), models[0].fitted.params))
+            models.append(fit(requested, comparison.remaining(hidden), models[0].fitted.params))
     if models[-1].fitted.interrupted:
         return Candidate(requested, models[-1])
-    predictions = tuple(comparison.predict(model, draw) for draw, model in enumerate(models))
-    return Candidate(requested, models[0], predictions)
+    predictions = map(comparison.predict, models, comparison.draws)
+    return Candidate(requested, models[0], tuple(predictions))
 
 
 def _describe(requested: dict[str, Any]) -> str:
@@ -324,7 +326,7 @@ def _with_cycles(
     peak may be due to chance: if one cycle does not help, another is tried in addition. If Ctrl-C interrupts
     a fit, its candidate is the last.
     """
-    rows, remaining = comparison.rows, comparison.remaining(0)
+    rows, remaining = comparison.rows, comparison.remaining(comparison.draws[0])
     best = last = _best(candidates)
     n_retained = len(candidates)
     if "noise" in best.options and integrates_ar1_noise(

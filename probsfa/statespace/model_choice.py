@@ -30,12 +30,7 @@ from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import propose_by_search, propose_list
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.columns import counts_message
-from probsfa.statespace.comparison import (
-    Candidate,
-    calibrated,
-    interpolation_errors_of_held_out,
-    worse_columns,
-)
+from probsfa.statespace.comparison import Candidate, calibrated
 from probsfa.statespace.default_model import default_candidates
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
 from probsfa.statespace.fitted_model import bayesian_criterion
@@ -44,7 +39,6 @@ from probsfa.statespace.held_out_values import (
     contenders,
     hide_for_choice,
     isolated_values,
-    units_of,
 )
 from probsfa.statespace.learning.budget import max_components
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -428,7 +422,9 @@ def _make_selection(
     if not best.options.get("robust", False):  # intervals of robust models are not calibrated
         predictions = best.predictions if best.predictions_by_draw else None
         model = calibrated(model, sequences.mask, predictions)
-    message = _worse_columns_message(search, best)
+    message = ""
+    if best.predictions_by_draw:
+        message = worse_columns_message(search.comparison.worse_columns(best), sequences.feature_names)
     if message:
         warnings.warn(message, UserWarning, stacklevel=3)
     status = model.fitted.status.adding("worse_than_interpolation", message)
@@ -440,7 +436,7 @@ def _make_selection(
         best_estimator_=estimator,
         records=tuple(_records(search, best)),
         reason=_reason(search, best),
-        hidden=tuple(dict.fromkeys(search.hidden.kinds)),
+        hidden=tuple(dict.fromkeys(search.comparison.draws[-1].kinds)),
         seconds=clock.seconds,
         interrupted=interrupted,
     )
@@ -495,7 +491,9 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
                 verdict = "next round"
             else:
                 verdict = _verdict(candidate, bool(evidence.equal[j]))
-            params, errors = candidate.model.fitted.params, _errors(search, candidate)
+            params, errors = candidate.model.fitted.params, np.zeros(0)
+            if candidate.predictions_by_draw:
+                errors = _in_standard_deviations(search, candidate.predictions.errors)
             yield {
                 "model": describe_options(candidate.options),
                 **{name: candidate.options.get(name, value) for name, value in _OPTION_COLUMNS.items()},
@@ -545,11 +543,11 @@ def _reason(search: Search, best: Candidate) -> str:
         )
         return f"{selected}; {ended} before the comparison of held-out values."
     rmse, interpolation_rmse = (
-        float(np.sqrt(np.mean(errors**2)))
-        for errors in (_errors(search, best), _interpolation_errors(search))
+        float(np.sqrt(np.mean(_in_standard_deviations(search, errors) ** 2)))
+        for errors in (best.predictions.errors, search.comparison.interpolation_errors)
     )
     n_values = sum(len(held_out.errors) for held_out in best.predictions_by_draw)
-    kinds = " and ".join(dict.fromkeys(search.hidden.kinds))
+    kinds = " and ".join(dict.fromkeys(search.comparison.draws[-1].kinds))
     parts = [
         f"{selected} and {n_values:,} held-out values ({kinds}): RMSE {rmse:.3g} standard deviations, "
         f"{interpolation_rmse:.3g} by linear interpolation"
@@ -570,37 +568,11 @@ def _reason(search: Search, best: Candidate) -> str:
     return "; ".join(parts) + "."
 
 
-def _unit_factors(search: Search) -> FloatArray:
-    """Return factors (n,) that convert the errors of held-out values to standard deviations of columns."""
-    values = search.sequences.values
-    scale = np.nanstd(values, axis=0)
-    factors = units_of(values) / np.where(scale > 0.0, scale, 1.0)
-    return np.concatenate([factors[np.nonzero(data.hidden.all)[1]] for data in search.held_out_rounds])
-
-
-def _errors(search: Search, candidate: Candidate) -> FloatArray:
-    """Return the errors (n,) of held-out values, in standard deviations; empty if no values are held out."""
-    if not candidate.predictions_by_draw:
-        return np.zeros(0)
-    return candidate.predictions.errors * _unit_factors(search)
-
-
-def _interpolation_errors(search: Search) -> FloatArray:
-    """Return errors (n,) of linear interpolation at held-out values, in standard deviations."""
-    errors = [
-        interpolation_errors_of_held_out(data.sequences, data.hidden, data.units)
-        for data in search.held_out_rounds
-    ]
-    return np.concatenate(errors) * _unit_factors(search)
-
-
-def _worse_columns_message(search: Search, best: Candidate) -> str:
-    """Return a warning on columns that are predicted worse than by linear interpolation; "" if none."""
-    if not best.predictions_by_draw:
-        return ""
-    draws, first = [data.hidden for data in search.held_out_rounds], search.held_out_rounds[0]
-    worse = worse_columns(first.sequences, draws, best.predictions, first.units)
-    return worse_columns_message(worse, search.sequences.feature_names)
+def _in_standard_deviations(search: Search, errors: FloatArray) -> FloatArray:
+    """Return errors (n,) of held-out values in standard deviations, instead of units of the comparison."""
+    scale = np.nanstd(search.sequences.values, axis=0)
+    factors = search.comparison.units / np.where(scale > 0.0, scale, 1.0)
+    return errors * factors[search.comparison.columns]
 
 
 def _format_entry(value: Any) -> str:

@@ -15,7 +15,7 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.calibration import HeldOutPredictions, small_sample_factors
 from probsfa.statespace.choice import candidates, clock, proposals
 from probsfa.statespace.choice.search import Search
-from probsfa.statespace.comparison import Candidate, predict_held_out
+from probsfa.statespace.comparison import Candidate, Comparison
 from probsfa.statespace.engine.posterior import log_likelihood, simulate
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import (
@@ -185,10 +185,9 @@ def test_predictions_of_held_out_values_are_those_given_all_others(rng):
     part[5:9, 0], part[12, 2], part[20:22, 1], part[5:7, 2] = 1, 1, 2, 2
     hidden = HeldOutValues(part, _groups(part), ("", ""))
     estimator = ProbabilisticSFA.from_parameters(**params.to_arrays())
-    rest = check_sequences(estimator, hidden.with_nan(values), reset=True, allow_nan=True)
-    units = np.array([1.0, 2.0, 3.0])
-    model = LinearGaussianModel(estimator._model.fitted)
-    found = predict_held_out(model, rest, hidden, values, units)
+    comparison = Comparison(check_sequences(estimator, values, reset=True, allow_nan=True), [hidden])
+    units = units_of(values)
+    found = comparison.predict(LinearGaussianModel(estimator._model.fitted), hidden)
     means, std = oracle.complete_entries(to_model(params), [hidden.with_nan(values)])
     widths = small_sample_factors(np.isfinite(hidden.with_nan(values)).sum(axis=0), 3)
     wanted = [
@@ -515,7 +514,7 @@ def test_hidden_values_that_refuse_the_likeliest_model_are_drawn_again(monkeypat
     for second, wanted in [(1.0, 1), (0.0, 2)]:
         worse, drawn = iter([1.0, second]), {}
 
-        def made_up(model, rest, hidden, values, units, worse=worse, drawn=drawn):
+        def made_up(comparison, model, hidden, worse=worse, drawn=drawn):
             n = int(np.count_nonzero(hidden.part))
             key = hidden.part.tobytes()
             if key not in drawn:
@@ -523,7 +522,7 @@ def test_hidden_values_that_refuse_the_likeliest_model_are_drawn_again(monkeypat
             errors = 1.0 + drawn[key] * (model.fitted.params.n_components == 2) + 0.01 * np.arange(n) / n
             return HeldOutPredictions(errors, np.zeros(n), np.ones(n), np.arange(n))
 
-        monkeypatch.setattr("probsfa.statespace.choice.search.predict_held_out", made_up)
+        monkeypatch.setattr(Comparison, "predict", made_up)
         chosen = select_model(mixture(), ONE_AND_TWO)
         assert chosen.options == {"n_components": wanted}
 

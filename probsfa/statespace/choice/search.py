@@ -2,18 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.calibration import HeldOutPredictions
 from probsfa.statespace.choice.candidates import Options, has_no_peak
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
-from probsfa.statespace.comparison import Candidate, predict_held_out, scores
+from probsfa.statespace.comparison import Candidate, Comparison, scores
 from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.fitted_model import bayesian_criterion
@@ -23,7 +22,6 @@ from probsfa.statespace.held_out_values import (
     MAX_EQUAL_BIC,
     Evidence,
     HeldOutValues,
-    units_of,
     weigh_draws,
 )
 from probsfa.statespace.learning.budget import choose_segments, integrates_ar1_noise
@@ -35,12 +33,11 @@ from probsfa.statespace.learning.maximum_likelihood import (
     start_of,
 )
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.parameters import StateSpace, rescale
 from probsfa.statespace.residual_structure import ResidualStructure, residual_structure
 from probsfa.statespace.student_model import model_of_fit
 
-__all__ = ["Round", "Search"]
+__all__ = ["Search"]
 
 # Number of segments that contain the rows of a round. Cycles are found only if a segment is longer than the
 # period.
@@ -51,24 +48,6 @@ _SEARCH_TOL = 0.05 * MAX_EQUAL_BIC
 _LATENT_OPTIONS = ("n_components", "rhythms", "smooth")
 # Kinds of noise for which a larger model can start from the factors of a smaller one.
 _WHITE_NOISE_KINDS = ("diagonal", "isotropic")
-
-
-class Round(NamedTuple):
-    """Data of a round.
-
-    Attributes
-    ----------
-    sequences : Sequences
-        Rows, including the held-out values.
-    hidden : HeldOutValues
-        Which values are held out.
-    units : ndarray of shape (D,)
-        Units of prediction errors.
-    """
-
-    sequences: Sequences
-    hidden: HeldOutValues
-    units: FloatArray
 
 
 @dataclass
@@ -94,9 +73,9 @@ class Search:
         Options of the candidates of `ProbabilisticSFA()` without arguments, which are fitted in every round.
     rounds : list of list of Candidate
         Candidates of each round.
-    held_out_rounds : list of Round
-        Data of the last round for each draw of held-out values. There is a second draw if the first one
-        rejects the model with the lowest BIC.
+    comparison : Comparison
+        Held-out values of the last round. There is a second draw if the first one rejects the model with the
+        lowest BIC.
     stopped_by : {"", "budget", "keyboard"}
         What ended the search early.
     """
@@ -108,12 +87,11 @@ class Search:
     max_factors: int
     default_candidates: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[list[Candidate]] = field(default_factory=lambda: [[]])
-    held_out_rounds: list[Round] = field(default_factory=list)
     stopped_by: str = ""
     _fit_interrupted: bool = False
 
     def __post_init__(self) -> None:
-        self.hidden = self.hide()
+        self.comparison = Comparison(self.sequences, [self.hide()])
 
     @property
     def n_observed(self) -> int:
@@ -193,7 +171,7 @@ class Search:
     def residual_structure_of(self, options: dict[str, Any]) -> ResidualStructure:
         """Return residual diagnostics of a candidate of this round, extrapolated to all rows."""
         candidate = self.rounds[-1][self.fitted_options.index(options)]
-        rows = self.data(candidate.n_rows).sequences
+        rows = self.sample(candidate.n_rows)
         structure = residual_structure(candidate.model, rows)
         share = np.count_nonzero(rows.mask.any(axis=1)) / self.n_observed
         return structure._replace(cycle=structure.cycle / share)
@@ -209,17 +187,14 @@ class Search:
                 if rung:
                     self.rounds.append([])
                 self.clock.begin(last=rung == last)
-                data = self.data(schedule[rung].n_rows)
-                if rung == last:
-                    self.held_out_rounds.append(data)
+                rows = self.sample(schedule[rung].n_rows)
+                hidden = self.comparison.draws[0] if rung == last else None
                 options_to_fit = iter([each.options for each in selected]) if rung else self.propose(self)
                 for options in options_to_fit:
                     if self._is_out_of_time():
                         break
                     previous = next((c for c in selected if c.options == options), None)
-                    candidate = self._fit(
-                        options, data, rung, schedule[rung].max_iter, previous, rung == last
-                    )
+                    candidate = self._fit(options, rows, schedule[rung].max_iter, previous, hidden)
                     if candidate is not None:
                         self.rounds[-1].append(candidate)
                     if self._fit_interrupted:
@@ -252,12 +227,10 @@ class Search:
 
     def _score_second_draw(self, max_iter: int) -> None:
         """Fit and score all candidates again, with a second draw of held-out values."""
-        rung = len(self.rounds) - 1
-        self.hidden = self.hide()
-        data = self.data(self.sequences.n_rows)
+        hidden = self.hide()
         with_both_draws = []
         for candidate in self.rounds[-1]:
-            refit = self._fit(candidate.options, data, rung, max_iter, candidate, True)
+            refit = self._fit(candidate.options, self.sequences, max_iter, candidate, hidden)
             if refit is None:
                 return
             with_both_draws.append(
@@ -268,7 +241,7 @@ class Search:
                 )
             )
         self.rounds[-1] = with_both_draws
-        self.held_out_rounds.append(data)
+        self.comparison.draws.append(hidden)
 
     def _last_round_is_comparable(self) -> bool:
         """Return whether the last round, maybe incomplete, has the best candidate of the previous one."""
@@ -303,43 +276,36 @@ class Search:
             each for each in order[n:] if each.options in self.default_candidates and each not in selected
         ]
 
-    def data(self, n_rows: int) -> Round:
-        """Return the data of a round: a few segments if the round does not have all rows."""
-        sequences, hidden = self.sequences, self.hidden
-        if n_rows < sequences.n_rows:
-            observed = sequences.mask & ~hidden.all
-            selected = choose_segments(observed, sequences.lengths, n_rows, n_segments=_N_SEGMENTS)
-            if selected is not None:
-                rows = np.concatenate([np.arange(s.start, s.stop) for s in selected])
-                sequences = sequences.cut_out(selected)
-                hidden = hidden._replace(part=hidden.part[rows], group=hidden.group[rows])
-        return Round(sequences, hidden, units_of(self.sequences.values))
+    def sample(self, n_rows: int) -> Sequences:
+        """Return the rows of a round: a few segments if the round does not have all rows."""
+        if n_rows == self.sequences.n_rows:
+            return self.sequences
+        observed = self.sequences.mask & ~self.comparison.draws[0].all
+        selected = choose_segments(observed, self.sequences.lengths, n_rows, n_segments=_N_SEGMENTS)
+        return self.sequences if selected is None else self.sequences.cut_out(selected)
 
     def _fit(
         self,
         options: dict[str, Any],
-        data: Round,
-        rung: int,
+        rows: Sequences,
         max_iter: int,
         previous: Candidate | None,
-        hold_out: bool,
+        hidden: HeldOutValues | None,
     ) -> Candidate | None:
-        """Fit a candidate to the rows of a round; with `hold_out`, without the held-out values.
+        """Fit a candidate to the rows of a round; with `hidden`, without the held-out values.
 
         Parameters
         ----------
         options : dict
             Options of the candidate.
-        data : Round
-            Data of the round.
-        rung : int
-            Number of the round.
+        rows : Sequences
+            Rows of the round.
         max_iter : int
             Maximum number of likelihood evaluations.
         previous : Candidate or None
             The candidate in the previous round.
-        hold_out : bool
-            Whether to hold out values, and predict them.
+        hidden : HeldOutValues or None
+            Values to hold out, and to predict; None to fit all values.
 
         Returns
         -------
@@ -347,9 +313,7 @@ class Search:
             None if the fit was interrupted; before the first fit of the search ends, its best parameters.
         """
         start_time = self.clock.seconds
-        observed = data.sequences
-        if hold_out:
-            observed = replace(observed, values=data.hidden.with_nan(observed.values))
+        observed = rows if hidden is None else self.comparison.remaining(hidden)
         fit_options = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(observed.axis)
         if fit_options.tol == "auto":
             fit_options = replace(fit_options, tol=_SEARCH_TOL)
@@ -360,12 +324,8 @@ class Search:
         if result is None or (ended_by and self.rounds[0]):
             return None
         model = model_of_fit(in_data_units(problem, result))
-        predictions_by_draw: tuple[HeldOutPredictions, ...] = ()
-        if hold_out:
-            predictions_by_draw = (
-                predict_held_out(model, observed, data.hidden, data.sequences.values, data.units),
-            )
-        full_fit: LinearGaussianModel | None = None if hold_out else model
+        predictions = () if hidden is None else (self.comparison.predict(model, hidden),)
+        full_fit = model if hidden is None else None
         if previous is not None and previous.n_rows == observed.n_rows and previous.full_fit is not None:
             # The previous round had the same rows.
             bic, full_fit = previous.bic, previous.full_fit
@@ -376,7 +336,7 @@ class Search:
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
             )
         seconds = self.clock.seconds - start_time
-        return Candidate(options, model, predictions_by_draw, rung, observed.n_rows, bic, seconds, full_fit)
+        return Candidate(options, model, predictions, observed.n_rows, bic, seconds, full_fit)
 
     def _start(
         self, problem: FitProblem, options: dict[str, Any], previous: Candidate | None
