@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from probsfa.bayes.coordinates.offset_scale import make_offset_scale, precision_root, scaled_offset
+from probsfa.bayes.coordinates import offset_scale
+from probsfa.bayes.coordinates.offset_scale import make_offset_scale
+
+# Programs, where each operation would be compiled by itself.
+precision_root, scaled_offset = map(jax.jit, (offset_scale.precision_root, offset_scale.scaled_offset))
 
 
 def dense_precision(decay, loadings, noise, n_steps, prior):
