@@ -1,13 +1,13 @@
 """Gaussian distributions of a state, and the transition from one state to the next.
 
-Every recursion of the engine uses these two classes. A transition propagates states, predicts the next state,
-and propagates information about the next state back. The state consists of independent blocks of one, two or
-three states. The classes of processes (:mod:`probsfa.statespace.processes`) compute their blocks from
-parameters; this module has the algebra of blocks, and the moments of successive states in the likelihood of
-transitions, with its derivative.
+Every recursion of the engine uses these two classes. A transition predicts the next state, and propagates
+information about the next state back. The state consists of independent blocks of one, two or three states.
+The classes of processes (:mod:`probsfa.statespace.processes`) compute their blocks from parameters. This
+module contains the algebra of block-diagonal matrices, and the expected moments of successive states from
+which the score and the M-step of the dynamics are computed.
 
-AR(1) processes of unit variance come first, one state each; then follow groups of blocks of equal size, the
-smaller ones first. Before the first row of a sequence, states have unit variance and are uncorrelated.
+AR(1) processes of unit variance are first, with one state each, followed by groups of blocks of equal size,
+smaller blocks first. At the start of a sequence, states are uncorrelated and have unit variance.
 
 Arrays describe one state, with mean (K,) and covariance (K, K), or a batch of states along the last axis,
 with mean (K, S) and covariance (K, K, S).
@@ -46,7 +46,7 @@ def _library(array: Any) -> Any:
 
 
 def _broadcast_to_states(entry: Any, like: Any) -> Any:
-    """Reshape numbers of blocks (P,), or a batch (P, S), to multiply states (P, S) or (P, J, S)."""
+    """Reshape an entry of all blocks (P,), or a batch (P, S), to multiply states (P, J) or (P, J, S)."""
     return entry[:, None] if like.ndim > entry.ndim else entry
 
 
@@ -56,7 +56,7 @@ class Blocks(NamedTuple):
     Attributes
     ----------
     diagonal : Array of shape (K_1,) or (K_1, S)
-        Diagonal of the single-state blocks, which come first.
+        Diagonal of the single-state blocks, which are first.
     groups : tuple of Array of shape (P, B, B) or (P, B, B, S)
         Blocks of equal size, group after group.
     """
@@ -78,21 +78,18 @@ class Blocks(NamedTuple):
         parts = [diagonal * states[:n]]
         for group in self.groups:
             count, size = group.shape[:2]
-            of_blocks = states[n : n + count * size].reshape(count, size, *states.shape[1:])
-            moved = [
-                sum(
-                    _broadcast_to_states(group[:, i, j], of_blocks[:, j]) * of_blocks[:, j]
-                    for j in range(size)
-                )
+            blocks = states[n : n + count * size].reshape(count, size, *states.shape[1:])
+            rows = [
+                sum(_broadcast_to_states(group[:, i, j], blocks[:, j]) * blocks[:, j] for j in range(size))
                 for i in range(size)
             ]
-            stacked = _library(states).stack(moved, axis=1)
-            parts.append(stacked.reshape(count * size, *stacked.shape[2:]))
+            product = _library(states).stack(rows, axis=1)
+            parts.append(product.reshape(count * size, *product.shape[2:]))
             n += count * size
         return _library(states).concatenate(parts)
 
     def times_from_right(self, matrix: Any) -> Any:
-        """Return the product ``X M`` of a matrix (J, K) with this one, or of a batch of them."""
+        """Return the product ``X M`` of a matrix ``X`` (J, K) and this matrix ``M``, or a batch of them."""
         if not self.groups:
             return self.diagonal[None] * matrix
         return self.transposed().times(matrix.swapaxes(0, 1)).swapaxes(0, 1)
@@ -112,8 +109,8 @@ class Blocks(NamedTuple):
 class Group(NamedTuple):
     """Transitions of blocks of equal size, (P, B, B) for one row.
 
-    ``Q`` is stored, not computed from ``A``: ``1 - A A'`` loses all digits for slow processes, and is not the
-    ``Q`` of processes that are not stationary.
+    ``Q`` is stored and not computed from ``A``: for slow processes ``1 - A A'`` has no significant digits,
+    and for processes that are not stationary it is not ``Q``.
 
     Attributes
     ----------
@@ -128,7 +125,7 @@ class Group(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Indices of the moments that sums over transitions use: all entries within the blocks."""
+    """Rows and columns of all entries within blocks, the moments of which sums over transitions consist."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -152,16 +149,16 @@ def entries(sizes: tuple[int, ...]) -> Terms:
 
 
 class Transition(NamedTuple):
-    """From one state to the next: ``z' = A z + e`` with ``Cov e = Q``.
+    """Transition from a state to the next one: ``z' = A z + e`` with ``Cov e = Q``.
 
-    ``A = 0`` and ``Q = I`` start a new sequence. All methods accept NumPy or JAX arrays, and a batch of
-    states along the last axis if ``decay`` has one.
+    At the start of a sequence ``A = 0`` and ``Q = I``. All methods accept NumPy or JAX arrays, and a batch of
+    states along the last axis if ``decay`` is a batch.
 
     Attributes
     ----------
     decay : Array of shape (K_1,), (K_1, S) for a batch, or (T, K_1) for the transitions of many rows
-        ``A`` of AR(1) processes, with ``Q = 1 - a^2``. Methods of one transition require one row or a batch;
-        loops over rows call them row by row.
+        Diagonal of ``A`` for AR(1) processes, for which ``Q = 1 - a^2``. Methods of one transition require
+        the shapes of one transition or of a batch.
     groups : tuple of Group
         Transitions of all larger blocks.
     """
@@ -180,7 +177,7 @@ class Transition(NamedTuple):
         return Blocks(self.innovation_variance, tuple(group.innovation for group in self.groups))
 
     def _entries(self) -> Terms:
-        """Return the indices of the moments of successive states that sums over transitions use."""
+        """Return the :func:`entries` within the blocks of this transition."""
         sizes = [size for group in self.groups for size in [group.matrix.shape[1]] * group.matrix.shape[0]]
         return entries((*(1,) * self.decay.shape[0], *sizes))
 
@@ -192,14 +189,14 @@ class Transition(NamedTuple):
         return int(self.decay.shape[0])
 
     def map(self, function: Callable[[Any], Any]) -> Transition:
-        """Apply a function to each array; it must keep all axes but the first or the last."""
+        """Apply a function to each array. It may change only the first or the last axis."""
         groups = tuple(Group(*map(function, group)) for group in self.groups)
         return Transition(function(self.decay), groups)
 
     def _with(self, function: Callable[[Any, Any], Any], other: Transition) -> Transition:
-        """Apply a function to each array and the same array of another transition."""
-        both = zip(self.groups, other.groups, strict=True)
-        groups = tuple(Group(*map(function, one, another)) for one, another in both)
+        """Apply a function to pairs of an array and the corresponding array of another transition."""
+        pairs = zip(self.groups, other.groups, strict=True)
+        groups = tuple(Group(*map(function, first, second)) for first, second in pairs)
         return Transition(function(self.decay, other.decay), groups)
 
     def at(self, index: Any) -> Transition:
@@ -207,27 +204,27 @@ class Transition(NamedTuple):
         return self.map(lambda rows: rows[index])
 
     def start_unless(self, condition: Array) -> Transition:
-        """Return transitions with those where a condition (T,) is false replaced by a sequence start."""
+        """Return transitions of rows for which a condition (T,) holds, and sequence starts for other rows."""
         where = _library(condition).where
 
-        def either(one: Any, start: Any) -> Any:
-            extra = one.ndim - self.decay.ndim
-            return where(condition.reshape(-1, *(1,) * (1 + extra)), one, start)
+        def select(rows: Any, start: Any) -> Any:
+            extra = rows.ndim - self.decay.ndim
+            return where(condition.reshape(-1, *(1,) * (1 + extra)), rows, start)
 
-        return self._with(either, self.starting())
+        return self._with(select, self.starting())
 
     def followed_by(self, after: Transition) -> Transition:
-        """Return the transitions from each row to the next: those to the rows, shifted by one."""
+        """Return the transitions from each row to the next one; ``after`` is that from the last row."""
         join = _library(self.decay).concatenate
         return self._with(lambda rows, last: join([rows[1:], last[None]]), after)
 
     def with_first(self, first: Transition) -> Transition:
-        """Replace the transition to the first row; NumPy arrays, outside compiled programs."""
-        return self._with(lambda rows, one: np.concatenate([one[None], rows[1:]]), first)
+        """Replace the transition to the first row; for NumPy arrays only."""
+        return self._with(lambda rows, new: np.concatenate([new[None], rows[1:]]), first)
 
     def preceded_by(self, first: Transition) -> Transition:
-        """Prepend a transition; NumPy arrays."""
-        return self._with(lambda rows, one: np.concatenate([one[None], rows]), first)
+        """Prepend a transition; for NumPy arrays only."""
+        return self._with(lambda rows, new: np.concatenate([new[None], rows]), first)
 
     def starting(self) -> Transition:
         """Return transitions of the same shape that start a sequence: ``A = 0``, ``Q = I``."""
@@ -245,11 +242,11 @@ class Transition(NamedTuple):
 
     @property
     def innovation_variance(self) -> Array:
-        """``Q`` of AR(1) processes, without the cancellation of ``1 - a^2`` for slow ones."""
+        """Diagonal of ``Q`` for AR(1) processes, ``1 - a^2`` without cancellation."""
         return (1.0 - self.decay) * (1.0 + self.decay)
 
     def move(self, states: AnyArray) -> Array:
-        """Return ``A x`` for a state ``x`` or a matrix (K, J) of several."""
+        """Return ``A x`` for a state ``x`` (K,) or for several states (K, J)."""
         return self.matrix.times(states)
 
     def move_back(self, states: Array) -> Array:
@@ -261,10 +258,10 @@ class Transition(NamedTuple):
         return self.innovation.matrix()
 
     def min_innovation_eigenvalue(self) -> float:
-        """Return the smallest eigenvalue of ``Q``, block by block; NumPy arrays of one row."""
-        of_groups = (float(np.min(np.linalg.eigvalsh(group.innovation))) for group in self.groups)
+        """Return the smallest eigenvalue of ``Q``, for NumPy arrays of one transition."""
+        by_group = (float(np.min(np.linalg.eigvalsh(group.innovation))) for group in self.groups)
         single = (float(np.min(self.innovation_variance)),) if self.decay.shape[0] else ()
-        return min((*single, *of_groups))
+        return min((*single, *by_group))
 
     def innovation_root(self) -> Blocks:
         """Return the upper triangle ``N`` with ``Q = N' N``."""
@@ -272,7 +269,7 @@ class Transition(NamedTuple):
         return Blocks(_library(self.decay).sqrt(self.innovation_variance), roots)
 
     def in_information_form(self) -> Precisions:
-        """Return the matrices for information filters, so that divisions are made only once."""
+        """Return the matrices that information filters use."""
         inverses = tuple(_inverse(group.innovation) for group in self.groups)
         weight = self.decay / self.innovation_variance
         weights, known = [], []
@@ -300,7 +297,7 @@ class Transition(NamedTuple):
         return self.matrix.transposed().times_from_right(self.matrix.times(covariance))
 
     def move_information_back(self, information: Array) -> Array:
-        """Return ``A' N A``, the information about ``z`` from information ``N`` about ``A z``."""
+        """Return ``A' N A``, the information about ``z`` from the information ``N`` about ``A z``."""
         return self.matrix.times_from_right(self.matrix.transposed().times(information))
 
     def predict_covariance(self, covariance: Array) -> Array:
@@ -328,14 +325,14 @@ class Transition(NamedTuple):
     def covariance_terms(self, packed: Array) -> Array:
         """Return the :func:`entries` of the covariance of a state, or of a batch, for sums over transitions.
 
-        ``packed``, (K (K + 1) / 2,) or (K (K + 1) / 2, S), has the upper triangles.
+        ``packed``, (K (K + 1) / 2,) or (K (K + 1) / 2, S), are the upper triangles of the covariances.
         """
         size = self.matrix.n_states
         rows, columns = self._entries()
         return packed[triangle(size).positions[rows * size + columns]]
 
     def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
-        """Return terms of known states: ``innovations``, ``z' - A z``, and the earlier states ``z``."""
+        """Return the terms of known states, from innovations ``z' - A z`` and earlier states ``z``."""
         rows, columns = self._entries()
         return TransitionTerms(
             innovations[rows] * innovations[columns],
@@ -346,9 +343,9 @@ class Transition(NamedTuple):
     def with_covariances(
         self, terms: TransitionTerms, later: AnyArray, earlier: AnyArray, lag_one: AnyArray
     ) -> TransitionTerms:
-        """Add the states' covariances to terms of the means, or to sums of them.
+        """Add the contributions of covariances to the terms of the means, or to sums of these.
 
-        ``later`` and ``earlier`` are the :meth:`covariance_terms` of the two states, ``lag_one`` the
+        ``later`` and ``earlier`` are the :meth:`covariance_terms` of the two states, and ``lag_one`` the
         :meth:`lag_terms` of the covariance between them.
         """
         decay, n = self.decay, self.decay.shape[0]
@@ -362,17 +359,19 @@ class Transition(NamedTuple):
             )
         ]
         shapes = [group.matrix.shape[:2] for group in self.groups]
-        for group, own in zip(self.groups, block_slices(n, shapes), strict=True):
+        for group, part in zip(self.groups, block_slices(n, shapes), strict=True):
             matrix = group.matrix
-            now, before, lagged = (x[own].reshape(matrix.shape) for x in (later, earlier, lag_one))
-            # E[(z' - A z) z'] and E[(z' - A z) (z' - A z)'], of which the latter is symmetric.
-            gained = lagged - _product(matrix, before)
-            spread = now - _product(matrix, lagged.swapaxes(1, 2)) - _product(gained, matrix.swapaxes(1, 2))
+            after, before, lagged = (x[part].reshape(matrix.shape) for x in (later, earlier, lag_one))
+            # Covariances of z' - A z with z, and of z' - A z with itself.
+            cross = lagged - _product(matrix, before)
+            innovation = (
+                after - _product(matrix, lagged.swapaxes(1, 2)) - _product(cross, matrix.swapaxes(1, 2))
+            )
             parts.append(
                 TransitionTerms(
                     *(
-                        x[own] + y.reshape(x[own].shape)
-                        for x, y in zip(terms, (spread, gained, before), strict=True)
+                        x[part] + y.reshape(x[part].shape)
+                        for x, y in zip(terms, (innovation, cross, before), strict=True)
                     )
                 )
             )
@@ -380,7 +379,7 @@ class Transition(NamedTuple):
 
 
 class Precisions(NamedTuple):
-    """The matrices of a transition that information filters use, or a batch; see :class:`Transition`.
+    """Matrices of a transition, or of a batch, that information filters use.
 
     Attributes
     ----------
@@ -398,7 +397,15 @@ class Precisions(NamedTuple):
 
 
 def block_slices(n_single: int, shapes: Iterable[tuple[int, int]]) -> Iterator[slice]:
-    """Yield the terms of each group along the axis of :class:`TransitionTerms`, from counts and sizes."""
+    """Yield the slice of the terms of each group of blocks in :class:`TransitionTerms`.
+
+    Parameters
+    ----------
+    n_single : int
+        Number of AR(1) processes, which are first.
+    shapes : iterable of (int, int)
+        Number and size of the blocks of each group.
+    """
     first = n_single
     for count, size in shapes:
         yield slice(first, first + count * size**2)
@@ -414,13 +421,13 @@ def _root(matrices: Any) -> Triangle:
     zero = xp.zeros_like(matrices[:, 0, 0])
     root: Triangle = [[zero] * size for _ in range(size)]
     for i in range(size):
-        left = matrices[:, i, i] - sum((root[k][i] ** 2 for k in range(i)), zero)
-        root[i][i] = xp.sqrt(xp.maximum(left, 0.0))
-        there = root[i][i] > 0.0
-        pivot = xp.where(there, root[i][i], 1.0)
+        squared_pivot = matrices[:, i, i] - sum((root[k][i] ** 2 for k in range(i)), zero)
+        root[i][i] = xp.sqrt(xp.maximum(squared_pivot, 0.0))
+        is_positive = root[i][i] > 0.0
+        pivot = xp.where(is_positive, root[i][i], 1.0)
         for j in range(i + 1, size):
-            other = matrices[:, i, j] - sum((root[k][i] * root[k][j] for k in range(i)), zero)
-            root[i][j] = xp.where(there, other / pivot, 0.0)
+            scaled = matrices[:, i, j] - sum((root[k][i] * root[k][j] for k in range(i)), zero)
+            root[i][j] = xp.where(is_positive, scaled / pivot, 0.0)
     return root
 
 
@@ -434,16 +441,16 @@ def _inverse(matrices: Any) -> Any:
     """Return the inverses of symmetric matrices (P, B, B), or of a batch of them."""
     root, size = _root(matrices), matrices.shape[1]
     zero = root[0][0] * 0.0
-    inverse: Triangle = [[zero] * size for _ in range(size)]  # of the root, an upper triangle too
+    inverse: Triangle = [[zero] * size for _ in range(size)]  # of the root; an upper triangle
     for j in range(size):
         inverse[j][j] = 1.0 / root[j][j]
         for i in range(j - 1, -1, -1):
             inverse[i][j] = -sum((root[i][k] * inverse[k][j] for k in range(i + 1, j + 1)), zero) / root[i][i]
-    entries_of = [
+    rows = [
         [sum((inverse[i][k] * inverse[j][k] for k in range(max(i, j), size)), zero) for j in range(size)]
         for i in range(size)
     ]
-    return _as_blocks(entries_of)
+    return _as_blocks(rows)
 
 
 def _product(left: Any, right: Any) -> Any:
@@ -452,9 +459,7 @@ def _product(left: Any, right: Any) -> Any:
 
 
 class TransitionTerms(NamedTuple):
-    """Expected moments of successive states ``z``, ``z'`` in the likelihood of transitions.
-
-    They are the ``L`` :func:`entries` within blocks of the matrices of moments.
+    """Expected moments of successive states ``z`` and ``z'``: all ``L`` :func:`entries` within blocks.
 
     Attributes
     ----------
@@ -479,16 +484,16 @@ class Moments(NamedTuple):
 
 
 def expected_terms(steps: Transition, earlier: Moments, later: Moments, lag_one: Array) -> TransitionTerms:
-    """Return the terms of a batch of transitions.
+    """Return the expected moments of a batch of transitions.
 
     Parameters
     ----------
     steps : Transition
-        Transitions from each state to the next in the order of the rows, (K, T).
+        Transitions from each state to the next one, (K, T).
     earlier, later : Moments
-        Moments of each state, and of the next.
+        Moments of each state, and of the next one.
     lag_one : Array
-        :meth:`Transition.lag_terms` of the covariances of the next state with this one.
+        :meth:`Transition.lag_terms` of the covariances of the next state with each state.
     """
     innovations = later.means - steps.move(earlier.means)
     terms = steps.terms_of_means(innovations, earlier.means)
@@ -522,8 +527,8 @@ def transition_score(
 def transition_over(params: StateSpace, gaps: FloatArray) -> Transition:
     """Return transitions over each of ``gaps`` (U,), as NumPy arrays (U, K).
 
-    Over one step the decay is that of the parameters, which may be negative; Ornstein-Uhlenbeck processes
-    at uneven times require positive decays.
+    Decays may be negative if all gaps are integers. Other gaps require positive decays, as those of
+    Ornstein-Uhlenbeck processes.
 
     Raises
     ------
@@ -557,9 +562,9 @@ def block_transitions(processes: Iterable[Process], gaps: AnyArray) -> tuple[Gro
     groups = []
     for size in sorted(by_size):
         parts = list(zip(*by_size[size], strict=True))
-        # Parameters that are constants have arrays of NumPy beside those of JAX.
-        libraries = [_library(one) for part in parts for one in part]
-        library = next((one for one in libraries if one is not np), np)
+        # Processes without free parameters have NumPy arrays also if those of others are JAX arrays.
+        libraries = [_library(array) for part in parts for array in part]
+        library = next((library for library in libraries if library is not np), np)
         groups.append(Group(*(library.concatenate(part, axis=1) for part in parts)))
     return tuple(groups)
 
@@ -571,9 +576,9 @@ def transition_table(params: StateSpace, gaps: FloatArray) -> Transition:
 
 
 def simulate_latents(params: StateSpace, n_steps: int, rng: np.random.Generator) -> FloatArray:
-    """Draw latent states, evenly sampled: shape (n_steps, K).
+    """Draw latent states (n_steps, K) from the model, for evenly sampled rows.
 
-    Stationary processes start from their stationary distribution, others from zero.
+    Stationary processes start from their stationary distribution, trends from zero.
     """
     from scipy.signal import lfilter  # takes long to load
 

@@ -32,8 +32,8 @@ class RowMoments(NamedTuple):
 class PanelMoments(NamedTuple):
     """Moments of the states of a whole panel, as NumPy arrays.
 
-    ``means`` (N, K), ``covariances`` (N, K, K), ``lag_one_covariances`` (N - 1, K, K), of each state with the
-    one before it, and ``row_log_likelihoods`` (N,), the log density of each row given the rows before it.
+    ``means`` (N, K); ``covariances`` (N, K, K); ``lag_one_covariances`` (N - 1, K, K) of each state with the
+    previous one; and ``row_log_likelihoods`` (N,), the log density of each row given all earlier rows.
     """
 
     means: FloatArray
@@ -43,10 +43,10 @@ class PanelMoments(NamedTuple):
 
 
 class Filtering(NamedTuple):
-    """Filtered distributions: each state given its row and the rows before it.
+    """Filtered distributions: each state given its row and all earlier rows.
 
-    ``means`` (N, K), ``covariances`` (N, K, K) and ``log_likelihoods`` (N,): log density of each row given
-    the rows before it; zero where nothing is observed.
+    ``means`` (N, K); ``covariances`` (N, K, K); and ``log_likelihoods`` (N,), the log density of each row
+    given all earlier rows, zero for rows without observed values.
     """
 
     means: FloatArray
@@ -57,9 +57,9 @@ class Filtering(NamedTuple):
 class PackedMoments(NamedTuple):
     """Moments of the states given all rows, packed for sums over rows.
 
-    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), covariances of
-    successive states within each process, as :meth:`.Transition.lag_terms` packs them. Rows are along the
-    last axis, so that sums over rows are fast matrix products.
+    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (L, T), the
+    :meth:`.Transition.lag_terms` of lag-one covariances. Rows are along the last axis, so that sums over rows
+    are fast matrix products.
     """
 
     means: Array
@@ -68,16 +68,16 @@ class PackedMoments(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Sums of expected moments at given parameters; ``y = (z, 1)`` and ``e = x - C z - mu``.
+    """Sums over rows of expected moments at given parameters, with ``y = (z, 1)`` and ``e = x - C z - mu``.
 
-    With weights of values, sums count each value by its weight.
+    If values have weights, their terms are multiplied by the weights.
 
     Attributes
     ----------
     log_likelihood : float
         Log-likelihood at the parameters, in nats.
     counts : ndarray of shape (D,)
-        Observed values of each column.
+        Number of observed values of each column.
     residual_power : ndarray of shape (D,)
         Sum of ``E[e^2]`` over observed values.
     residual_moments : ndarray of shape (D, K + 1)
@@ -87,10 +87,10 @@ class Statistics(NamedTuple):
     total_moments : ndarray of shape (K + 1, K + 1)
         Sum of ``E[y y']`` over the rows with at least one observed value.
     transitions : ndarray of shape (U,)
-        Number of transitions over each of the panel's ``gaps``.
-    innovation_power, innovation_moments, previous_power : ndarray of shape (U, K)
-        Sums over those transitions of the :class:`.TransitionTerms`: ``E[(z_t - a z_t-1)^2]``,
-        ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
+        Number of transitions over each of the ``gaps`` of the panel.
+    innovation_power, innovation_moments, previous_power : ndarray of shape (U, L)
+        Sums over those transitions of the :class:`.TransitionTerms`. For an AR(1) process they are those of
+        ``E[(z_t - a z_t-1)^2]``, ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
     """
 
     log_likelihood: float

@@ -1,8 +1,8 @@
-"""Posterior moments, log-likelihood and expected statistics of checked data, by the selected algorithm.
+"""Posterior moments, log-likelihood and expected statistics of validated data, by the selected algorithm.
 
-The algorithm is the compiled engine, or JAX where the compiled engine is not available. All other modules
-call the engine through this one, with NumPy arrays. Parameters with AR(1) noise of columns
-are used in the form :attr:`.StateSpace.state_space`: moments are of all its states, including the noise.
+The algorithm is the compiled engine, or JAX if the compiled engine is not available. All other modules call
+the engine through this module, with NumPy arrays. Parameters with AR(1) noise of columns are converted to
+:attr:`.StateSpace.state_space`, so that moments include those of the noise states.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from probsfa.statespace.engine.problem import Strategy
     from probsfa.statespace.engine.sweep import Sweep
 
+# Minimum noise variance for leave-one-out moments, relative to the variance that the latent states explain.
+_MIN_NOISE_SHARE = 1e-13
+
 #: The algorithms, by name.
 StrategyName = Literal["core", "recursions", "segmented", "scan"]
 _selected: ContextVar[StrategyName | None] = ContextVar("engine_strategy", default=None)
@@ -60,14 +63,14 @@ def use_strategy(strategy: StrategyName) -> Iterator[None]:
     ----------
     strategy : {"core", "recursions", "segmented", "scan"}
         "core" is the compiled engine, the default if it is installed and supports the number of states. The
-        others use JAX: row by row; segments in parallel; or very many segments joined by a parallel scan, for
-        accelerators.
+        others use JAX: "recursions" row by row, "segmented" for segments of rows in parallel, and "scan" for
+        very many segments that are joined by a parallel scan, on accelerators.
 
     Raises
     ------
     ValueError
-        If the name is not known. Computations inside the context raise it if the compiled engine is not
-        available, or if the number of segments does not divide the number of rows.
+        If the name is not valid. Computations inside the context raise a ValueError if the compiled engine is
+        not available, or if the number of rows is not a multiple of the number of segments.
 
     Notes
     -----
@@ -103,7 +106,7 @@ def choose(params: StateSpace, *, for_steps: bool = False) -> Core | Stateless |
     Raises
     ------
     ValueError
-        If the model does not support the choice of :func:`~probsfa.statespace.use_strategy`.
+        If the algorithm of :func:`~probsfa.statespace.use_strategy` does not support the model.
     """
     if params.n_states == 0:
         return Stateless()
@@ -125,7 +128,7 @@ def choose(params: StateSpace, *, for_steps: bool = False) -> Core | Stateless |
 
 
 def strategy_for_sampling(n_rows: int, n_states: int) -> Strategy:
-    """Return the algorithm of a likelihood of so many rows that is traced into a JAX program."""
+    """Return the algorithm for a likelihood of `n_rows` rows that is traced into a JAX program."""
     from probsfa.statespace.engine.sweep import jax_strategy, sampling_strategy
 
     name = _selected.get()
@@ -143,13 +146,13 @@ class Posterior(NamedTuple):
     Attributes
     ----------
     means : ndarray or frame of shape (T, K)
-        Posterior means; a frame if the rows are one.
+        Posterior means; a frame if the data are a frame.
     covariances : ndarray of shape (T, K, K)
         Posterior covariances of the factors at each row.
     lag_one_covariances : ndarray of shape (T - 1, K, K)
         ``lag_one_covariances[t]`` is the covariance of ``z_t+1`` (rows) with ``z_t`` (columns).
     row_log_likelihoods : ndarray of shape (T,)
-        Log density of each row given the rows before it, in nats; zero for rows without observations.
+        Log density of each row given all earlier rows, in nats; zero for rows without observations.
     """
 
     means: Any
@@ -164,7 +167,7 @@ class Posterior(NamedTuple):
 
     @property
     def std(self) -> Any:
-        """Posterior standard deviations, shape (T, K); a frame if the means are one."""
+        """Posterior standard deviations, shape (T, K); a frame if the means are a frame."""
         return like_array(self.means, np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2)))
 
     def of(self, states: NDArray[np.intp]) -> Posterior:
@@ -215,7 +218,7 @@ def visit_moments(
     *,
     for_steps: bool = False,
 ) -> float:
-    """Pass posterior means (n, K) and covariances (n, K, K) to a function chunk by chunk, the last one first.
+    """Call a function with posterior means (n, K) and covariances (n, K, K) of each chunk, the last first.
 
     Parameters
     ----------
@@ -224,7 +227,7 @@ def visit_moments(
     panel : Panel
         Packed observations.
     visit : callable
-        Called with the rows of a chunk, their means and their covariances, which are discarded afterwards.
+        Called with the rows of a chunk, their means and their covariances. These arrays are not stored.
     for_steps : bool, default=False
         Whether moments are used for optimizer steps only, for which five digits suffice.
 
@@ -253,7 +256,7 @@ def expected_statistics(params: StateSpace, panel: Panel, *, for_steps: bool = F
     panel : Panel
         Packed observations.
     for_steps : bool, default=False
-        Whether they are used for optimizer steps only, for which five digits suffice.
+        Whether the statistics are used for optimizer steps only, for which five digits suffice.
     """
     states = params.state_space
     return choose(states, for_steps=for_steps).expected_statistics(states, panel)
@@ -266,7 +269,7 @@ def filter_rows(
     covariance: FloatArray,
     onward: Transition | None = None,
 ) -> Filtering:
-    """Compute filtered distributions of the states, from that of the state before the first row.
+    """Compute filtered distributions of the states, given that of the state before the first row.
 
     Parameters
     ----------
@@ -277,10 +280,9 @@ def filter_rows(
     mean : ndarray of shape (K,)
         Mean of the state before the first row.
     covariance : ndarray of shape (K, K)
-        Its covariance.
+        Covariance of the state before the first row.
     onward : Transition, optional
-        Transition (1, K) from that state to the first row, to continue earlier rows; by default the first
-        row starts a sequence.
+        Transition (1, K) from that state to the first row. By default the first row starts a sequence.
 
     Returns
     -------
@@ -291,7 +293,7 @@ def filter_rows(
 
 
 def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-    """Return leave-one-out means and variances of values, noise included, also for near-zero noise.
+    """Return mean and variance of each value given all other values; accurate also for near-zero noise.
 
     Parameters
     ----------
@@ -303,14 +305,13 @@ def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[Float
     Returns
     -------
     means, variances : ndarray of shape (T, D)
-        NaN where a value is missing, or where rounding errors dominate: in columns whose noise variance is
-        below 1e-13 of the variance that the latent states explain.
+        Moments of values, including the noise. They are NaN for missing values, and in columns whose noise
+        variance is below 1e-13 of the variance that the latent states explain, where rounding errors
+        dominate.
     """
     states = params.state_space
     scores, precisions = choose(states).leave_one_out(states, panel)
-    # Noise variance, relative to the variance that the latent states explain, below which it is rounding
-    # error.
-    resolved = states.noise_variance > 1e-13 * np.sum(states.loadings**2, axis=1)
+    resolved = states.noise_variance > _MIN_NOISE_SHARE * np.sum(states.loadings**2, axis=1)
     observed = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
     with np.errstate(divide="ignore", invalid="ignore"):
         means = panel.values[: panel.n_rows] - scores / precisions
@@ -318,7 +319,7 @@ def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[Float
 
 
 def draw_states(params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
-    """Transform standard normal numbers to draws of the states from their joint posterior.
+    """Transform standard normal variables to draws of the states from their joint posterior.
 
     Parameters
     ----------
@@ -327,7 +328,7 @@ def draw_states(params: StateSpace, panel: Panel, normals: FloatArray) -> FloatA
     panel : Panel
         Packed observations.
     normals : ndarray of shape (T, n_draws, K)
-        Independent standard normal numbers.
+        Independent standard normal variables.
 
     Returns
     -------
@@ -369,8 +370,7 @@ def simulate(params: StateSpace, n_steps: int, rng: np.random.Generator) -> tupl
 def draw_latents(params: StateSpace, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
     """Draw factors from their joint posterior given the observations (simulation smoother).
 
-    Forward filtering, then sampling each state backwards given the next one
-    (Fruehwirth-Schnatter 1994), for all draws at once.
+    The algorithm is forward filtering, backward sampling (Fruehwirth-Schnatter 1994).
 
     Parameters
     ----------
@@ -387,7 +387,7 @@ def draw_latents(params: StateSpace, panel: Panel, n_draws: int, rng: np.random.
     -------
     ndarray of shape (n_draws, N, K)
     """
-    # One row after the other, without the padding, so that draws do not depend on the padded length.
+    # Random numbers are drawn without those of padded rows, so that draws do not depend on the padding.
     normals = np.zeros((panel.values.shape[0], n_draws, params.n_states))
     normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_states))
     return draw_states(params, panel, normals)
@@ -405,7 +405,7 @@ def check_finite(sequences: Sequences, params: StateSpace, *results: FloatArray 
     *results : ndarray or float
         Results of inference.
     """
-    # A finite sum has finite terms, and needs no additional memory.
+    # If the sum is finite, all terms are. Unlike a test of all terms, a sum requires no additional memory.
     if all(np.isfinite(np.sum(result)) or np.isfinite(result).all() for result in results):
         return
     deviation = np.abs(sequences.values - params.offset)
@@ -414,11 +414,11 @@ def check_finite(sequences: Sequences, params: StateSpace, *results: FloatArray 
         far = np.nan_to_num(deviation / std, nan=-1.0, posinf=np.finfo(np.float64).max)
     row, column = np.unravel_index(int(np.argmax(far)), far.shape)
     names = sequences.feature_names
-    called = "" if names is None else f" ({names[column]!r})"
+    name_clause = "" if names is None else f" ({names[column]!r})"
     raise ValueError(
-        f"X cannot be inferred by this model in double precision: row {row}, column {column}{called} is "
-        f"{sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard deviations from the mean of "
-        "the model. Check this value, or fit the model to data in these units."
+        f"X has values too far from this model for double precision: row {row}, column "
+        f"{column}{name_clause} is {sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard "
+        "deviations from the mean of the model. Check this value, or fit the model to data in these units."
     )
 
 
