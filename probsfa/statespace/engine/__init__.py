@@ -1,12 +1,12 @@
-"""Exact inference over rows: the compiled engine, and the reference and two more algorithms in JAX.
+"""Exact inference: the compiled engine, and three algorithms in JAX.
 
-Each file imports only from those above it in this list::
+Each module imports only from modules above it in this list::
 
     moments, compiler, settings     results, without JAX; compiler options and settings of JAX
     idiosyncratic                   AR(1) noise of many columns, by conjugate gradients; without JAX
     dynamics                        Transition, from one state to the next; without JAX
     problem, batched, statistics    algorithms in JAX: inputs and interface; small matrices; sums
-    recursions                      row by row: the reference
+    recursions                      square-root filter row by row: the reference
     segmented                       segments in parallel, for samplers on CPUs
     scan                            very many segments, joined by a parallel scan, for accelerators
     leave_one_out                   leave-one-out predictions, in JAX

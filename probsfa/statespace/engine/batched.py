@@ -1,8 +1,8 @@
-"""Linear algebra of batches of small matrices, written out entry by entry.
+"""Linear algebra of batches of small matrices, entry by entry.
 
-The last axis of every array runs over the ``S`` independent problems of a batch, all of the same small size.
-Each scalar operation of the textbook algorithm becomes one or more vector instructions. For small sizes
-(about five) this is several times faster than batched calls of a library for large matrices.
+The last axis of every array is that of the ``S`` matrices of a batch, all of the same small size. Each scalar
+operation of the textbook algorithm is an operation on vectors of length ``S``. For sizes of about five this
+is several times faster than batched calls of a library for large matrices.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from jax.lax.linalg import triangular_solve
 
 from probsfa.statespace.engine.compiler import materialize, on_cpu, single_kernels
 
-#: Maximum rows of a matrix for which operations are written out on accelerators.
+#: Maximum number of rows of a matrix for which accelerators use the operations of this module.
 MAX_UNROLLED = 8
 
 
 def _for_library(n_rows: int) -> bool:
-    """Return whether matrices of so many rows are passed to a library.
+    """Return whether matrices of this size are passed to a library.
 
-    This is never the case on CPUs: a program with such calls on batches of 2,048 matrices did not end (JAX
+    CPUs never use a library, because a program with such calls on batches of 2,048 matrices did not end (JAX
     0.10).
     """
     return n_rows > MAX_UNROLLED and not on_cpu()
@@ -73,14 +73,14 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
     rows: list[Array] = []
     reciprocals: list[Array] = []
     for j in range(n):
-        rest = matrix[j]
+        remainder = matrix[j]
         for row in rows:
-            rest = rest - row[j, None] * row
+            remainder = remainder - row[j, None] * row
         if single_kernels():
-            rest = materialize(rest)  # otherwise computed twice, for the root and for the row
-        reciprocals.append(jax.lax.rsqrt(rest[j]))
-        keep = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
-        rows.append(rest * (reciprocals[j][None] * keep))
+            remainder = materialize(remainder)  # otherwise computed twice, for the root and for the row
+        reciprocals.append(jax.lax.rsqrt(remainder[j]))
+        upper_mask = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
+        rows.append(remainder * (reciprocals[j][None] * upper_mask))
     return materialize((jnp.stack(rows), jnp.stack(reciprocals)))
 
 
@@ -121,14 +121,14 @@ def whiten(matrix: Array, right: Array) -> Array:
     n = matrix.shape[0]
     index = jnp.arange(n)[:, None]
 
-    def eliminate(j: Array, rest: Array) -> Array:
-        row = rest[j]
+    def eliminate(j: Array, remainder: Array) -> Array:
+        row = remainder[j]
         row = row * jax.lax.rsqrt(row[j])
-        rest = rest - jnp.where(index > j, row[:n], 0.0)[:, None] * row
-        return rest.at[j].set(row)
+        remainder = remainder - jnp.where(index > j, row[:n], 0.0)[:, None] * row
+        return remainder.at[j].set(row)
 
-    both = jnp.concatenate([matrix, right], axis=1)
-    return jax.lax.fori_loop(0, n, eliminate, both)[:, n:]
+    stacked = jnp.concatenate([matrix, right], axis=1)
+    return jax.lax.fori_loop(0, n, eliminate, stacked)[:, n:]
 
 
 def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
@@ -139,9 +139,9 @@ def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
 
 
 def products(values: Array) -> Array:
-    """Return products (N, S) of up to eight of the K numbers, so that fewer logarithms are needed.
+    """Return products (N, S) of successive eight of the K numbers, to compute fewer logarithms.
 
-    Products of more numbers might overflow or underflow.
+    Products of more numbers may overflow or underflow.
     """
     factors = []
     for start in range(0, values.shape[0], MAX_UNROLLED):

@@ -37,16 +37,16 @@ _FAST_COMPILATION = MappingProxyType({"xla_backend_optimization_level": 1})
 
 
 @cache
-def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def _supported_options(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """Return the options that this version of XLA supports."""
-    known = {}
+    supported = {}
     for name, value in options:
         try:
             jax.jit(lambda: np.float32(0.0), compiler_options={name: value}).lower().compile()
         except jax.errors.JaxRuntimeError:
             continue
-        known[name] = value
-    return known
+        supported[name] = value
+    return supported
 
 
 def compiler_options(*, low_optimization: bool) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def compiler_options(*, low_optimization: bool) -> dict[str, Any]:
     if not on_cpu():
         return {}
     requested: Mapping[str, Any] = {**_SIMPLE_FUSIONS, **(_FAST_COMPILATION if low_optimization else {})}
-    return dict(_known(tuple(requested.items())))
+    return dict(_supported_options(tuple(requested.items())))
 
 
 class Program:
@@ -117,26 +117,26 @@ def one_kernel(function: _F) -> _F:
     """
 
     @wraps(function)
-    def plain(*args: Any) -> Any:
+    def without_hint(*args: Any) -> Any:
         with set_xla_metadata(inlineable=None, xla_cpu_small_call=None):
             return function(*args)
 
     @wraps(function)
-    def in_parts(*args: Any) -> Any:
-        return plain(*args)
+    def second_copy(*args: Any) -> Any:
+        return without_hint(*args)
 
-    # Separate caches, because code differs for single kernels (`single_kernels`).
-    compiled = {True: jax.jit(plain), False: jax.jit(in_parts)}
+    # Two separate functions have separate caches in JAX. The traced operations depend on `single_kernels`.
+    compiled = {True: jax.jit(without_hint), False: jax.jit(second_copy)}
 
     @wraps(function)
-    def hinted(*args: Any) -> Any:
+    def with_hint(*args: Any) -> Any:
         if not on_cpu():
             return function(*args)
-        single = _hints.get()
-        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true" if single else None):
-            return compiled[single](*args)
+        single_kernel = _hints.get()
+        with set_xla_metadata(inlineable="false", xla_cpu_small_call="true" if single_kernel else None):
+            return compiled[single_kernel](*args)
 
-    return cast(_F, hinted)
+    return cast(_F, with_hint)
 
 
 @contextmanager
@@ -161,11 +161,11 @@ def _copy(values: Any) -> Any:
 
 
 def materialize(values: _T) -> _T:
-    """Make the compiler compute values once and store them, instead of computing them again at each use.
+    """Return values that the compiler computes once and stores, instead of computing them again at each use.
 
-    The compiler treats chains of scalar operations on a batch as cheap and repeats them; the work then grows
-    with the fourth power of the size. A call that must not be inlined prevents this. On accelerators no call
-    is made: their compilers decide between repetition and a further kernel, and may not support the call.
+    The compiler treats sequences of scalar operations on a batch as cheap and repeats them. The cost then
+    grows with the fourth power of the size of matrices. A call that must not be inlined prevents this. On
+    accelerators no such call is made, because their compilers may not support it.
     """
     if not on_cpu():
         return values

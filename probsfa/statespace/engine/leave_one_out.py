@@ -1,18 +1,19 @@
-"""Leave-one-out distribution of each value by a filter and smoother that process value by value.
+"""Distribution of each value given all other values, by a filter and smoother value by value.
 
-With ``e = Sigma^-1 (x - mu)`` and ``d = diag(Sigma^-1)`` over all observed values, a value given all others
-has mean ``x - e / d`` and variance ``1 / d``. The values of a row are processed one after the other, as if
-each were a row of its own (Koopman & Durbin 2000), and a backward pass sums the information of later values,
-as the disturbance smoother does (de Jong 1989). Let ``c`` and ``r`` be the loadings and noise variance of a
-value, ``N(m, P)`` the distribution of the state given the values before it, and ``s`` and ``N`` the score and
-information of the later values::
+Let ``Sigma`` be the covariance of all observed values, ``e = Sigma^-1 (x - mu)`` and ``d = diag(Sigma^-1)``.
+Given all other values, a value has the mean ``x - e / d`` and the variance ``1 / d``. The values of a row are
+processed one after the other (univariate treatment, Koopman & Durbin 2000). A backward pass accumulates the
+information of later values, as in the disturbance smoother (de Jong 1989). Let ``c`` and ``r`` be the
+loadings and noise variance of a value, ``N(m, P)`` the distribution of the state given all earlier values,
+and ``s`` and ``N`` the score and information of all later values::
 
-    f = c' P c + r,   g = P c / f,   v = x - c' m,   m <- m + g v,   P <- P - g c' P
+    f = c' P c + r,   g = P c / f,   v = x - mu - c' m,   m <- m + g v,   P <- P - g c' P
     e = v / f - g' s,   d = 1 / f + g' N g
     s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
 
-No step divides by the noise variance. If the value were instead removed from a posterior that includes it,
-the relative rounding error would be ``1e-15`` times the ratio of its variance to that of its noise.
+No step divides by the noise variance. The usual alternative, removing a value from the posterior given all
+values, has a relative rounding error of ``1e-15`` times the ratio of the variances of the value and its
+noise.
 """
 
 from typing import NamedTuple
@@ -60,8 +61,10 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
     problem = make_problem(model, rows, model.n_gaps)
     centred = problem.values - problem.offset
 
-    def take(state: Gaussian, cell: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, _ValueRows]:
-        value, observed, loadings, noise = cell
+    def update_by_value(
+        state: Gaussian, value_row: tuple[Array, Array, Array, Array]
+    ) -> tuple[Gaussian, _ValueRows]:
+        value, observed, loadings, noise = value_row
         cross_products = state.covariance @ loadings
         variance = loadings @ cross_products + noise
         gain, error = observed * cross_products / variance, value - loadings @ state.mean
@@ -70,24 +73,24 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
 
     def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _ValueRows]:
         values, observed, transition = row
-        cells = (values, observed, problem.loadings, problem.noise_variance)
-        return jax.lax.scan(take, transition.predict(state), cells)
+        values_of_row = (values, observed, problem.loadings, problem.noise_variance)
+        return jax.lax.scan(update_by_value, transition.predict(state), values_of_row)
 
-    def leave_out(later: _Later, cell: _ValueRows) -> tuple[_Later, tuple[Array, Array]]:
-        gain, error, variance, observed, loadings = cell
-        informed = later.information @ gain
+    def leave_out(later: _Later, value_row: _ValueRows) -> tuple[_Later, tuple[Array, Array]]:
+        gain, error, variance, observed, loadings = value_row
+        information_gain = later.information @ gain
         score = observed * (error / variance - gain @ later.score)
-        precision = observed * (1.0 / variance + gain @ informed)
-        cross_products = jnp.outer(loadings, informed - 0.5 * precision * loadings)
+        precision = observed * (1.0 / variance + gain @ information_gain)
+        cross_products = jnp.outer(loadings, information_gain - 0.5 * precision * loadings)
         information = later.information - cross_products - cross_products.T
         return _Later(later.score + score * loadings, information), (score, precision)
 
     def backward(later: _Later, row: tuple[_ValueRows, Transition]) -> tuple[_Later, tuple[Array, Array]]:
-        cells, following = row
+        values_of_row, following = row
         later = _Later(following.move_back(later.score), following.move_information_back(later.information))
-        return jax.lax.scan(leave_out, later, cells, reverse=True)
+        return jax.lax.scan(leave_out, later, values_of_row, reverse=True)
 
     prior = stationary(model.n_states, centred.dtype)
-    _, cells = jax.lax.scan(forward, prior, (centred, problem.weights, problem.transitions))
+    _, values_of_row = jax.lax.scan(forward, prior, (centred, problem.weights, problem.transitions))
     zeros = _Later(*jax.tree.map(jnp.zeros_like, prior))
-    return jax.lax.scan(backward, zeros, (cells, problem.following), reverse=True)[1]
+    return jax.lax.scan(backward, zeros, (values_of_row, problem.following), reverse=True)[1]

@@ -1,7 +1,7 @@
 """The log-likelihood as a JAX function of the parameters, with an exact gradient from one posterior.
 
-Samplers and optimizers written in JAX differentiate through this function. It does not convert to NumPy, so
-it can be compiled, batched and differentiated again. Call it with 64-bit arrays.
+Samplers and optimizers in JAX differentiate this function. It may be compiled, batched and differentiated
+twice. It requires 64-bit arrays.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ class ScoreTerms(NamedTuple):
     log_likelihood : Array of shape ()
         Log-likelihood in nats.
     by_observations : tuple of Array
-        Derivatives by loadings (D, K), noise variances (D,) and offsets (D,).
+        Derivatives of the log-likelihood by loadings (D, K), noise variances (D,) and offsets (D,).
     transitions : tuple of Array
         Number of transitions over each gap (U,), and sums over them of the terms ``innovation_power`` and
         ``innovation_moments`` (U, L) of :class:`.TransitionTerms`.
@@ -117,22 +117,22 @@ def _value_and_score(
     gap_index: Array,
 ) -> tuple[Array, _Score]:
     model = Model(with_start(over), loadings, noise_variance, offset)
-    found = score_terms(model, Rows(values, mask, gap_index))
+    terms = score_terms(model, Rows(values, mask, gap_index))
     # -R^-1 (x - mu - C E[z]), zero for missing values.
-    by_values = -mask * (values - offset - found.means @ loadings.T) / noise_variance
-    score = (_by_transitions(over, *found.transitions), *found.by_observations, by_values)
-    return found.log_likelihood, score
+    by_values = -mask * (values - offset - terms.means @ loadings.T) / noise_variance
+    score = (_by_transitions(over, *terms.transitions), *terms.by_observations, by_values)
+    return terms.log_likelihood, score
 
 
 def _by_transitions(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
     """Return derivatives with respect to all entries of the transitions, in the same structure."""
     k, shapes = over.decay.shape[1], [group.matrix.shape[1:3] for group in over.groups]
-    alone = transition_score(Transition(over.decay), counts, power[:, :k], moments[:, :k]).decay
+    single = transition_score(Transition(over.decay), counts, power[:, :k], moments[:, :k]).decay
     groups = []
-    for group, own in zip(over.groups, block_slices(k, shapes), strict=True):
-        of_blocks, moved = (x[:, own].reshape(group.matrix.shape) for x in (power, moments))
-        groups.append(Group(*block_score(group.innovation, counts, of_blocks, moved)))
-    return Transition(alone, tuple(groups))
+    for group, part in zip(over.groups, block_slices(k, shapes), strict=True):
+        block_power, block_moments = (x[:, part].reshape(group.matrix.shape) for x in (power, moments))
+        groups.append(Group(*block_score(group.innovation, counts, block_power, block_moments)))
+    return Transition(single, tuple(groups))
 
 
 @broadcasting()

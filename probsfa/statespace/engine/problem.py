@@ -36,10 +36,10 @@ class Model(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows as inputs of the compiled programs; ``gap_index`` is the gap before each row.
+    """Rows as inputs of the compiled programs; ``gap_index`` (T,) is the index of the gap before each row.
 
-    ``weights`` (T, D) are the powers to which the densities of values are raised: one for observed values,
-    unless the panel has weights, and zero for missing values.
+    ``weights`` (T, D) multiply the log densities of values. They are one for observed values, unless the
+    panel has weights, and zero for missing values.
     """
 
     values: Array
@@ -48,11 +48,10 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Parameters and consecutive rows, all data or a chunk.
+    """Parameters and consecutive rows: all data or a chunk.
 
-    ``weights`` (T, D) are those of :class:`Rows`. ``transitions`` (T, K) lead to each row from the one
-    before, ``after`` (K,) from the last row to the one after; at the end of the data it is the sequence
-    start.
+    ``weights`` (T, D) are those of :class:`Rows`. ``transitions`` (T, K) are those from the previous row to
+    each row, ``after`` (K,) is that from the last row. At the end of the data, ``after`` is a sequence start.
     """
 
     values: Array
@@ -77,7 +76,7 @@ def make_model(params: StateSpace, panel: Panel) -> Model:
 
 
 def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
-    """Return consecutive rows under a model; gap ``after_index`` leads to the row after them."""
+    """Return consecutive rows with the parameters; ``after_index`` is the index of the gap after them."""
     table = model.transitions
     if model.n_gaps == 1:
         transitions = table.at(0).start_unless(rows.gap_index == 0)

@@ -1,30 +1,29 @@
-"""The exact posterior row by row: the reference of all algorithms, in JAX.
+"""Square-root Kalman filter and smoother row by row in JAX, the reference for all other algorithms.
 
-Covariances are stored as roots, ``P = W W'``, and computed by orthogonal transformations and by sums of
-positive terms, which is accurate for tiny noise and closely spaced rows. Two functions define a model:
-*predict* the next state, and *update* it with a row. The second is an argument, so that other likelihoods can
-use the same passes.
+Covariances are represented by roots, ``P = W W'``, and computed by orthogonal transformations and by sums of
+positive terms, which is accurate for very small noise and closely spaced rows. The passes consist of two
+functions: *predict* the next state, and *update* it with a row. The update is an argument, so that other
+likelihoods can use the same passes.
 
 *Predict.* ``W`` of ``A P A' + Q`` is the transposed triangle of a QR factorisation of ``[W' A'; N]``, with
 ``Q = N' N``.
 
-*Update.* With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)`` of a row, and ``w`` the
-weights of its values, by default the mask (``R^-1/2 = diag(w / r)^1/2``)::
+*Update.* Let ``R^-1/2 = diag(w / r)^1/2`` with the weights ``w`` of the values of a row, by default the mask.
+With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)``::
 
     [I; V] = O B,    h = O' [0; e],    mean = m + W B^-1 h,    covariance = (W B^-1) (W B^-1)'
 
 The row adds ``log|B' B|`` and ``|B^-1 h|^2`` to the log-likelihood (Kailath, Sayed & Hassibi 2000, chapter
 12).
 
-*Backward*, with ``z'`` the next state and ``G = P A' (A P A' + Q)^-1`` its gain on ``z`` (Rauch, Tung &
+*Smooth.* With the next state ``z'`` and the smoother gain ``G = P A' (A P A' + Q)^-1`` (Rauch, Tung &
 Striebel 1965)::
 
     [N      0 ]       [B  M]
     [W' A'  W']  = O  [0  S],    G = (B^-1 M)',    Cov(z | z') = S' S,    P_t = S' S + G P_t+1 G'
 
-
-Arrays have time first. ``transitions`` lead to each row from the one before, ``following`` from each row to
-the next. The functions are pure and are compiled by their callers.
+The first axis of arrays is time. ``transitions`` are those from the previous row to each row, ``following``
+those from each row to the next one. The functions are pure and are compiled by their callers.
 """
 
 from collections.abc import Callable
@@ -54,19 +53,19 @@ class SquareRootState(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """A state after a row, and the terms that it adds to the log-likelihood; see the module docstring."""
+    """Updated state, and the two terms of the log-likelihood of the row; see the module docstring."""
 
     state: SquareRootState
     log_det: Array
     distance: Array
 
 
-#: Updates a predicted state with the data of a row.
+#: Function that updates a predicted state with the data of a row.
 Update = Callable[[SquareRootState, Any], Updated]
 
 
 class Filtered(NamedTuple):
-    """Filtered distributions: each state given its row and the rows before it.
+    """Filtered distributions: each state given its row and all earlier rows.
 
     ``means`` (T, K); ``roots`` (T, K, K) with covariance ``W W'``; ``log_dets`` (T,) and ``distances``
     (T,), the two terms of the log-likelihood.
@@ -99,12 +98,12 @@ def collapse(problem: Problem) -> Collapsed:
 
 
 def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
-    """Return the log density of each row given the rows before it, from filtered means and two terms (T,).
+    """Return the log density of each row given all earlier rows, from filtered means and two terms (T,).
 
-    The density of a weighted value is raised to the power of its weight, including the normalization.
+    The log density of a value, including its normalization, is multiplied by the weight of the value.
 
-    With the filtered mean in place of the predicted one, the quadratic form splits into two positive parts:
-    the residual against the noise and the update against the predicted covariance.
+    The quadratic form of the prediction errors is the sum of two positive parts: that of the residuals at the
+    filtered mean, with the noise variances, and that of the update, with the predicted covariance.
     """
     residuals = problem.values - problem.offset - means @ problem.loadings.T
     log_norm = problem.weights @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
@@ -113,7 +112,7 @@ def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distanc
 
 
 def _solve(triangular: Array, right: Array, *, transposed: bool = False) -> Array:
-    """Return ``B^-1 X`` for an upper triangle ``B``, or ``B'^-1 X``; ``right`` may be a vector."""
+    """Return ``B^-1 X``, or ``B'^-1 X`` if `transposed`, for an upper triangle ``B`` and ``X = right``."""
     columns = right if right.ndim > 1 else right[:, None]
     solved = triangular_solve(triangular, columns, left_side=True, lower=False, transpose_a=transposed)
     return solved if right.ndim > 1 else solved[:, 0]
@@ -126,7 +125,7 @@ def predict(state: SquareRootState, transition: Transition) -> SquareRootState:
 
 
 def update_with_values(problem: Problem) -> tuple[Update, Any]:
-    """Return the update for Gaussian observations, and the rows as its inputs."""
+    """Return the update with the values of a row, and its inputs for all rows."""
     loadings, offset = problem.loadings, problem.offset
 
     def update(predicted: SquareRootState, row: tuple[Array, Array]) -> Updated:
@@ -144,7 +143,7 @@ def update_with_values(problem: Problem) -> tuple[Update, Any]:
 
 
 def update_with_information(predicted: SquareRootState, row: Collapsed) -> Updated:
-    """Update with the precision and information of a row; inaccurate for tiny noise."""
+    """Update with the precision and information vector of a row; inaccurate for very small noise."""
     identity = jnp.eye(predicted.mean.shape[0], dtype=predicted.mean.dtype)
     root = predicted.root
     upper = jnp.linalg.cholesky(identity + root.T @ row.precision @ root, symmetrize_input=False).T
@@ -153,6 +152,7 @@ def update_with_information(predicted: SquareRootState, row: Collapsed) -> Updat
 
 
 def _updated(predicted: SquareRootState, triangular: Array, whitened: Array) -> Updated:
+    """Return the updated state from ``B`` and ``h`` of the module docstring."""
     root = _solve(triangular, predicted.root.T, transposed=True).T
     shift = _solve(triangular, whitened)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.abs(jnp.diag(triangular))))
@@ -162,7 +162,7 @@ def _updated(predicted: SquareRootState, triangular: Array, whitened: Array) -> 
 def filter_pass(
     update: Update, rows: Any, transitions: Transition, before: Gaussian
 ) -> tuple[Filtered, Gaussian]:
-    """Run the forward pass from the state before the first row; return also the last state."""
+    """Filter all rows, from the state before the first row; also return the last filtered state."""
 
     def step(state: SquareRootState, row: tuple[Any, Transition]) -> tuple[SquareRootState, Filtered]:
         updated = update(predict(state, row[1]), row[0])
@@ -174,10 +174,10 @@ def filter_pass(
 
 
 def condition(root: Array, following: Transition) -> tuple[Array, Array]:
-    """Return the gain ``G`` (K, K) of a state on the next, and a root ``X``, ``Cov(z | z') = X X'``.
+    """Return the smoother gain ``G`` (K, K), and a lower triangle ``X`` with ``Cov(z | z') = X X'``.
 
-    ``X`` is a lower triangle, ``root`` is the root of the filtered covariance of the state, and
-    ``following`` is the transition to the next state.
+    ``root`` is the root of the filtered covariance of the state, and ``following`` the transition to the next
+    state.
     """
     n_states = root.shape[0]
     upper_rows = jnp.concatenate([following.innovation_root().matrix(), jnp.zeros_like(root)], axis=1)
@@ -190,9 +190,9 @@ def condition(root: Array, following: Transition) -> tuple[Array, Array]:
 def smoother_pass(
     filtered: Filtered, following: Transition, after: Gaussian, *, full: bool = True
 ) -> RowMoments:
-    """Run the backward pass from the distribution of the state after the last row given all rows.
+    """Smooth all rows, from the smoothed distribution of the state after the last row.
 
-    Unless ``full``, only the terms of ``lag_one`` that sums use are stored, (T, K).
+    Unless ``full``, ``lag_one`` (T, L) only contains the :meth:`.Transition.lag_terms`.
     """
 
     def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, RowMoments]:
@@ -208,10 +208,11 @@ def smoother_pass(
 
 
 def draw_backwards(filtered: Filtered, following: Transition, normals: Array, after: Array) -> Array:
-    """Draw states (T, n_draws, K) backwards, each given the next one, from standard normals of this shape.
+    """Draw states (T, n_draws, K) backwards, each given the next one, from standard normal variables.
 
-    ``after`` (n_draws, K) are the draws of the state after the last row. Roots of covariances have positive
-    diagonals, so that all algorithms return the same draws for the same normals.
+    ``normals`` has the shape of the result; ``after`` (n_draws, K) are draws of the state after the last row.
+    Roots of covariances have positive diagonals, so that all algorithms map the same normal variables to the
+    same draws.
     """
 
     def step(later: Array, row: tuple[Array, Array, Transition, Array]) -> tuple[Array, Array]:

@@ -1,40 +1,43 @@
-"""Joins of many segments by an associative scan: the strategy for accelerators.
+"""Kalman filter and smoother over many short segments, joined by an associative scan, for accelerators.
 
-:mod:`.segmented` summarizes each segment: its last state given the state ``s`` at its left border,
-``N(F s + m, P)``, and the potential of its rows about that state, ``exp(h' s - s' J s / 2)``; then it filters
-the borders one after the other. Here the borders are computed in parallel: the summaries of two adjacent
-segments combine to one of the same form, and this operation is associative (Särkkä & García-Fernández 2021,
+:mod:`.segmented` computes a summary of each segment, and then filters the states at the borders one after the
+other. Here the states at the borders are computed in parallel. The summaries of two adjacent segments can be
+combined to a summary of the same form, and this operation is associative (Särkkä & García-Fernández 2021,
 doi:10.1109/TAC.2020.2976316). All borders are computed in ``log2 S`` steps, each for all ``S`` segments at
-once. Accelerators run 100,000 threads, so that segments have one or a few rows.
+once. Accelerators run 100,000 threads, so that segments should have one or a few rows. The symbols are those
+of :mod:`.segmented`.
 
-*Forward.* With ``P = L L'`` of the first of two adjacent segments, ``J`` and ``h`` of the second, and
-``B = I + L' J L`` and ``W = L B^-1/2``, the state between them, given the one before them, has the covariance
-``W W'`` and the mean ``g = F s + m + L B^-1 L' (h - J (F s + m))``, and the combined summary is::
+*Forward.* Let the first of two adjacent segments have ``F1``, ``m1``, ``P1 = L L'`` and ``J1``, and the
+second ``F2``, ``m2``, ``P2``, ``J2`` and ``h2``. With ``B = I + L' J2 L`` and ``W = L B^-1/2``, the state
+between them, given the state ``s`` before both, has the covariance ``W W'`` and the mean ``g = F1 s + m1 + L
+B^-1 L' (h2 - J2 (F1 s + m1))``. The combined summary is::
 
-    F, m  <-  F2 g + m2        P  <-  P2 + F2 W (F2 W)'        J  <-  J1 + (L^-1 F1)' (I - B^-1) (L^-1 F1)
+    F s + m  =  F2 g + m2      P  =  P2 + F2 W (F2 W)'      J  =  J1 + (L^-1 F1)' (I - B^-1) (L^-1 F1)
 
-These are the elements of the paper in another form: sums of positive terms, without the inverse of ``I + P
-J``, which is badly scaled for small noise. The distribution of the state before the first row is an element
+The paper has equivalent formulas with the inverse of ``I + P J``, which is badly scaled for small noise. The
+formulas here are sums of positive terms. The distribution of the state before the first row is an element
 with ``F = 0`` and ``J = 0``.
 
-*Backward.* Each border is ``N(G e + g, S)`` given the next one, ``e``. Two of these in succession combine to
-``G1 G2``, ``G1 g2 + g1``, ``S1 + G1 S2 G1'``. The last state of all is an element with ``G = 0``.
+*Backward.* The state at a border is ``N(G e + g, C)`` given the state ``e`` at the next border. Two
+successive elements are combined to ``G1 G2``, ``G1 g2 + g1`` and ``C1 + G1 C2 G1'``. The last state of all
+rows is an element with ``G = 0``.
 
-*Doubling.* After step ``i`` every element combines itself and the ``2^i - 1`` before it (Hillis & Steele
-1986, doi:10.1145/7902.7903). This takes ``S log2 S`` merges, against about ``2 S`` in a tree
-(``jax.lax.associative_scan``). However, doubling takes half as many sequential steps, accesses contiguous
-memory, and is one loop. The tree compiles a program for each of its levels, which takes 47 s for 5 latent
-factors and 8,192 segments on a CPU, against 5 s for the loop.
+*Doubling.* After step ``i`` every element is combined with the ``2^i - 1`` elements before it (Hillis &
+Steele 1986, doi:10.1145/7902.7903). This requires ``S log2 S`` combinations, and a tree
+(``jax.lax.associative_scan``) about ``2 S``. However, doubling requires half as many sequential steps,
+accesses contiguous memory, and is one loop. The tree compiles a program for each of its levels, which takes
+47 s for 5 latent factors and 8,192 segments on a CPU; the loop takes 5 s.
 
-*Work.* With ``n`` latent factors, a row takes about ``17 n^3`` flops to summarize, ``8 n^3`` to filter and
-``9 n^3`` to smooth; a merge takes ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments
-this is ``34 T n^3 + 27 S log2(S) n^3``; for 65,536 rows and 8,192 segments, ``78 n^3`` a row, against 17 of
-plain recursions. Memory traffic is at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for
-all moments, and ``8 (15 n^2 + 9 n)`` a merge, forward and backward together: at ``n = 5`` about 7 kB a row,
-0.14 ms for 65,536 rows at an H100's 3.35 TB/s. The 0.6 GFLOP take less time. Kernel launches are expected to
-dominate: ``3 T / S`` steps inside segments and ``2 log2 S`` merges run in sequence, each with about ten
-kernels that take a few microseconds to start. Segments should therefore be as short as the number of threads
-allows.
+*Cost.* With ``n`` latent factors, a row requires about ``17 n^3`` floating-point operations in the summary,
+``8 n^3`` in the filter and ``9 n^3`` in the smoother. A combination requires ``21 n^3`` in the forward and
+``6 n^3`` in the backward pass. For ``T`` rows in ``S`` segments the total is ``34 T n^3 + 27 S log2(S) n^3``.
+For 65,536 rows and 8,192 segments, this is ``78 n^3`` for each row; plain recursions require ``17 n^3``.
+Memory traffic is at least ``8 (5.5 n^2 + 9.5 n)`` bytes for each row for sums, ``12 n^2`` more for all
+moments, and ``8 (15 n^2 + 9 n)`` for each combination, forward and backward together. For ``n = 5`` it is
+about 7 kB for each row, which takes 0.14 ms for 65,536 rows on an H100 with 3.35 TB/s. The 0.6 GFLOP take
+less time. Starting kernels is expected to take most of the time: ``3 T / S`` steps inside segments and
+``2 log2 S`` combinations are sequential, each with about ten kernels that take a few microseconds to start.
+Segments should therefore be as short as the number of threads allows.
 """
 
 from collections.abc import Callable
@@ -50,29 +53,32 @@ from jax import Array
 from probsfa.statespace.engine.batched import times, times_transpose, transpose_times
 from probsfa.statespace.engine.compiler import materialize, one_kernel, without_kernel_hints
 from probsfa.statespace.engine.dynamics import Gaussian
-from probsfa.statespace.engine.segmented import Borders, Segmented, Summaries, given_next, update
+from probsfa.statespace.engine.segmented import Borders, Segmented, Summaries, condition_on_next, update
 
 _Elements = TypeVar("_Elements", bound=tuple[Array, ...])
 
 
 class Steps(NamedTuple):
-    """A state given the next, ``N(G e + g, covariance)``; ``transfer``: columns of ``G``, then ``g``."""
+    """Distribution of a state given the state ``e`` at the next border, ``N(G e + g, covariance)``.
+
+    ``transfer`` (K, K + 1, S) are the columns of ``G`` and then ``g``.
+    """
 
     transfer: Array
     covariance: Array
 
 
 def scan(merge: Callable[[_Elements, _Elements], _Elements], elements: _Elements) -> _Elements:
-    """Merge each element with all those before it, the last axis running over elements.
+    """Combine each element with all elements before it, along the last axis.
 
-    ``merge(earlier, later)`` is associative and works on every pair of elements at once.
+    ``merge(earlier, later)`` is associative and combines all pairs of two batches of elements.
     """
     n = elements[0].shape[-1]
     index = jnp.arange(n, dtype=np.int32)
     shifts = jnp.asarray([1 << i for i in range((n - 1).bit_length())], dtype=np.int32)
 
     def double(elements: _Elements, shift: Array) -> tuple[_Elements, None]:
-        # Elements at the start wrap around to the end's elements, and are not changed.
+        # The first elements, which are combined with elements from the end of the array, are not changed.
         merged = merge(jax.tree.map(lambda x: jnp.roll(x, shift, axis=-1), elements), elements)
         return jax.tree.map(lambda new, old: jnp.where(index >= shift, new, old), merged, elements), None
 
@@ -81,21 +87,21 @@ def scan(merge: Callable[[_Elements, _Elements], _Elements], elements: _Elements
 
 @one_kernel
 def combine_segments(first: Summaries, second: Summaries) -> Summaries:
-    """Combine the summaries of two adjacent segments, for every pair of a batch."""
+    """Combine the summaries of two adjacent segments, for all pairs of two batches."""
     n = first.covariance.shape[0]
     step = update(first.covariance, -second.potential[:, :n], first.transfer, second.potential[:, n])
-    between = materialize(first.transfer + transpose_times(step.root, step.surprise))
-    carried = materialize(times_transpose(step.root, second.transfer[:, :n]))
+    between = materialize(first.transfer + transpose_times(step.root, step.whitened_innovation))
+    propagated = materialize(times_transpose(step.root, second.transfer[:, :n]))
     return Summaries(
         _with_constant(times(second.transfer[:, :n], between), second.transfer),
-        second.covariance + transpose_times(carried, carried),
-        first.potential + transpose_times(step.carried, step.surprise),
+        second.covariance + transpose_times(propagated, propagated),
+        first.potential + transpose_times(step.whitened_columns, step.whitened_innovation),
     )
 
 
 @one_kernel
 def combine_steps(later: Steps, earlier: Steps) -> Steps:
-    """Return a state given the one after the next, for all pairs of a batch; ``later`` is the second step."""
+    """Combine two successive steps: return the distributions of states given those two borders later."""
     gain = earlier.transfer[:, :-1]
     cross_products = materialize(times_transpose(later.covariance, gain))
     return Steps(
@@ -110,37 +116,39 @@ def _with_constant(transfer: Array, constant: Array) -> Array:
 
 
 def join(segments: Summaries, before: Gaussian) -> Borders:
-    """Return the states at the left border of every segment given all rows before it."""
+    """Filter the states at the left borders of all segments."""
     n = before.mean.shape[0]
     transfer = jnp.zeros_like(segments.transfer[..., 0]).at[:, n].set(before.mean)
     start = Summaries(transfer, before.covariance, jnp.zeros_like(transfer))
-    scanned = scan(combine_segments, jax.tree.map(_shifted, start, segments))
+    scanned = scan(combine_segments, jax.tree.map(_shift_with_first, start, segments))
     left = Gaussian(scanned.transfer[:, n], scanned.covariance)
     step = update(left.covariance, -segments.potential[:, :n], left.mean[:, None], segments.potential[:, n])
-    means = left.mean + transpose_times(step.root, step.surprise)[:, 0]
+    means = left.mean + transpose_times(step.root, step.whitened_innovation)[:, 0]
     matrix, constant = segments.transfer[:, :n, -1], segments.transfer[:, n, -1]
-    carried = matrix @ step.root[:, :, -1].T
-    last = Gaussian(matrix @ means[:, -1] + constant, carried @ carried.T + segments.covariance[:, :, -1])
+    propagated = matrix @ step.root[:, :, -1].T
+    last = Gaussian(
+        matrix @ means[:, -1] + constant, propagated @ propagated.T + segments.covariance[:, :, -1]
+    )
     return Borders(left, means, step.root, last)
 
 
-def _shifted(first: Array, elements: Array) -> Array:
-    """Shift elements by one place, after a first one."""
+def _shift_with_first(first: Array, elements: Array) -> Array:
+    """Insert an element at the start, and drop the last one."""
     return jnp.concatenate([first[..., None], elements[..., :-1]], axis=-1)
 
 
 def join_back(segments: Summaries, borders: Borders) -> Gaussian:
-    """Return the last state of every segment given all rows, from the last state of all."""
+    """Return the smoothed last state of every segment, from that of the last row."""
     n = borders.last.mean.shape[0]
-    gain, spread = given_next(segments, borders.roots)
+    gain, conditional_covariance = condition_on_next(segments, borders.roots)
     transfer = segments.transfer[:, :n]
     expected = times(transfer, borders.means[:, None])[:, 0] + segments.transfer[:, n]
     constant = borders.means - times(gain, expected[:, None])[:, 0]
-    steps = Steps(jnp.concatenate([gain, constant[:, None]], axis=1), spread)
+    steps = Steps(jnp.concatenate([gain, constant[:, None]], axis=1), conditional_covariance)
     last = Steps(
         jnp.zeros_like(steps.transfer[..., 0]).at[:, n].set(borders.last.mean), borders.last.covariance
     )
-    backwards = jax.tree.map(lambda first, x: _shifted(first, jnp.flip(x, axis=-1)), last, steps)
+    backwards = jax.tree.map(lambda first, x: _shift_with_first(first, jnp.flip(x, axis=-1)), last, steps)
     ends = jax.tree.map(lambda x: jnp.flip(x, axis=-1), scan(combine_steps, backwards))
     return Gaussian(ends.transfer[:, n], ends.covariance)
 
@@ -164,6 +172,6 @@ class ParallelScan(Segmented):
     def tracing() -> AbstractContextManager[None]:
         """Return the context for tracing, without kernel hints.
 
-        XLA's compiler for CPUs cannot make a single kernel of operations on so many segments at large K.
+        XLA's compiler for CPUs cannot compile operations on so many segments at large K to a single kernel.
         """
         return without_kernel_hints()

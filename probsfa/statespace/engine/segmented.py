@@ -1,23 +1,26 @@
-"""Segments of rows, processed in parallel as a batch.
+"""Kalman filter and smoother over segments of rows in parallel, in JAX.
 
-A pass over time is a chain of small dependent steps, which use little of a processor. With ``S`` segments,
-each step is computed for all of them at once (:mod:`.batched`). A segment depends on earlier segments only
-through the distribution of the state at its left border, which is computed exactly:
+A pass over time is a sequence of small dependent steps, which do not use the vector units of a processor.
+With ``S`` segments, each step is computed for all segments at once (:mod:`.batched`). A segment depends on
+earlier segments only through the distribution of the state ``s`` before it, the state at its left border. The
+algorithm is exact:
 
-1. *Summarize.* Filter every segment as if the state ``s`` at its left border were known. The segment's last
-   state is then ``N(F s + m, P)``, and the rows of the segment multiply the density of ``s`` by the
-   potential ``exp(h' s - s' J s / 2)``. Only these are kept.
+1. *Summarize.* Filter every segment given ``s``. The last state of the segment is then ``N(F s + m, P)``, and
+   the likelihood of its rows as a function of ``s`` is proportional to ``exp(h' s - s' J s / 2)``, the
+   potential of the segment. These two functions are its summary.
 2. *Join.* Filter the states at the ``S`` borders one after the other.
-3. *Filter* every segment again, now from the distribution at its left border.
-4. *Smooth* every segment backwards, from the distribution of its last state given all rows, which a backward
-   pass over the borders computes.
+3. *Filter* every segment again, from the distribution of the state at its left border.
+4. *Smooth* the last states of all segments by a backward pass over the borders, then every segment from its
+   last state.
 
-With ``P`` the covariance of a filtered state, ``z' = A z + e`` the next one, ``Cov e = Q`` and the gain ``G =
-P A' (A P A' + Q)^-1``, the smoothed covariance is ``(I - G A) P (I - G A)' + G (Q + P') G'`` (Rauch, Tung &
-Striebel 1965). ``A' Q^-1 A`` would lose all digits of closely spaced rows: entries of ``Q^-1`` of a smooth
-process grow with the third power of the reciprocal gap. All results are sums of positive terms, and are the
-same as those of :mod:`.recursions`.
-Arrays over segments have the segment last: ``(L, n, S)`` for ``n`` numbers at each of ``L`` rows.
+Let ``P`` be the covariance of a filtered state ``z``, ``z' = A z + e`` the next state with the smoothed
+covariance ``P'``, ``Cov e = Q``, and ``G = P A' (A P A' + Q)^-1`` the gain. The smoothed covariance of ``z``
+is ``(I - G A) P (I - G A)' + G (Q + P') G'`` (Rauch, Tung & Striebel 1965). The information form with ``A'
+Q^-1 A`` would have no significant digits for closely spaced rows, because entries of ``Q^-1`` of a smooth
+process grow with the third power of the reciprocal gap. Here all results are sums of positive terms, as
+accurate as those of :mod:`.recursions`.
+
+The last axis of arrays is the segment: ``(L, n, S)`` for ``n`` numbers at each of ``L`` rows.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -56,11 +59,11 @@ class SegmentRows(NamedTuple):
 
 
 class Summaries(NamedTuple):
-    """Summary of each segment about the states at its borders.
+    """Summary of each segment, given the state ``s`` at its left border.
 
-    Given the state ``s`` at the left border, the last state is ``N(F s + m, covariance)``, with ``transfer``
-    (K, K + 1, S) the columns of ``F`` and then ``m``. The rows multiply the density of ``s`` by
-    ``exp(h' s - s' J s / 2)``, with ``potential`` (K, K + 1, S) the columns of ``-J`` and then ``h``.
+    The last state is ``N(F s + m, covariance)``; ``transfer`` (K, K + 1, S) are the columns of ``F`` and then
+    ``m``. The likelihood of the rows is proportional to ``exp(h' s - s' J s / 2)``; ``potential``
+    (K, K + 1, S) are the columns of ``-J`` and then ``h``.
     """
 
     transfer: Array
@@ -90,12 +93,12 @@ class SmoothedRows(NamedTuple):
 
 
 class SummedRows(NamedTuple):
-    """Moments of the smoothed rows that sums over rows use.
+    """Smoothed moments that sums over rows use.
 
-    ``means`` (L, K, S); ``covariances`` (L, K (K + 1) / 2, S), upper triangles; ``lag_one`` (L, K, S), the
-    :meth:`.Transition.lag_terms` of each state and the next, meaningless in a segment's last row. ``first``
-    is the distribution of each segment's first state, ``last_gain`` (K, K, S) the transposed gain of its
-    last.
+    ``means`` (L, K, S); ``covariances`` (L, K (K + 1) / 2, S), upper triangles; ``lag_one`` (L, n, S), the
+    ``n`` :meth:`.Transition.lag_terms` of each state and the next one, undefined in the last row of a
+    segment. ``first`` is the distribution of the first state of each segment, ``last_gain`` (K, K, S) the
+    transposed gain of its last state.
     """
 
     means: Array
@@ -106,42 +109,60 @@ class SummedRows(NamedTuple):
 
 
 def to_segments(rows: Array, n_segments: int) -> Array:
-    """Reshape rows (T, ...) into segments: (L, ..., S)."""
+    """Reshape rows (T, ...) to segments (L, ..., S)."""
     return jnp.moveaxis(rows.reshape(n_segments, -1, *rows.shape[1:]), 0, -1)
 
 
 def transitions_to_segments(transitions: Transition, n_segments: int) -> Transition:
-    """Reshape the transitions of rows (T, K) into segments: (L, K, S)."""
+    """Reshape the transitions of rows (T, K) to segments (L, K, S)."""
     return transitions.map(lambda rows: to_segments(rows, n_segments))
 
 
 def from_segments(segments: Array) -> Array:
-    """Join segments (L, ..., S) into rows (T, ...)."""
+    """Reshape segments (L, ..., S) to rows (T, ...)."""
     joined = jnp.moveaxis(segments, -1, 0)
     return joined.reshape(-1, *joined.shape[2:])
 
 
 class Update(NamedTuple):
-    """Update of a Gaussian of covariance ``L L'`` and mean ``m`` by a potential ``exp(h' z - z' J z / 2)``.
+    """Product of a Gaussian ``N(m, L L')`` and a potential ``exp(h' z - z' J z / 2)``.
 
-    With ``F F' = 1 + L' J L``: the transposed ``root`` ``W' = F^-1 L'`` (K, K, S) of the updated covariance;
-    ``surprise`` (K, J, S), ``F^-1 L' (h - J m)`` for columns ``m``, whose product with ``W`` changes the
-    mean; ``carried`` (K, J - 1, S), ``F^-1 L^-1 m`` for all columns but the last; the upper factor ``F'`` and
-    the reciprocals (K, S) of its diagonal.
+    ``F`` is the lower triangle with ``F F' = 1 + L' J L``.
+
+    Attributes
+    ----------
+    root : Array of shape (K, K, S)
+        Transposed root ``W' = F^-1 L'`` of the updated covariance.
+    whitened_innovation : Array of shape (K, J, S)
+        ``F^-1 L' (h - J m)`` for columns ``m``; its product with ``W`` is the change of the mean.
+    whitened_columns : Array of shape (K, J - 1, S)
+        ``F^-1 L^-1 m`` for all columns except the last one.
+    factor : Array of shape (K, K, S)
+        ``F'``.
+    reciprocals : Array of shape (K, S)
+        Reciprocals of the diagonal of ``F``.
     """
 
     root: Array
-    surprise: Array
-    carried: Array
+    whitened_innovation: Array
+    whitened_columns: Array
     factor: Array
     reciprocals: Array
 
 
 def update(covariance: Array, precision: Array, predicted: Array, information: Array) -> Update:
-    """Multiply Gaussians by potentials.
+    """Multiply Gaussian densities by potentials.
 
-    ``covariance`` and ``precision`` (K, K, S), ``predicted`` (K, J, S) the columns ``m``, of which only the
-    last is a mean, to be updated by ``information`` (K, S).
+    Parameters
+    ----------
+    covariance : Array of shape (K, K, S)
+        Covariances ``L L'`` of the Gaussians.
+    precision : Array of shape (K, K, S)
+        ``J``.
+    predicted : Array of shape (K, J, S)
+        Columns ``m``. Only the last one is a mean, for which ``h`` is not zero.
+    information : Array of shape (K, S)
+        ``h``.
     """
     n, last = covariance.shape[0], predicted.shape[1] - 1
     upper, upper_reciprocals = cholesky(materialize(covariance))
@@ -153,16 +174,16 @@ def update(covariance: Array, precision: Array, predicted: Array, information: A
         columns.append(solve_lower(upper, upper_reciprocals, predicted[:, :last]))
     # One solve for all columns, because each solve takes time to compile and to run.
     solved = solve_lower(factor, reciprocals, materialize(jnp.concatenate(columns, axis=1)))
-    root, surprise, carried = jnp.split(solved, (n, n + last + 1), axis=1)
-    return Update(root, surprise, carried, factor, reciprocals)
+    root, whitened_innovation, whitened_columns = jnp.split(solved, (n, n + last + 1), axis=1)
+    return Update(root, whitened_innovation, whitened_columns, factor, reciprocals)
 
 
 @one_kernel
 def summarize(rows: SegmentRows) -> Summaries:
-    """Summarize segments: the last state given that at the left border, and the potential of the latter."""
+    """Compute the summary of each segment."""
     _, n, n_segments = rows.information.shape
     zeros = jnp.zeros((n, n + 1, n_segments), rows.information.dtype)
-    # The columns of the transfer are propagated like means, without data.
+    # The columns of F are propagated like means, without observations.
     start = Summaries(zeros.at[:, :n].set(identity_like(zeros[:, :n])), zeros[:, :n], zeros)
 
     def body(state: Summaries, row: SegmentRows) -> tuple[Summaries, None]:
@@ -170,19 +191,19 @@ def summarize(rows: SegmentRows) -> Summaries:
         covariance = row.transitions.predict_covariance(state.covariance)
         step = update(covariance, row.precision, predicted, row.information)
         return Summaries(
-            predicted + transpose_times(step.root, step.surprise),
+            predicted + transpose_times(step.root, step.whitened_innovation),
             transpose_times(step.root, step.root),
-            state.potential + transpose_times(step.carried, step.surprise),
+            state.potential + transpose_times(step.whitened_columns, step.whitened_innovation),
         ), None
 
     return jax.lax.scan(body, start, rows)[0]
 
 
 class Borders(NamedTuple):
-    """Distributions of the states at the segments' left borders, and of the last state of all.
+    """Distributions of the states at the left borders of segments, and of the last state of all rows.
 
-    ``left`` is given all rows before the segment; ``means`` (K, S) and transposed ``roots`` (K, K, S) are
-    given the rows of the segment as well.
+    ``left`` is given all earlier rows; ``means`` (K, S) and transposed ``roots`` (K, K, S) are also given the
+    rows of the segment.
     """
 
     left: Gaussian
@@ -192,7 +213,7 @@ class Borders(NamedTuple):
 
 
 def join(segments: Summaries, before: Gaussian) -> Borders:
-    """Filter the borders: the state at the left of every segment given all rows before it."""
+    """Filter the states at the left borders of all segments, one after the other."""
     n = before.mean.shape[0]
     identity = jnp.eye(n, dtype=before.mean.dtype)
 
@@ -200,15 +221,18 @@ def join(segments: Summaries, before: Gaussian) -> Borders:
         precision, information = -segment.potential[:, :n], segment.potential[:, n]
         lower = jnp.linalg.cholesky(state.covariance, symmetrize_input=False)
         factor = jnp.linalg.cholesky(identity + lower.T @ precision @ lower, symmetrize_input=False)
-        surprise = lower.T @ (information - precision @ state.mean)
+        whitened_innovation = lower.T @ (information - precision @ state.mean)
         solved = triangular_solve(
-            factor, jnp.concatenate([lower.T, surprise[:, None]], axis=1), left_side=True, lower=True
+            factor,
+            jnp.concatenate([lower.T, whitened_innovation[:, None]], axis=1),
+            left_side=True,
+            lower=True,
         )
         root = solved[:, :-1].T
         updated = state.mean + root @ solved[:, -1]
         transfer, constant = segment.transfer[:, :n], segment.transfer[:, n]
-        carried = transfer @ root
-        after = Gaussian(transfer @ updated + constant, carried @ carried.T + segment.covariance)
+        propagated = transfer @ root
+        after = Gaussian(transfer @ updated + constant, propagated @ propagated.T + segment.covariance)
         return after, (state, updated, solved[:, :-1])
 
     last, borders = jax.lax.scan(body, before, _segments_first(segments))
@@ -221,34 +245,37 @@ def _segments_first(segments: Summaries) -> Summaries:
 
 
 @one_kernel
-def given_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
-    """Return gain and covariance (K, K, S) of the state at each left border given that at the next one.
+def condition_on_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
+    """Return gain and covariance (K, K, S) of the state at each left border given the state at the next one.
 
-    ``roots`` (K, K, S) are the transposed roots of the state given the rows up to the next border. On CPUs
-    library calls are avoided: batched calls deadlock if several of them run on few cores (JAX 0.10).
+    ``roots`` (K, K, S) are transposed roots of the covariance of the state at the left border, given the rows
+    up to the next border. On CPUs no library is called: batched calls deadlock if several of them run on few
+    cores (JAX 0.10).
     """
     n = segments.covariance.shape[0]
-    carried = materialize(times_transpose(roots, segments.transfer[:, :n]))
-    predicted = transpose_times(carried, carried) + segments.covariance
-    cross_products = transpose_times(carried, roots)
+    propagated = materialize(times_transpose(roots, segments.transfer[:, :n]))
+    predicted = transpose_times(propagated, propagated) + segments.covariance
+    cross_products = transpose_times(propagated, roots)
     solved = whiten(predicted, jnp.concatenate([cross_products, identity_like(cross_products)], axis=1))
     gain = materialize(transpose_times(solved[:, :n], solved[:, n:]))
-    narrowed = materialize(roots - times_transpose(carried, gain))
-    spread = times(gain, materialize(times_transpose(segments.covariance, gain)))
-    return gain, transpose_times(narrowed, narrowed) + spread
+    conditional_root = materialize(roots - times_transpose(propagated, gain))
+    propagated_noise = times(gain, materialize(times_transpose(segments.covariance, gain)))
+    return gain, transpose_times(conditional_root, conditional_root) + propagated_noise
 
 
 def join_back(segments: Summaries, borders: Borders) -> Gaussian:
-    """Return the last state of every segment given all rows, from the last state of all."""
+    """Return the smoothed last state of every segment, from that of the last row."""
     n = borders.last.mean.shape[0]
-    gains, spreads = (jnp.moveaxis(x, -1, 0) for x in given_next(segments, borders.roots))
+    gains, spreads = (jnp.moveaxis(x, -1, 0) for x in condition_on_next(segments, borders.roots))
     means, transfer = borders.means.T, jnp.moveaxis(segments.transfer, -1, 0)
     expected = jnp.einsum("sij,sj->si", transfer[:, :, :n], means) + transfer[:, :, n]
 
     def body(after: Gaussian, segment: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, Gaussian]:
-        mean, expected, gain, spread = segment
-        here = Gaussian(mean + gain @ (after.mean - expected), spread + gain @ after.covariance @ gain.T)
-        return here, after
+        mean, expected, gain, conditional_covariance = segment
+        smoothed = Gaussian(
+            mean + gain @ (after.mean - expected), conditional_covariance + gain @ after.covariance @ gain.T
+        )
+        return smoothed, after
 
     _, ends = jax.lax.scan(body, borders.last, (means, expected, gains, spreads), reverse=True)
     return Gaussian(*(jnp.moveaxis(x, 0, -1) for x in ends))
@@ -262,8 +289,8 @@ def filter_rows(rows: SegmentRows, left: Gaussian) -> FilteredSegments:
         predicted = row.transitions.move(state.mean)[:, None]
         covariance = row.transitions.predict_covariance(state.covariance)
         step = update(covariance, row.precision, predicted, row.information)
-        mean = (predicted + transpose_times(step.root, step.surprise))[:, 0]
-        shift = solve_upper(step.factor, step.reciprocals, step.surprise)[:, 0]
+        mean = (predicted + transpose_times(step.root, step.whitened_innovation))[:, 0]
+        shift = solve_upper(step.factor, step.reciprocals, step.whitened_innovation)[:, 0]
         out = FilteredSegments(mean, step.root, products(step.reciprocals), jnp.sum(shift**2, axis=0))
         return Gaussian(mean, transpose_times(step.root, step.root)), out
 
@@ -275,31 +302,33 @@ _Row = tuple[Array, Array, Transition, Array]
 
 
 def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, Array]:
-    """Return a row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
+    """Return the smoothed states of a row of all segments, and ``lag_one`` as in :class:`SmoothedRows`."""
     (filtered_mean, root, transition), is_last = materialize(row[:3]), row[3]
-    carried = materialize(transition.matrix.transposed().times_from_right(root))
-    predicted = materialize(transpose_times(carried, carried) + transition.innovation_covariance())
+    propagated = materialize(transition.matrix.transposed().times_from_right(root))
+    predicted = materialize(transpose_times(propagated, propagated) + transition.innovation_covariance())
     triangle = cholesky(predicted)
-    transposed_gain = solve_upper(*triangle, solve_lower(*triangle, transpose_times(carried, root)))
-    narrowed = materialize(root - times(carried, transposed_gain))
+    transposed_gain = solve_upper(*triangle, solve_lower(*triangle, transpose_times(propagated, root)))
+    conditional_root = materialize(root - times(propagated, transposed_gain))
     change = (later.mean - transition.move(filtered_mean))[:, None]
     mean = filtered_mean + transpose_times(transposed_gain, change)[:, 0]
     cross_products = materialize(times(later.covariance, transposed_gain))
-    beyond = materialize(transition.innovation.times(transposed_gain) + cross_products)
-    covariance = transpose_times(narrowed, narrowed) + transpose_times(transposed_gain, beyond)
+    next_covariance_gain = materialize(transition.innovation.times(transposed_gain) + cross_products)
+    covariance = transpose_times(conditional_root, conditional_root) + transpose_times(
+        transposed_gain, next_covariance_gain
+    )
     state = Gaussian(jnp.where(is_last, last.mean, mean), jnp.where(is_last, last.covariance, covariance))
     return state, jnp.where(is_last, transposed_gain, cross_products)
 
 
 def _smoother_rows(filtered: FilteredSegments, following: Transition) -> _Row:
-    """Return inputs of the backward pass for each row, with a flag of the last row."""
+    """Return the inputs of the backward pass for each row; the last input is true for the last row."""
     n_rows = filtered.means.shape[0]
     return filtered.means, filtered.roots, following, jnp.arange(n_rows) == n_rows - 1
 
 
 @one_kernel
 def smooth_rows(filtered: FilteredSegments, following: Transition, last: Gaussian) -> SmoothedRows:
-    """Smooth every segment from its last state; ``following`` (L, K, S) leads to the next row."""
+    """Smooth every segment from its last state; ``following`` (L, K, S) are transitions to the next rows."""
 
     def body(later: Gaussian, row: _Row) -> tuple[Gaussian, SmoothedRows]:
         state, lag_one = _smooth_row(later, row, last)
@@ -310,7 +339,7 @@ def smooth_rows(filtered: FilteredSegments, following: Transition, last: Gaussia
 
 @one_kernel
 def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last: Gaussian) -> SummedRows:
-    """Smooth every segment, and store only the moments that sums over rows use."""
+    """Smooth every segment, and return only the moments that sums over rows use."""
     n = last.mean.shape[0]
 
     def body(
@@ -326,8 +355,8 @@ def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last
     return SummedRows(*rows, first, gain)
 
 
-def cut(collapsed: Collapsed, transitions: Transition, n_segments: int) -> SegmentRows:
-    """Return the inputs of the passes, reshaped into segments."""
+def make_segment_rows(collapsed: Collapsed, transitions: Transition, n_segments: int) -> SegmentRows:
+    """Return the inputs of the passes over segments."""
     precision, information = (to_segments(rows, n_segments) for rows in collapsed)
     return SegmentRows(precision, information, transitions_to_segments(transitions, n_segments))
 
@@ -338,16 +367,19 @@ def filtered_terms(filtered: FilteredSegments) -> tuple[Array, Array, Array]:
     return from_segments(filtered.means), *terms
 
 
-def _next_of_last(first: Array, after: Gaussian) -> Array:
-    """Return the covariance (K, K, S) of the state after each segment, the ``first`` of the next one."""
+def _next_covariances(first: Array, after: Gaussian) -> Array:
+    """Return the covariance (K, K, S) of the state after each segment.
+
+    It is the ``first`` state of the next segment, or the state ``after`` all rows.
+    """
     return jnp.concatenate([first[:, :, 1:], after.covariance[:, :, None]], axis=2)
 
 
-def packed_in_order(rows: SummedRows, after: Gaussian, following: Transition) -> PackedMoments:
+def packed_in_row_order(rows: SummedRows, after: Gaussian, following: Transition) -> PackedMoments:
     """Return moments in the order of rows, which are along the last axis."""
-    next_covariance = _next_of_last(rows.first.covariance, after)
-    across = following.at(-1).lag_terms_of_product(next_covariance, rows.last_gain)
-    lag_one = jnp.concatenate([rows.lag_one[:-1], across[None]])
+    next_covariance = _next_covariances(rows.first.covariance, after)
+    lag_one_between = following.at(-1).lag_terms_of_product(next_covariance, rows.last_gain)
+    lag_one = jnp.concatenate([rows.lag_one[:-1], lag_one_between[None]])
     moments = (rows.means, rows.covariances, lag_one)
     return PackedMoments(*(jnp.transpose(x, (1, 2, 0)).reshape(x.shape[1], -1) for x in moments))
 
@@ -372,7 +404,7 @@ class Segmented:
     Attributes
     ----------
     n_segments : int
-        Number of segments, which divides the rows.
+        Number of segments; the number of rows must be a multiple of it.
     """
 
     n_segments: int
@@ -395,7 +427,7 @@ class Segmented:
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[SegmentedForward, Array]:
         """See :class:`.Strategy`."""
-        rows = cut(collapse(problem), problem.transitions, self.n_segments)
+        rows = make_segment_rows(collapse(problem), problem.transitions, self.n_segments)
         with self.tracing():
             segments = summarize(rows)
             borders = self.join(segments, before)
@@ -408,25 +440,25 @@ class Segmented:
         with self.tracing():
             ends, following = self._ends(problem, result, after)
             smoothed = smooth_rows_for_sums(result.filtered, following, ends)
-            return packed_in_order(smoothed, after, following)
+            return packed_in_row_order(smoothed, after, following)
 
     def moments(self, problem: Problem, result: SegmentedForward, after: Gaussian) -> RowMoments:
         """See :class:`.Strategy`."""
         with self.tracing():
             ends, following = self._ends(problem, result, after)
             rows = smooth_rows(result.filtered, following, ends)
-        across = times(_next_of_last(rows.covariances[0], after), rows.lag_one[-1])
-        in_segments = (rows.means, rows.covariances, rows.lag_one.at[-1].set(across))
+        lag_one_between = times(_next_covariances(rows.covariances[0], after), rows.lag_one[-1])
+        in_segments = (rows.means, rows.covariances, rows.lag_one.at[-1].set(lag_one_between))
         return RowMoments(*map(from_segments, in_segments))
 
     def _ends(
         self, problem: Problem, result: SegmentedForward, after: Gaussian
     ) -> tuple[Gaussian, Transition]:
         """Return the last states of segments given all rows, and the transitions to the next rows."""
-        # The last state of all given the state after it, by the formulas of :mod:`.recursions`.
-        gain, spread = condition(result.filtered.roots[-1, :, :, -1].T, problem.after)
+        # The smoothed last state of all rows, by the formulas of :mod:`.recursions`.
+        gain, conditional_root = condition(result.filtered.roots[-1, :, :, -1].T, problem.after)
         filtered = result.last
         mean = filtered.mean + gain @ (after.mean - problem.after.move(filtered.mean))
-        last = Gaussian(mean, spread @ spread.T + gain @ after.covariance @ gain.T)
+        last = Gaussian(mean, conditional_root @ conditional_root.T + gain @ after.covariance @ gain.T)
         ends = self.join_back(result.segments, result.borders._replace(last=last))
         return ends, transitions_to_segments(problem.following, self.n_segments)

@@ -1,4 +1,4 @@
-"""Inference for a model without latent processes: rows are independent, with white noise about the mean."""
+"""Inference for a model without latent processes, in which rows are independent."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Sums of expected moments over rows, in JAX, for parameter estimation.
 
-They are sums over rows, so those of several parts of the data add up. Residuals are computed at the
-parameters of the posterior. Differences of raw second moments would be lost in rounding errors if the noise
-is small (``r / var(x)`` below 1e-8); sums of residuals are not.
+Sums of several parts of the data may be added. Moments of residuals are computed from residuals at the
+parameters of the posterior. If they were differences of second moments of the data, rounding errors would
+dominate for small noise (``r / var(x)`` below 1e-8).
 """
 
 from typing import NamedTuple
@@ -16,13 +16,23 @@ from probsfa.statespace.engine.moments import PackedMoments, pack, triangle, unp
 
 
 class ObservationSums(NamedTuple):
-    """Sums over rows that involve the observations; those of several parts of the data add up.
+    """Sums over rows that involve the observations.
 
-    Sums are over the rows in which each column is observed, and last over those in which any is. ``counts``
-    (D + 1,) are numbers of rows; ``spread`` and ``second``, of shape (K (K + 1) / 2, D + 1), are sums of the
-    upper triangles of ``Cov[z]`` and ``E[z z']``; ``first`` (K, D + 1) are those of ``E[z]``. With ``e`` the
-    residuals at the posterior means, ``residual_power`` (D,) and ``residual_moments`` (K + 1, D) are the sums
-    of ``e^2`` and of ``E[y] e'``.
+    With ``D + 1`` columns, sums are over the rows in which each column is observed, and in the last column
+    over the rows in which any column is observed. ``y = (z, 1)``.
+
+    Attributes
+    ----------
+    counts : Array of shape (D + 1,)
+        Numbers of rows.
+    spread, second : Array of shape (K (K + 1) / 2, D + 1)
+        Sums of the upper triangles of ``Cov[z]`` and ``E[z z']``.
+    first : Array of shape (K, D + 1)
+        Sums of ``E[z]``.
+    residual_power : Array of shape (D,)
+        Sums of squared residuals ``e`` at the posterior means.
+    residual_moments : Array of shape (K + 1, D)
+        Sums of ``E[y] e'``.
     """
 
     counts: Array
@@ -42,19 +52,19 @@ def observation_sums(
     anything = jnp.any(weights > 0.0, axis=1, keepdims=True).astype(weights.dtype)
     extended = jnp.concatenate([means, jnp.ones_like(means[:1])])
 
-    def where_observed(numbers: Array) -> Array:
+    def sum_observed(numbers: Array) -> Array:
         return jnp.concatenate([numbers @ weights, numbers @ anything], axis=1)
 
-    spread = where_observed(moments.covariances)
-    # Computed before the product; inside it, the compiler's code would be slower.
+    spread = sum_observed(moments.covariances)
+    # The barrier makes the compiler compute the products before the sums over rows, which is faster.
     outer_products = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
-    observed = where_observed(extended)
+    observed = sum_observed(extended)
     residuals = values - offset - means.T @ loadings.T
     weighted = weights * residuals
     return ObservationSums(
         observed[-1],
         spread,
-        spread + where_observed(outer_products),
+        spread + sum_observed(outer_products),
         observed[:-1],
         jnp.sum(weighted * residuals, axis=0),
         extended @ weighted,
@@ -85,7 +95,7 @@ def observation_statistics(
     return complete_sums(observation_sums(values, weights, loadings, offset, moments), loadings)
 
 
-# Maximum number of distinct gaps for which sums over each are a product with indicators.
+# Maximum number of distinct gaps for which sums over the rows with each gap are matrix products.
 _MAX_FEW_GAPS = 32
 
 
@@ -96,22 +106,23 @@ def transition_statistics(
     moments: PackedMoments,
     after: Gaussian,
 ) -> tuple[Array, Array, Array, Array]:
-    """Return sums that involve the dynamics, one row for each distinct gap between successive rows.
+    """Return number of transitions and sums of :class:`.TransitionTerms` (U, L) over each distinct gap.
 
-    ``following`` (T, K) and ``gap_index`` (T,) describe the step from each row to the next; the index is
-    ``n_gaps`` if no row follows. ``after`` is the distribution of the state after the last row.
+    ``following`` (T, K) are the transitions from each row to the next one, and ``gap_index`` (T,) the indices
+    of their gaps, which are ``n_gaps`` for rows without a next row. ``after`` is the distribution of the
+    state after the last row.
     """
     means, steps = moments.means, following.as_batch()
-    here = Moments(means, steps.covariance_terms(moments.covariances))
+    moments_of_rows = Moments(means, steps.covariance_terms(moments.covariances))
     last = Moments(after.mean, steps.covariance_terms(pack(after.covariance)))
     later = Moments(
-        *(jnp.concatenate([x[:, 1:], y[:, None]], axis=1) for x, y in zip(here, last, strict=True))
+        *(jnp.concatenate([x[:, 1:], y[:, None]], axis=1) for x, y in zip(moments_of_rows, last, strict=True))
     )
-    expected = expected_terms(steps, here, later, moments.lag_one)
+    expected = expected_terms(steps, moments_of_rows, later, moments.lag_one)
     terms = (jnp.ones_like(means[:1]), *expected)
     if n_gaps <= _MAX_FEW_GAPS:
-        which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(means.dtype)
-        sums = [(term @ which).T for term in terms]
+        has_gap = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(means.dtype)
+        sums = [(term @ has_gap).T for term in terms]
     else:
         sums = [
             jnp.zeros((n_gaps + 1, term.shape[0]), term.dtype).at[gap_index].add(term.T)[:n_gaps]

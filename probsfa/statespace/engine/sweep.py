@@ -1,7 +1,8 @@
-"""Inference over a panel chunk by chunk with JAX, by any of its algorithms.
+"""Inference over the chunks of a panel with any of the JAX algorithms.
 
-Chunks exchange the exact distribution of one state, so results are those of the whole panel. The backward
-pass repeats the forward pass of each chunk, so that only one chunk is in memory.
+Each chunk starts from the exact distribution of the last state of the previous one, so that results are those
+of the whole panel. The backward pass repeats the forward pass of each chunk, so that only one chunk is in
+memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,18 +57,18 @@ _MAX_PARALLEL_SEGMENTS, _MAX_SEGMENT_ROWS = 8192, 64
 
 
 def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -> Strategy:
-    """Return the algorithm with a name; recursions by default.
+    """Return the algorithm of a name; recursions by default.
 
     Raises
     ------
     ValueError
-        If ``n_segments``, or every default number of segments, does not divide the number of rows.
+        If the number of rows is not a multiple of ``n_segments``, or of any default number of segments.
     """
     if name not in ("segmented", "scan"):
         return Recursions()
-    kind = Segmented if name == "segmented" else ParallelScan
+    strategy_type = Segmented if name == "segmented" else ParallelScan
     if n_segments is None:
-        segment_counts = _SEGMENT_COUNTS if name == "segmented" else (_segments_at_once(n_rows),)
+        segment_counts = _SEGMENT_COUNTS if name == "segmented" else (_n_parallel_segments(n_rows),)
     else:
         segment_counts = (n_segments,)
     min_rows = 2 if name == "segmented" else 1
@@ -75,16 +76,15 @@ def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -
     if not valid_counts:
         raise ValueError(
             f"strategy={name!r} requires {' or '.join(map(str, segment_counts))} segments of equal length, "
-            "with at "
-            f"least {min_rows} rows each; there are {n_rows} rows. Set n_segments or chunk_rows."
+            f"with at least {min_rows} rows each; there are {n_rows} rows. Set n_segments or chunk_rows."
         )
-    return kind(valid_counts[0])
+    return strategy_type(valid_counts[0])
 
 
 def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
-    """Return the algorithm for a likelihood that runs many times.
+    """Return the algorithm for a likelihood that is evaluated many times.
 
-    The choice depends only on shapes, because the same program is used for all parameters and data.
+    It depends only on shapes, because the same program is used for all parameters and data.
     """
     if not on_cpu():
         return jax_strategy(n_rows, "scan") if n_rows > _SEGMENT_COUNTS[0] else Recursions()
@@ -95,8 +95,8 @@ def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
     return Recursions()
 
 
-def _segments_at_once(n_rows: int) -> int:
-    """Return the number of equally long segments that fills an accelerator."""
+def _n_parallel_segments(n_rows: int) -> int:
+    """Return the number of equally long segments that uses all threads of an accelerator."""
     lengths = [n for n in range(1, _MAX_SEGMENT_ROWS + 1) if n_rows % n == 0]
     return n_rows // next((n for n in lengths if n_rows // n <= _MAX_PARALLEL_SEGMENTS), lengths[-1])
 
@@ -110,7 +110,7 @@ def _settings() -> Iterator[None]:
 
 
 def chunk_length(n_rows: int, n_states: int, n_features: int) -> int:
-    """Return the rows of each chunk of a panel; chunks are equally long and share one compiled program."""
+    """Return the number of rows of each chunk; chunks are equally long and use the same compiled program."""
     maximum = max(_CHUNK_BYTES // (8 * (n_states**2 + 2 * n_features)), 1)
     return n_rows if n_rows <= maximum else padded_length(-(-n_rows // -(-n_rows // maximum)))
 
@@ -179,7 +179,7 @@ class _Pass:
         self.starts = range(0, self.panel.values.shape[0], self.length)
         zeros = np.zeros((n_states, n_states))
         self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
-        #: State after the last row: without variance, and not connected by a transition.
+        # State after the last row. It has no effect, because the transition to it is a sequence start.
         self.state_after_end = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
 
     def chunk(self, start: int) -> tuple[Rows, int]:
@@ -239,12 +239,12 @@ class Sweep:
     def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return posterior moments of all rows, with their log densities."""
         with _settings():
-            full, n, k = self._pass(params, panel), panel.n_rows, params.n_states
-            terms = full.filter()
+            panel_pass, n, k = self._pass(params, panel), panel.n_rows, params.n_states
+            terms = panel_pass.filter()
             arrays = np.empty((n, k)), np.empty((n, k, k)), np.empty((n, k, k))
-            for part, moments in full.moments_backwards():
-                for array, found in zip(arrays, moments, strict=True):
-                    array[part] = found
+            for part, moments in panel_pass.moments_backwards():
+                for array, result in zip(arrays, moments, strict=True):
+                    array[part] = result
             return PanelMoments(arrays[0], arrays[1], arrays[2][: n - 1], terms)
 
     def visit_moments(
@@ -252,24 +252,26 @@ class Sweep:
     ) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
-            full = self._pass(params, panel)
-            value = float(np.sum(full.filter()))
-            for part, moments in full.moments_backwards():
+            panel_pass = self._pass(params, panel)
+            value = float(np.sum(panel_pass.filter()))
+            for part, moments in panel_pass.moments_backwards():
                 visit(part, *map(np.asarray, moments[:2]))
             return value
 
     def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums of expected moments, with the log-likelihood."""
         with _settings():
-            full = self._pass(params, panel)
-            value, after, totals = float(np.sum(full.filter())), full.state_after_end, None
-            for i, start in reversed(list(enumerate(full.starts))):
-                arguments = (*full.chunk(start), full.states[i], after)
-                sums, steps, after = _sums_program(full.strategy, full.model, *arguments)
+            panel_pass = self._pass(params, panel)
+            value, after, totals = float(np.sum(panel_pass.filter())), panel_pass.state_after_end, None
+            for i, start in reversed(list(enumerate(panel_pass.starts))):
+                arguments = (*panel_pass.chunk(start), panel_pass.states[i], after)
+                sums, steps, after = _sums_program(panel_pass.strategy, panel_pass.model, *arguments)
                 parts = [np.asarray(x) for x in (*sums, *steps)]
                 totals = parts if totals is None else [x + y for x, y in zip(totals, parts, strict=True)]
             assert totals is not None
-            observed = complete_sums(ObservationSums(*map(jnp.asarray, totals[:6])), full.model.loadings)
+            observed = complete_sums(
+                ObservationSums(*map(jnp.asarray, totals[:6])), panel_pass.model.loadings
+            )
             return Statistics(value, *map(np.asarray, (*observed, *totals[6:])))
 
     def filter(
@@ -307,14 +309,16 @@ class Sweep:
         """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
         with _settings():
             length = self._length(params, panel)
-            full = _Pass(Recursions(), params, panel, length)
-            full.filter()
+            panel_pass = _Pass(Recursions(), params, panel, length)
+            panel_pass.filter()
             after: Any = np.zeros(normals.shape[1:])
             parts = []
-            for i, start in reversed(list(enumerate(full.starts))):
-                own = normals[start : start + length]
-                own = np.pad(own, ((0, length - own.shape[0]), (0, 0), (0, 0)))
-                draws = _draw_program(full.model, *full.chunk(start), full.states[i], own, after)
+            for i, start in reversed(list(enumerate(panel_pass.starts))):
+                chunk_normals = normals[start : start + length]
+                chunk_normals = np.pad(chunk_normals, ((0, length - chunk_normals.shape[0]), (0, 0), (0, 0)))
+                draws = _draw_program(
+                    panel_pass.model, *panel_pass.chunk(start), panel_pass.states[i], chunk_normals, after
+                )
                 after = draws[0]
                 parts.append(np.asarray(draws))
             return np.concatenate(parts[::-1])[: panel.n_rows].swapaxes(0, 1)
@@ -323,5 +327,5 @@ class Sweep:
         """Return scores and precisions (N, D) of values given all others; zero for missing values."""
         with _settings():
             arrays = (panel.values[:], panel.mask[:], panel.gap_index)
-            found = value_scores(make_model(params, panel), Rows(*map(jnp.asarray, arrays)))
-            return tuple(np.asarray(x)[: panel.n_rows] for x in found)  # type: ignore[return-value]
+            result = value_scores(make_model(params, panel), Rows(*map(jnp.asarray, arrays)))
+            return tuple(np.asarray(x)[: panel.n_rows] for x in result)  # type: ignore[return-value]

@@ -62,7 +62,7 @@ def test_loops_are_for_single_kernels_alone():
     segments = segmented.Summaries(columns, matrix, columns)
 
     def text():
-        return jax.jit(lambda *args: segmented.given_next(*args)).lower(segments, matrix).as_text()
+        return jax.jit(lambda *args: segmented.condition_on_next(*args)).lower(segments, matrix).as_text()
 
     hinted = text()
     # After the other form is in the caches.
@@ -80,9 +80,9 @@ def test_both_forms_agree(rng, n):
     moves = rng.standard_normal((n, n + 1, 5))
     with jax.enable_x64(True):
         given = segmented.Summaries(*map(jnp.asarray, (moves, matrix, moves))), jnp.asarray(roots)
-        one = segmented.given_next(*given)
+        one = segmented.condition_on_next(*given)
         with compiler.without_kernel_hints():
-            other = segmented.given_next(*given)
+            other = segmented.condition_on_next(*given)
         for found, wanted in zip(one, other, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
         # The definition, with inverses.
@@ -113,7 +113,7 @@ def test_gain_of_a_segment_that_is_nearly_certain():
     wanted = [x.astype(float) for x in (spread @ F.T @ inverse(P), spread)]
     with jax.enable_x64(True):
         segments = segmented.Summaries(*(jnp.asarray(x[:, :, None]) for x in (moves, matrix, moves)))
-        found = tuple(map(np.asarray, segmented.given_next(segments, jnp.asarray(root.T[:, :, None]))))
+        found = tuple(map(np.asarray, segmented.condition_on_next(segments, jnp.asarray(root.T[:, :, None]))))
     # What the gain is multiplied with is known to the root of the covariance.
     half = np.linalg.cholesky(matrix)
     np.testing.assert_allclose(found[0][:, :, 0] @ half, wanted[0] @ half, rtol=1e-9, atol=1e-12)
