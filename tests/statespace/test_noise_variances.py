@@ -1,4 +1,4 @@
-"""Columns that share noise variances: the groups as loops, and learning with any partition of the columns."""
+"""Columns that share noise variances: groups, and estimation with any partition of the columns."""
 
 import numpy as np
 import pytest

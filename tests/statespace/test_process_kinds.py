@@ -1,4 +1,4 @@
-"""What kinds of processes state about themselves: attributes, standard errors and options."""
+"""Kinds of processes: attributes, standard errors and options."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Columns in their own scale: maps, their moments, and every verb in the units of the data."""
+"""Transforms of columns: maps, moments, and all methods in data units."""
 
 import numpy as np
 import pandas as pd

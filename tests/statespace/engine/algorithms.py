@@ -1,4 +1,4 @@
-"""The algorithms of the engine, and what each of them must compute: the moments of the joint Gaussian."""
+"""Comparison of the algorithms of the engine with the joint Gaussian."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.oracles import statespace as oracle
 from tests.statespace.support import needs_core, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
-#: By name: both of the compiled engine, and those of JAX.
+#: Algorithms by name: two of the compiled engine, and those of JAX.
 ALGORITHMS = {
     "core segments": Core(chunk_type=Segments),
     "core recursions": Core(chunk_type=Recursions),
@@ -31,7 +31,7 @@ def skip_without_core(name):
 
 
 def assert_is_the_joint_gaussian(algorithm, model, data, times=None):
-    """Moments, sums and the likelihood of a model of AR(1) processes."""
+    """Compare moments, sums and likelihood of a model of AR(1) processes with the joint Gaussian."""
     params, panel = to_parameters(model), to_panel(data, times)
     wanted = oracle.joint_posterior(model, data, times)
     found, sums = algorithm.moments(params, panel), algorithm.expected_statistics(params, panel)
@@ -47,13 +47,13 @@ def assert_is_the_joint_gaussian(algorithm, model, data, times=None):
 
 
 def assert_same(found, wanted, tolerance=EXACT):
-    """Fields of two tuples, up to rounding."""
+    """Compare the fields of two tuples, up to rounding errors."""
     for name, one, other in zip(wanted._fields, found, wanted, strict=True):
         assert scaled_error(one, other) < tolerance, name
 
 
 def sums_of(name, params, panel) -> Statistics:
-    """Expected statistics by an algorithm of :func:`use_strategy`."""
+    """Return expected statistics by an algorithm of :func:`use_strategy`."""
     from probsfa.statespace.engine.posterior import expected_statistics
 
     with use_strategy(name):

@@ -1,4 +1,4 @@
-"""Models of rhythms and smooth latents, and what the joint Gaussian says of them."""
+"""Models with stochastic cycles and smooth factors, and comparison with the joint Gaussian."""
 
 import numpy as np
 
@@ -31,7 +31,7 @@ LENGTHS = [61, 1, 34]
 
 
 def make_model(rng, kind, n_features=4, decay=(0.9,)):
-    """A model with latents of some kinds beside AR(1) ones."""
+    """Return a model with AR(1) factors and processes of some kinds."""
     shape = StateSpace(np.array(decay), np.zeros((n_features, 0)), np.ones(1), np.zeros(1), **KINDS[kind])
     latents = shape.latents
     loadings = rng.standard_normal((n_features, latents.n_states))
@@ -51,7 +51,7 @@ def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
 
 
 def assert_is_the_joint_gaussian(params, data, times, panel, algorithm):
-    """Moments, sums and the likelihood of a panel, by an algorithm."""
+    """Compare moments, sums and likelihood of a panel with the joint Gaussian."""
     posterior, value = algorithm.moments(params, panel), algorithm.log_likelihood(params, panel)
     stats = algorithm.expected_statistics(params, panel)
     wanted, mean, covariance = oracle.joint(params, data, times)
@@ -66,7 +66,7 @@ def assert_is_the_joint_gaussian(params, data, times, panel, algorithm):
 
 
 def assert_are_its_transitions(stats, params, mean, covariance, times, panel):
-    """Sums over transitions, beside the moments of all states in the joint Gaussian."""
+    """Compare sums over transitions with moments of the joint Gaussian."""
     moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
     needed = entries(params.latents.sizes)
     sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)

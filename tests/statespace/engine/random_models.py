@@ -1,4 +1,4 @@
-"""Random models with a few values each, and how far computed moments are from the exact ones.
+"""Random models with few values, and errors of computed moments.
 
 Print the largest errors of the default algorithm and of the reference implementation over many models::
 

@@ -1,4 +1,4 @@
-"""Accuracy of exact inference against the dense joint Gaussian in sixty digits: tiny noise, rows close by."""
+"""Accuracy for very small noise and closely spaced rows, against the joint Gaussian in sixty digits."""
 
 import jax
 import pytest
@@ -27,7 +27,7 @@ def assert_is_exact(case):
 
 
 def quick(n_quick):
-    """Seeds of all models, of which the first are in the quick set."""
+    """Return parameters for the seeds of all models; the first ones are in the quick set."""
     return [
         *range(n_quick),
         *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(n_quick, N_MODELS)),
@@ -42,7 +42,7 @@ def test_two_rows_close_to_each_other(gap):
 
 @sparsely("strategy", ["segmented", "scan", "recursions"], shown=["segmented", "scan"])
 def test_two_rows_close_to_each_other_in_jax(strategy):
-    """Posterior means of segments were 0.1 standard deviations off, by ``A' Q^-1 A``."""
+    """With ``A' Q^-1 A`` posterior means of segments had errors of 0.1 standard deviations."""
     with use_strategy(strategy):
         assert_is_exact(close_rows(1e-5))
 

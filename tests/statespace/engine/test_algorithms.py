@@ -31,13 +31,13 @@ def algorithm(name):
     return ALGORITHMS[name]
 
 
-# Programs of JAX take seconds to compile: each algorithm has one kind of sampling in the quick set.
+# JAX programs take seconds to compile: the quick set has one kind of sampling for each algorithm.
 SAMPLINGS = [(name, sampling) for name in ALGORITHMS for sampling in ("uneven", "even")]
 EACH_ONCE = [case for case in SAMPLINGS if case[0] in COMPILED or case[1] == "uneven"]
 
 
 def model_of(rng, n_features, n_components, slowest=0.98):
-    """A model whose decays are spread out, the slowest first."""
+    """Return a model with different decays, the slowest first."""
     model = oracle.random_model(rng, n_features, n_components)
     return model._replace(decay=np.linspace(slowest, 0.1, n_components))
 
@@ -74,7 +74,7 @@ def test_compiled_kernels_for_any_number_of_rows(rng, name, lengths):
 @pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.parametrize("n_features", [1, 2, 31, 32, 33, 70])
 def test_compiled_kernels_for_any_number_of_columns(rng, name, n_features):
-    """They are worked through in blocks; successive rows of equal missing values share a factorisation."""
+    """Columns are processed in blocks; rows with the same missing values share a factorisation."""
     skip_without_core(name)
     model = model_of(rng, n_features, 3)
     data = [x.copy() for x in oracle.simulate(rng, model, [20, 9])]
@@ -88,7 +88,7 @@ def test_compiled_kernels_for_any_number_of_columns(rng, name, n_features):
 @sparsely("other", ["core recursions", "recursions"])
 @pytest.mark.parametrize("n_components", [32, 33, 70, 160])
 def test_many_states(rng, other, n_components):
-    """Two algorithms that share no code: the joint Gaussian would have thousands of dimensions."""
+    """Compare two algorithms without common code, because the joint Gaussian would be too large."""
     skip_without_core("core segments")
     model = model_of(rng, 40, n_components)
     params = to_parameters(model)
@@ -115,14 +115,14 @@ def test_cycles_and_smooth_processes(rng, algorithm, kind, sampling):
 
 @sparsely("name", list(ALGORITHMS), shown=COMPILED)
 def test_complete_series_soon_have_steady_covariances(rng, algorithm):
-    """From then on, recursions of the compiled engine compute means alone."""
+    """In the steady state, the compiled recursions compute only means."""
     model = model_of(rng, 4, 3, slowest=0.9)
     assert_is_the_joint_gaussian(algorithm, model, oracle.simulate(rng, model, [150, 60]))
 
 
 @sparsely("name", list(ALGORITHMS), shown=COMPILED)
 def test_a_series_that_is_steady_twice(rng, algorithm):
-    """Missing values end a steady stretch, and another pattern of them begins the next."""
+    """Missing values end a steady state; another pattern of missing values leads to a new one."""
     model = model_of(rng, 4, 3, slowest=0.9)
     [x] = oracle.simulate(rng, model, [240])
     x[100:110] = np.nan
@@ -132,7 +132,7 @@ def test_a_series_that_is_steady_twice(rng, algorithm):
 
 @sparsely("name", list(ALGORITHMS), shown=[*COMPILED, "recursions"])
 def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
-    """Density to the power w: noise r / w, and another normaliser; against one model for each row."""
+    """Weights w change noise variances to r / w, and the normalisation; compare with a model for each row."""
     model = model_of(rng, 3, 2)
     data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
     panel = to_panel(data, pad=True)
@@ -161,7 +161,7 @@ def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
     shown=["core recursions", "recursions"],  # test_accuracy.py has tiny noise for all
 )
 def test_any_noise_and_time_scale(rng, name, noise, slowest):
-    """Against the joint Gaussian in decimals of seventy digits."""
+    """Compare with the joint Gaussian in seventy digits."""
     skip_without_core(name)
     model = oracle.random_model(rng, 3, 2)._replace(noise=np.full(3, noise))
     model = model._replace(decay=np.array([slowest, -0.4]))
@@ -176,7 +176,7 @@ def test_any_noise_and_time_scale(rng, name, noise, slowest):
 
 @pytest.mark.parametrize("name", ["core recursions", "recursions"])
 def test_draws_have_the_moments_of_the_posterior(rng, name):
-    """A draw is linear in its normals: their columns give its covariance exactly."""
+    """A draw is a linear function of normal variables, whose matrix gives the exact covariance."""
     skip_without_core(name)
     model = model_of(rng, 3, 2)
     data = punch(rng, oracle.simulate(rng, model, [9, 4]), "scattered")
@@ -251,7 +251,7 @@ def test_filtering_goes_on_from_a_state(rng, name):
 
 @pytest.mark.parametrize("by_row", [False, True])
 def test_student_filters_agree(rng, by_row):
-    """The compiled one and that for any noise, which share no code; each stops at changes of 1e-10."""
+    """Compare the compiled filter with that for any noise; both stop at changes of 1e-10."""
     skip_without_core("core recursions")
     model = model_of(rng, 4, 2)
     [data] = punch(rng, oracle.simulate(rng, model, [60]), "scattered")

@@ -1,4 +1,4 @@
-"""AR(1) noise of columns: every algorithm computes the joint Gaussian of all values."""
+"""Models with AR(1) noise of columns: every algorithm against the joint Gaussian."""
 
 from itertools import product
 
@@ -16,7 +16,7 @@ LENGTHS = [35, 1, 12]
 
 
 def make_model(rng, n_components, *, rhythm=False, n_features=2):
-    """A model whose columns have AR(1) noise, one of them with next to none."""
+    """Return a model with AR(1) noise of columns, nearly zero for one of them."""
     extra = {"rhythm_decay": np.array([0.97]), "rhythm_frequency": np.array([0.4])} if rhythm else {}
     return StateSpace(
         np.array([0.9, 0.6, 0.3])[:n_components],

@@ -1,4 +1,4 @@
-"""Linear algebra of many small matrices at once, against the library's own."""
+"""Linear algebra of batches of small matrices, compared with NumPy."""
 
 from fractions import Fraction
 
@@ -52,7 +52,7 @@ def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
     wanted = np.array([scipy.linalg.solve_triangular(factors[i], right[i], lower=True) for i in range(4)])
     with jax.enable_x64(True):
         given = (jnp.asarray(np.moveaxis(x, 0, -1)) for x in (squares, right))
-        # A function of its own: JAX would find the program of the other platform again.
+        # A new function: otherwise JAX would use the cached program of the other platform.
         found = np.moveaxis(np.asarray(jax.jit(lambda *args: batched.whiten(*args))(*given)), -1, 0)
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
@@ -65,7 +65,7 @@ def test_loops_are_for_single_kernels_alone():
         return jax.jit(lambda *args: segmented.condition_on_next(*args)).lower(segments, matrix).as_text()
 
     hinted = text()
-    # After the other form is in the caches.
+    # The other version is cached now.
     with compiler.without_kernel_hints():
         plain = text()
     assert "stablehlo.while" in hinted and "xla_cpu_small_call" in hinted
@@ -85,7 +85,7 @@ def test_both_forms_agree(rng, n):
             other = segmented.condition_on_next(*given)
         for found, wanted in zip(one, other, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
-        # The definition, with inverses.
+        # By the definition, with inverses.
         for i in range(5):
             transfer, root = moves[:, :n, i], roots[:, :, i].T
             spread = np.linalg.inv(
@@ -97,13 +97,13 @@ def test_both_forms_agree(rng, n):
 
 
 def inverse(matrix):
-    """Of fractions (2, 2), without rounding."""
+    """Return the exact inverse of a matrix of fractions (2, 2)."""
     (a, b), (c, d) = matrix
     return np.array([[d, -b], [-c, a]], dtype=object) / (a * d - b * c)
 
 
 def test_gain_of_a_segment_that_is_nearly_certain():
-    # Oblique to the axes, one direction hardly moves (1e-9) and has a variance of 1e-9.
+    # In a direction oblique to the axes, gain and variance are 1e-9.
     turn = np.array([[0.8, -0.6], [0.6, 0.8]])
     matrix = turn @ np.diag([1e-9, 0.7]) @ turn.T
     moves = np.column_stack([turn @ np.diag([1e-9, 0.9]) @ turn.T, np.zeros(2)])
@@ -114,7 +114,7 @@ def test_gain_of_a_segment_that_is_nearly_certain():
     with jax.enable_x64(True):
         segments = segmented.Summaries(*(jnp.asarray(x[:, :, None]) for x in (moves, matrix, moves)))
         found = tuple(map(np.asarray, segmented.condition_on_next(segments, jnp.asarray(root.T[:, :, None]))))
-    # What the gain is multiplied with is known to the root of the covariance.
+    # Errors of the gain are relative to the root of the covariance.
     half = np.linalg.cholesky(matrix)
     np.testing.assert_allclose(found[0][:, :, 0] @ half, wanted[0] @ half, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found[1][:, :, 0], wanted[1], rtol=1e-9, atol=1e-14)

@@ -1,4 +1,4 @@
-"""Programs of the engine are compiled with options that the compiler knows, and give the same numbers."""
+"""Compiler options: only supported ones are used, and results are the same."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""The compiled engine: its binding, its chunks, its threads and instruction sets, and how it is chosen."""
+"""The compiled engine: binding, chunks, threads, instruction sets, and selection of the algorithm."""
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -41,7 +41,7 @@ def make_case(rng, n_rows=60, n_features=4, n_components=3):
 @pytest.mark.parametrize("kept_bytes", [0, 2**30])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_chunks_are_handed_on_exactly(rng, monkeypatch, kind, kept_bytes, sampling):
-    """Also where there is no memory for the forward pass, which is then made again."""
+    """Also if results of the forward pass do not fit into memory and are recomputed."""
     monkeypatch.setattr(kind, "rows_of_chunk", classmethod(lambda cls, n_states, shown: 32))
     for name in ("_MAX_STORED_BYTES", "_MAX_STORED_BYTES_OF_CHUNKS"):
         monkeypatch.setattr(f"probsfa.statespace.engine.core.algorithm.{name}", kept_bytes)
@@ -63,7 +63,7 @@ def test_chunks_are_handed_on_exactly(rng, monkeypatch, kind, kept_bytes, sampli
 @KINDS
 @pytest.mark.parametrize("even", [True, False])
 def test_sums_of_blocks_do_not_depend_on_chunks(rng, monkeypatch, kind, even):
-    """The covariance of two successive states of a block is not symmetric."""
+    """Lag-one covariances of blocks are not symmetric."""
     monkeypatch.setattr(kind, "rows_of_chunk", classmethod(lambda cls, n_states, shown: 16))
     params = make_model(rng, "both")
     data, times, panel = make_data(rng, params, even=even)
@@ -93,7 +93,7 @@ def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps)
 @KINDS
 @pytest.mark.parametrize("size", [1e-150, 1e-160, 1e-320])
 def test_loadings_whose_squares_underflow(rng, kind, size):
-    """QR leaves such numbers of the columns of a row that has fewer values than factors."""
+    """The QR factorisation of a row with fewer values than factors has such residuals."""
     model = model_of(rng)
     loadings = model.loadings.copy()
     loadings[:, 1] = size
@@ -180,7 +180,7 @@ def test_rows_that_are_read_have_weights(rng, monkeypatch, kind):
 
 
 def test_rows_that_are_read_do_not_stay_in_memory(rng, monkeypatch, tmp_path):
-    """Neither all their values at once, nor in one large chunk."""
+    """Not all values are in memory at the same time."""
     monkeypatch.setattr(passes, "_READ_BYTES", 2**17)
     model = model_of(rng, 40, 1)
     X = np.memmap(tmp_path / "rows", np.float64, "w+", shape=(20_000, 40))
@@ -233,7 +233,7 @@ def test_parameters_of_single_precision(rng):
     [("noise_variance", np.nan), ("noise_variance", -1e-3), ("decay", np.nan), ("offset", np.inf)],
 )
 def test_invalid_parameters_give_nan(rng, kind, n_components, name, wrong):
-    """An optimizer would believe numbers."""
+    """Finite numbers would mislead an optimizer."""
     params, panel = make_case(rng, 30, n_components=n_components)
     params = params.replace(**{name: np.full_like(getattr(params, name), wrong)})
     with np.errstate(all="ignore"):
@@ -242,7 +242,7 @@ def test_invalid_parameters_give_nan(rng, kind, n_components, name, wrong):
 
 
 def precise(seed, precision):
-    """A model of nine factors whose noise makes a filtered state so precise, and data."""
+    """Return a model of nine factors with a given precision of filtered states, and data."""
     rng = np.random.default_rng(seed)
     model = model_of(rng, 4, 9, 0.9)
     data = punch(rng, oracle.simulate(rng, model, [40]), "scattered")
@@ -267,7 +267,7 @@ def test_segments_keep_digits_at_the_least_noise_for_which_they_are_chosen(seed)
 
 
 def test_two_rows_closer_than_all_others_are_accurate(rng):
-    """Segments would lose the digits of the innovation between them."""
+    """Segments would be inaccurate for the small innovation between these rows."""
     model, times = model_of(rng, slowest=0.9999), [np.array([0.0, 1.0, 2.0, 2.0 + 2e-6, 3.0, 4.0])]
     data = oracle.simulate(rng, model, [6], times)
     assert largest_precision(to_parameters(model), to_panel(data)) < 1e4  # without these two rows
@@ -302,7 +302,7 @@ def test_segments_that_do_not_divide_the_rows_are_refused(rng, name):
 
 
 def test_fits_with_and_without_it_have_the_same_likelihood(rng, monkeypatch):
-    """At the same parameters: two optimizers may stop at points that differ by their tolerance."""
+    """At the same parameters, because two optimizers may stop at different points within the tolerance."""
     model = oracle.random_model(rng, 5, 2)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
     fitted = ProbabilisticSFA(2).fit(X)
@@ -320,7 +320,7 @@ def test_a_module_of_another_version_is_not_used(monkeypatch):
 
 
 def test_memory_of_kept_gains_is_bounded(rng):
-    """Steady rows share a gain: what is kept of a long complete series is small."""
+    """Rows in the steady state share a gain, so that a long complete series requires little memory."""
     model = model_of(rng, slowest=0.9)
     params, panel = to_parameters(model), to_panel([rng.standard_normal((5000, 4))])
     whole = passes.PanelPass(params, panel, Recursions, 2**30)

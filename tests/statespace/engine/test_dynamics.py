@@ -1,4 +1,4 @@
-"""Transitions do what their matrices do, in one row, in a batch, and over many rows."""
+"""Methods of transitions equal products with their matrices, for one row, a batch and many rows."""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ def double_precision():
 
 
 def matrices(transition):
-    """``A`` and ``Q`` of one transition, from what it does to the identity."""
+    """Return ``A`` and ``Q`` of one transition as dense matrices."""
     identity = np.eye(len(transition.decay))
     return np.asarray(transition.move(identity)), np.asarray(transition.innovation_covariance())
 
@@ -107,14 +107,14 @@ def test_rows_are_looked_up_cut_and_moved_on():
 
 @pytest.mark.usefixtures("double_precision")
 def test_terms_and_score_are_those_of_the_expected_log_density(rng):
-    """Their value and derivative against the density of transitions, under any moments of two states."""
+    """Compare with the expected log density of a transition and its derivative, for any moments."""
     root = rng.standard_normal((6, 6))
     joint, mean = root @ root.T / 6.0, rng.standard_normal(6)
     first, second = slice(0, 3), slice(3, 6)
     parts = (first, second)
 
     def value(a):
-        """Expected log density of the second state given the first, without constants."""
+        """Return the expected log density of the second state given the first, without constants."""
         q = np.eye(3) - a @ a.T
         residual = np.hstack([-a, np.eye(3)])
         scatter = residual @ (joint + np.outer(mean, mean)) @ residual.T

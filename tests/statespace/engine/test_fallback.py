@@ -25,7 +25,7 @@ def case(rng):
 
 @pytest.fixture
 def without_engine(monkeypatch):
-    """As where the package was installed without a compiler."""
+    """Simulate an installation without a compiler."""
     monkeypatch.delenv(kernels.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, "_probsfa_core", None)
     kernels._module.cache_clear()

@@ -1,4 +1,4 @@
-"""AR(1) noise of columns that is integrated out: systems, draws and log-likelihood of the joint Gaussian."""
+"""Integrated AR(1) noise: linear systems, draws and log-likelihood against the joint Gaussian."""
 
 import numpy as np
 import pytest
@@ -30,13 +30,13 @@ def make_data(rng, params, *, even=True, holes="scattered", lengths=LENGTHS):
 
 
 def centred(params, panel):
-    """Observed values less the offset, zero where missing."""
+    """Return observed values minus the offset, zero where missing."""
     n = panel.n_rows
     return np.ascontiguousarray(((panel.values[:n] - params.offset) * panel.mask[:n]).T)
 
 
 def matrix_of(apply, shape):
-    """The matrix of a linear map of factors (R, T, K)."""
+    """Return the matrix of a linear map of factors (R, T, K)."""
     size = int(np.prod(shape))
     return apply(np.eye(size).reshape(size, *shape)).reshape(size, size)
 

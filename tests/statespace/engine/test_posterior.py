@@ -1,4 +1,4 @@
-"""Posterior and log-likelihood against the joint Gaussian of all latents and all observed entries."""
+"""Posterior and log-likelihood against the joint Gaussian of all states and all observed values."""
 
 import os
 import subprocess
@@ -62,7 +62,7 @@ def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, holes
 
 
 def test_the_joint_gaussian_and_the_textbook_loop_agree(rng):
-    """The two oracles share no algebra: neither is trusted alone."""
+    """The two oracles have no common code."""
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.97, 0.8, 0.4]))
     times = uneven_times(rng, (7, 5))
     data = punch(rng, oracle.simulate(rng, model, (7, 5), times), "scattered")
@@ -121,7 +121,7 @@ def test_padded_lengths_are_few_and_close():
 
 
 def test_missing_entries_may_hold_anything(rng):
-    """What a hole holds never reaches the answer: masking an entry is deleting it from the joint law."""
+    """Results do not depend on values at missing entries."""
     model = oracle.random_model(rng, 5, 3)
     data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
     panel = to_panel(data)
@@ -229,7 +229,7 @@ def test_covariances_are_symmetric_and_positive(rng):
 @sparsely("shape", ["D below K", "D equals K", "D above K"])
 @sparsely("noise", [1e-2, 1e-4, 1e-6, 1e-8, 1e-10], shown=[1e-10])
 def test_small_noise_stays_accurate(rng, noise, shape):
-    """Against seventy-digit arithmetic; forms with jitter or differences of covariances lose all digits."""
+    """Seventy-digit arithmetic is the reference; jitter and covariance differences are inaccurate."""
     d, k = SHAPES[shape]
     model = oracle.random_model(rng, d, k, noise)._replace(decay=np.array([0.999, 0.9, 0.3])[:k])
     data = punch(rng, oracle.simulate(rng, model, [8]), "scattered")
@@ -238,7 +238,7 @@ def test_small_noise_stays_accurate(rng, noise, shape):
     tolerance = small_noise_tolerance(noise)
     assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=EXACT, abs=tolerance)
     assert scaled_error(found.means, wanted.means) < tolerance
-    # Covariances are small where the data say much: each relative to its own row's size.
+    # Errors of covariances are relative to the covariance of each row.
     size = np.abs(wanted.covariances).max(axis=(1, 2), keepdims=True)
     assert np.max(np.abs(found.covariances - wanted.covariances) / size) < tolerance
 
@@ -294,7 +294,7 @@ print(found.log_likelihood.hex(), found.means.tobytes().hex()[:400])
 
 @pytest.mark.exhaustive
 def test_float64_whatever_the_flag():
-    """The same bits with JAX's 64-bit flag off and on; importing changes no setting and allocates nothing."""
+    """Results are bitwise equal with JAX's 64-bit flag off and on; an import changes no setting of JAX."""
     printed = []
     for flag in ("0", "1"):
         done = subprocess.run(

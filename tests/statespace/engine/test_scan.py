@@ -1,4 +1,4 @@
-"""Segments joined by an associative scan: the algorithm of accelerators, here on the CPU."""
+"""Segments joined by an associative scan, the algorithm for accelerators, on the CPU."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def assert_same(found, wanted, tolerance=EXACT):
 @sparsely("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
 @sparsely("noise", [1e-4, 1e-8, 1e3], shown=[])
 def test_any_noise_against_decimals(rng, noise, size):
-    """What rounding the data's collapse ``C'x / r`` leaves open, and no more: nothing is lost in merges."""
+    """Errors are at most those due to rounding of ``C'x / r``; combinations add none."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
     data = punch(rng, oracle.simulate(rng, model, [40, 26]), "scattered")
     with use_strategy("scan"):
@@ -38,7 +38,7 @@ def test_any_noise_against_decimals(rng, noise, size):
 
 
 def both_ways(rng, n_components, derive):
-    """``derive`` applied to the likelihood of (decay, loadings, noise, offset), associative and plain."""
+    """Apply ``derive`` to the likelihood by the associative scan and by recursions."""
     n_rows = 101  # a prime number: each row is a segment
     model = oracle.random_model(rng, 4, n_components)
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered"), pad=False)
@@ -137,7 +137,7 @@ def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch
     with use_strategy("scan"):
         wanted = smooth(params, panel)
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        # For the CPU it is compiled all the same, and must be right.
+        # It can be compiled for the CPU, too, and must be accurate there.
         assert_same(smooth(params, panel), wanted)
     with jax.enable_x64(True):
         arrays = tuple(map(jnp.asarray, (*model, panel.values, panel.mask, panel.gap_index)))

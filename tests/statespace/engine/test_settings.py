@@ -1,4 +1,4 @@
-"""The engine's settings of JAX hold whatever the user's are, in each of its threads, and end with it."""
+"""The engine applies its own settings of JAX in each thread, and restores those of the user."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from tests.sampling import sparsely
 
 
 def fit_anyhow(model, X, **given):
-    """Fit, converged or not."""
+    """Fit a model, ignoring convergence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(X, **given)

@@ -1,4 +1,4 @@
-"""Transitions of rhythms and smooth processes are matrix exponentials, and keep their digits."""
+"""Transitions of cycles and smooth processes against matrix exponentials, and their accuracy."""
 
 import numpy as np
 import pytest
@@ -37,10 +37,10 @@ def test_transitions_are_matrix_exponentials(rng, kind):
 
 
 def test_innovations_of_slow_smooth_factors_keep_their_digits():
-    """``1 - A A'`` itself would have lost them all: it is of the order of the cube of the step."""
+    """``1 - A A'`` has no significant digits: it is of the order of the cube of the step."""
     d = 1e-5
     params = StateSpace(np.zeros(0), np.zeros((1, 2)), np.ones(1), np.zeros(1), smooth_rate=np.array([d]))
     found = np.asarray(transition_over(params, np.ones(1)).at(0).innovation_covariance())
-    # The innovation's covariance, 4 int_0^d exp(-2 s) (s, 1 - s)' (s, 1 - s) ds, as a series in d.
+    # The innovation covariance 4 int_0^d exp(-2 s) (s, 1 - s)' (s, 1 - s) ds as a series in d.
     wanted = [[4 / 3 * d**3 - 2 * d**4, 2 * d**2 - 4 * d**3], [2 * d**2 - 4 * d**3, 4 * d - 8 * d**2]]
     np.testing.assert_allclose(found, wanted, rtol=1e-8)

@@ -1,4 +1,4 @@
-"""Learning noise with memory: score, information, Whittle's likelihood, M-step, and what a fit reaches."""
+"""Estimation with AR(1) noise: score, information, Whittle's likelihood, M-step and complete fits."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ from tests.statespace.support import scaled_error, to_panel
 
 
 def in_coordinates(params, even, noise="diagonal"):
-    """Layout, state space and vector of a model."""
+    """Return coordinates, state-space parameters and vector of a model."""
     states = params.state_space
     coordinates = Coordinates(
         params.latents, getattr(NoiseVariances, noise)(params.n_features), even
@@ -60,7 +60,7 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
 
 
 def spectral_matrix(params, omega):
-    """``S(w)``, by the closed forms of spectra."""
+    """Return ``S(w)`` from the closed forms of the spectra."""
 
     def spectrum(a):
         return (1.0 - a**2) / abs(1.0 - a * np.exp(-1j * omega)) ** 2
@@ -171,7 +171,7 @@ def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng
 
 
 def draw(seed, n_rows=400, memory_scale=(0.8, 1.0, 0.6, 0.9)):
-    """A series with one slow latent and noise with memory."""
+    """Draw a series with one slow factor and AR(1) noise."""
     d = len(memory_scale)
     truth = StateSpace(
         np.array([0.98]),
@@ -199,12 +199,12 @@ def test_the_likelihood_is_never_below_that_of_white_noise(solver):
 
 
 def test_white_noise_is_found_to_be_white(rng):
-    """Memories that nobody hears neither stall the fit nor leave what is no number."""
+    """For white noise, decays of AR(1) noise are not identified; the fit converges to finite parameters."""
     series = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.8], [-0.6]], 0.3).sample(300, random_state=3)
     white = ProbabilisticSFA(1, noise_prior=None).fit(series[0])
     model = ProbabilisticSFA(1, noise="ar1", noise_prior=None).fit(series[0])
     assert model.converged_ and np.isfinite(model.loadings_).all()
-    # Six parameters more gain three nats on average.
+    # Six additional parameters increase the log-likelihood by three nats on average.
     assert -1e-6 <= model.log_likelihood_ - white.log_likelihood_ < 15.0
 
 
@@ -243,7 +243,7 @@ def test_uneven_times_and_a_cycle_are_fitted_beside_ar1_noise(rng):
 
 @pytest.mark.exhaustive
 def test_decays_of_the_noise_are_recovered():
-    """Over twenty series the estimates are right on average, within their scatter, and so is the latent's."""
+    """The mean of the estimates over twenty series is the true decay, within its standard error."""
     decays, scales = [], []
     for seed in range(20):
         truth, x = draw(seed, 1500)
@@ -257,7 +257,7 @@ def test_decays_of_the_noise_are_recovered():
 
 
 def test_standard_errors_of_ar1_noise_are_the_numerical_ones():
-    """The inverse of the second differences of the log-likelihood, and intervals on the scale of atanh."""
+    """They equal those from second differences of the log-likelihood; intervals are on the scale of atanh."""
     truth = ProbabilisticSFA.from_parameters(
         [0.95], [[1.5], [-1.0], [1.0]], 0.3, memory_decay=[0.8, 0.7, 0.75], memory_scale=[0.9, 1.0, 0.8]
     )
@@ -323,7 +323,7 @@ def test_a_model_of_white_noise_is_a_start():
 
 
 def test_noise_that_alternates_starts_with_negative_decays(rng):
-    """Where the errors of much noise do: of little noise, a smoother makes them alternate."""
+    """Only for columns with much noise: with little noise, residuals of a smoother alternate anyway."""
     white, alternating = rng.standard_normal(400), lfilter([1.0], [1.0, 0.6], rng.standard_normal(400))
     left = np.column_stack([white, alternating, alternating, -0.5 * alternating])
     params = StateSpace(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))

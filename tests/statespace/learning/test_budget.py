@@ -1,4 +1,4 @@
-"""What a fit takes where nobody says: latents, rows, and steps."""
+"""Default numbers of factors and rows, and default tolerance of a fit."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_few_values_carry_few_factors():
 
 @pytest.mark.parametrize("n_rows", [40, 55, 75])
 def test_there_are_five_observed_values_for_each_parameter(n_rows):
-    """Of a decay and 18 loadings for each factor, and a mean and a noise variance for each column."""
+    """Parameters are a decay and 18 loadings of each factor, and mean and noise variance of each column."""
     affordable = [k for k in range(1, 19) if 5 * (k * (1 + 18) + 2 * 18) <= 18 * n_rows]
     assert size_of(n_rows, 18) == max(affordable)
 
@@ -120,7 +120,7 @@ def test_a_fit_from_segments_fills_all_rows():
 
 
 def test_the_first_call_fills_better_than_straight_lines(tmp_path):
-    """No argument at all; real records are in the benchmark of first calls."""
+    """With default arguments, on simulated data; a benchmark uses real data."""
     decay = [0.98, 0.95, 0.9]
     x = make_slow_mixture(400, 6, decay=decay, noise_variance=0.3, random_state=0).data
     hidden = hide_cells(x, 0.1, random_state=0)
@@ -157,7 +157,7 @@ def test_a_step_must_be_worth_more_where_there_are_many_parameters():
 
 
 def test_more_factors_than_memory_holds_are_refused(rng):
-    """Before anything is computed: 20,000 latents of three columns."""
+    """The error is raised before any computation."""
     with pytest.raises(ValueError, match="20000.*1,788 GiB"):
         ProbabilisticSFA(20_000).fit(rng.standard_normal((10_000, 3)))
     check_fit_memory(100, available=2**30)
@@ -173,7 +173,7 @@ def test_more_factors_than_observed_values_are_refused(rng, asked):
 
 
 def test_starting_with_many_columns_takes_little_time(rng):
-    """No system of a thousand noise variances is solved for a step: that took a minute of starts."""
+    """Cross terms of many noise variances are neglected; solving with them took a minute."""
     coordinates = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
     start = StateSpace(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
     metric = Metric(coordinates, start, complete_data_without_missing_values(60.0, coordinates))
@@ -190,7 +190,7 @@ def test_a_tolerance_is_a_positive_number_or_auto(tol, rng):
 
 
 def test_fits_for_filling_end_where_no_value_moves_any_more():
-    """Where nobody says how many latents, and cells are many; else where all parameters are found."""
+    """With n_components=None and many values; otherwise the tolerance is that of parameters."""
     rng = np.random.default_rng(0)
     many, few = (InMemory(Sequences(rng.standard_normal((n, 9)), (n,))) for n in (6000, 600))
     assert make_problem(many, FitOptions(None)).tol == pytest.approx(1e-4 * 54_000)

@@ -1,4 +1,4 @@
-"""Expectation maximisation: the exact M-step, the cubic, and a likelihood that never falls."""
+"""EM: the exact M-step, the cubic equation of decays, and a non-decreasing likelihood."""
 
 import numpy as np
 import pytest
@@ -98,7 +98,7 @@ def test_isotropic_floor_keeps_the_noise_isotropic(rng):
 
 @pytest.mark.parametrize("cross", [-0.9, -0.3, 0.0, 0.5, 0.99, 1 - 1e-6])
 def test_cubic_finds_the_best_decay(cross):
-    """The decay of one latent with given second moments, against a grid refined around its best point."""
+    """Compare the decay of one process with the maximum on a refined grid."""
     n, power = 40.0, 1.1
     found = cubic_decay(n, n * power, n * power * cross, n * power)
     grid = np.linspace(-1, 1, 4003)[1:-1]
@@ -118,7 +118,7 @@ def test_m_step_of_one_row_keeps_the_decay(rng):
 
 
 def test_em_stays_where_the_score_is_zero(rng):
-    """From an optimum that another method found, an M-step does not move."""
+    """At the maximum found by the quasi-Newton method, an M-step does not change the parameters."""
     model, data, _ = case(rng, lengths=(25,))
     noise, panel = Noise(NoiseVariances.diagonal(5), np.full(5, 0.05)), to_panel(data)
     optimum = fit_quasi_newton(
@@ -149,20 +149,20 @@ def test_fit_em_reports_a_rising_history(rng):
 
 @sparsely("tol", [10.0, 0.5], shown=[0.5])
 def test_fit_em_does_not_stop_after_one_step(rng, tol):
-    """Convergence needs two gains to compare: the first step alone says nothing about what is to come."""
+    """The remaining gain is predicted from the ratio of two gains, which one step does not provide."""
     model, data, _ = case(rng, lengths=(25,))
     start = to_parameters(model._replace(loadings=rng.standard_normal((5, 3))))
     result = fit_em(
         CountedEStep(to_panel(data), 3000), start, Noise(NoiseVariances.diagonal(5), np.full(5, 0.05)), tol
     )
     assert result.status == "converged" and len(result.history) >= 3
-    # What it stopped at is a geometric rest below the tolerance.
+    # The predicted remaining gain of the last step is below the tolerance.
     gain, last = np.diff(result.history)[-2:]
     assert last / gain < 1.0 and last**2 / (gain - last) < tol
 
 
 class Scripted:
-    """An evaluator of real statistics with made-up log-likelihoods, or an interrupt where there is none."""
+    """E-step with given log-likelihoods; an interrupt is raised when there are no more."""
 
     limits = None
 
@@ -182,7 +182,7 @@ class Scripted:
 
 
 def test_a_fall_is_not_convergence(rng):
-    """A likelihood that falls by more than rounding may not be reported as having converged."""
+    """A decrease of the likelihood by more than rounding errors is not reported as convergence."""
     model, data, _ = case(rng)
     evaluate = Scripted(to_panel(data), [-50.0, -40.0, -45.0, -30.0])
     result = fit_em(
@@ -222,7 +222,7 @@ def test_interrupt_keeps_the_best(rng):
 
 @sparsely("tol", [1.0, 0.01], shown=[0.01])
 def test_em_stops_no_further_from_the_top_than_it_states(tol):
-    """The gain that is still to come when it stops, against a climb that goes on much longer."""
+    """Compare with the log-likelihood after many more iterations."""
     rng = np.random.default_rng(5)
     model = oracle.Model(np.array([0.95, 0.6]), rng.standard_normal((5, 2)), np.full(5, 0.5), np.zeros(5))
     panel = to_panel(oracle.simulate(rng, model, [150]))

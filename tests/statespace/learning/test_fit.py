@@ -1,4 +1,4 @@
-"""Whole fits: what they reach, how they end, and that they survive an interrupt anywhere."""
+"""Complete fits: maxima, status, and interrupts at any time."""
 
 import re
 
@@ -49,7 +49,7 @@ def test_solvers_agree(rng, solver, noise):
 @sparsely("sampling", ["even", "uneven"], shown=["uneven"])
 @sparsely("noise", ["diagonal", "isotropic"])
 def test_fits_end_at_a_maximum(rng, sampling, noise):
-    """The likelihood's slope is zero there, in every direction, by differences of the textbook loop."""
+    """All derivatives of the likelihood are zero, by differences of a textbook Kalman filter."""
     model, data = draw(rng)
     times = uneven_times(rng, [100]) if sampling == "uneven" else None
     fitted = ProbabilisticSFA(2, noise=noise, noise_prior=None, tol=1e-8)
@@ -81,7 +81,7 @@ def test_fits_are_at_least_as_high_as_the_truth_and_cheap(rng, noise):
 
 
 def test_parameters_are_recovered(rng):
-    """Within six standard errors, as the fit itself gives them."""
+    """Parameters are within six standard errors of the true ones."""
     model = oracle.Model(
         np.array([0.95, 0.5]), rng.standard_normal((5, 2)), np.full(5, 0.2), rng.standard_normal(5)
     )
@@ -103,7 +103,7 @@ def test_noise_floor_is_kept(rng):
 
 
 def heywood_data(rng):
-    """One feature that a latent of its own can explain away, beside features with honest noise."""
+    """Data with one column that a factor may reproduce, and columns with noise."""
     slow = oracle.Model(np.array([0.95]), np.ones((1, 1)), np.zeros(1), np.zeros(1))
     z = oracle.simulate(rng, slow, [100])[0]
     data = z @ rng.standard_normal((1, 5)) + rng.standard_normal((100, 5))
@@ -112,10 +112,10 @@ def heywood_data(rng):
 
 
 def test_a_heywood_case_is_kept_off_zero_by_the_prior(rng):
-    """The likelihood is flat there: with the prior hardly any is lost, without it the noise falls to zero."""
+    """Near zero noise the likelihood is flat: the prior costs little, and without it the estimate is zero."""
     data = heywood_data(rng)
     fitted = ProbabilisticSFA(3, tol=1e-8).fit(data)
-    # From there, since the likelihood has another maximum, a little lower, where another column has no noise.
+    # Start there: at another, slightly lower maximum another column has no noise.
     without = ProbabilisticSFA(3, noise_prior=None, tol=1e-8, init=fitted).fit(data)
     assert (fitted.noise_variance_ / data.var(axis=0)).min() > 1e-3
     assert (without.noise_variance_ / data.var(axis=0)).min() < 1e-6
@@ -125,7 +125,7 @@ def test_a_heywood_case_is_kept_off_zero_by_the_prior(rng):
 @sparsely("solver", ["lbfgs", "em"], shown=["lbfgs"])
 @sparsely("noise", ["diagonal", "isotropic"])
 def test_fits_end_where_likelihood_and_prior_have_no_slope(rng, solver, noise):
-    """By differences of the textbook loop and of the density ``rho / (rho + 1e-4)`` of each variance."""
+    """By differences of a textbook Kalman filter and of the density ``rho / (rho + 1e-4)``."""
     data = heywood_data(rng)[:60]
     fitted = ProbabilisticSFA(2, noise=noise, tol=1e-8, max_iter=3000, solver=solver).fit(data)
     found = fitted_model(fitted)
@@ -230,7 +230,7 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
 
 @sparsely("at", [0, 3, 10], shown=[3])
 def test_an_interrupt_while_starting_gives_a_start(rng, at, monkeypatch):
-    """Ctrl-C before the first posterior: there are parameters all the same, and their likelihood is told."""
+    """After Ctrl-C before the first posterior, the result has parameters and their likelihood."""
     model, data = draw(rng)
     call, count = objective.WhittleObjective.__call__, []
 
@@ -253,7 +253,7 @@ def test_progress_is_shown_when_asked(rng, capsys):
     model, data = draw(rng)
     ProbabilisticSFA(2).fit(data)
     assert capsys.readouterr().err == ""
-    # One noise for all: nothing is held to a floor, under which the likelihood could fall again.
+    # With isotropic noise no variance is at its lower bound, where the likelihood might be lower.
     fitted = ProbabilisticSFA(2, noise="isotropic", verbose=True).fit(1000.0 * data)
     shown = re.findall(r"log-likelihood (\S+)\]", capsys.readouterr().err)
     assert float(shown[-1]) == pytest.approx(fitted.log_likelihood_, rel=1e-5), "in data units"
@@ -266,7 +266,7 @@ def test_the_bar_moves_while_starts_are_refined(rng, capsys, monkeypatch):
     shown = capsys.readouterr().err
     steps = [int(n) for n in re.findall(r"initial parameters: (\d+)step", shown)]
     assert steps == sorted(steps) and len(set(steps)) > 10
-    # Then evaluations are counted from the beginning, to as many as there may be.
+    # Each run has its own maximum number of evaluations.
     counts = [int(n) for n in re.findall(r"fit: +\d+%\|[^|]*\| (\d+)/200", shown.partition("step ")[2])]
     assert counts == sorted(counts) and counts[-1] == fitted.n_evaluations_
     assert shown.index("initial parameters") < shown.index("log-likelihood")
@@ -281,7 +281,7 @@ def test_the_bar_moves_while_gaps_are_imputed_for_a_start(capsys):
 
 @sparsely("at", [5, 15], shown=[15])
 def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
-    """The highest on Whittle's likelihood until then, which the fit returns."""
+    """The fit returns the start with the highest Whittle likelihood so far."""
     model, data = draw(rng)
     call, seen = objective.WhittleObjective.__call__, []
 

@@ -17,7 +17,7 @@ from tests.statespace.support import of_decay, scaled_error, to_panel, to_parame
 
 
 def information(coordinates, params, n_rows, damping=0.0):
-    """Matrix of a series of that many complete rows."""
+    """Return the information of a series of `n_rows` complete rows."""
     return Metric(coordinates, params, complete_data_without_missing_values(n_rows, coordinates)).to_dense(
         damping
     )
@@ -25,7 +25,7 @@ def information(coordinates, params, n_rows, damping=0.0):
 
 @pytest.mark.parametrize("decay", [[0.5], [0.999], [1 - 1e-7], [-0.9], [0.99, 0.3, -0.8], [0.0]])
 def test_quadrature_integrates_the_spectra(decay):
-    """A latent has unit variance, and the square of its spectrum the mean (1 + a^2) / (1 - a^2)."""
+    """The mean of a spectrum is one, and that of its square is (1 + a^2) / (1 - a^2)."""
     decay = np.array(decay)
     params = of_decay(decay)
     omega, weights = information_frequencies(params)
@@ -63,7 +63,7 @@ def test_information_is_whittles_formula(rng, shape):
 
 
 def test_information_is_what_one_more_step_determines(rng):
-    """Exact information of T rows grows by Whittle's formula per row: the edges are in both and cancel."""
+    """In the difference of the exact information of two lengths, terms of the ends of the series cancel."""
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}
     params = to_parameters(model)
@@ -72,7 +72,7 @@ def test_information_is_what_one_more_step_determines(rng):
 
 
 def exact_information(model, n):
-    """(1/2) tr(S^-1 d_i S S^-1 d_j S) + d_i mu' S^-1 d_j mu of the joint law of all entries of n rows."""
+    """Return (1/2) tr(S^-1 d_i S S^-1 d_j S) + d_i mu' S^-1 d_j mu of the joint Gaussian of n rows."""
 
     def law(vector):
         m = oracle.unpack(vector, model, "diagonal")
@@ -97,7 +97,7 @@ def test_other_noise_layouts_are_sums_and_selections(rng, noise):
     params = to_parameters(model)
     free = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), True), params, 7)
     found = information(Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True), params, 7)
-    # How all 28 coordinates follow from the fewer ones.
+    # Derivatives of all 28 coordinates by the free ones.
     keep = [*range(18), *range(23, 28)]
     J = np.eye(28)[:, keep]
     if noise == "isotropic":
@@ -121,7 +121,7 @@ def test_uneven_coordinates_change_the_decay_only(rng):
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
 def test_complete_information_bounds_the_expected_one(rng, noise, even):
-    """Seeing the latents can only tell more: the difference is positive semidefinite for complete data."""
+    """The information with observed states minus that without is positive semidefinite."""
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
     params, coordinates = (
         to_parameters(model),
@@ -133,7 +133,7 @@ def test_complete_information_bounds_the_expected_one(rng, noise, even):
 
 
 def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
-    """Its expectation under the model, against differences of the oracle's expected complete-data value."""
+    """Compare with second differences of the expected complete-data log-likelihood."""
     model = oracle.random_model(rng, 3, 2)._replace(decay=np.array([0.9, 0.4]))
     n = 6
     data = [np.full((n, 3), np.nan)]
@@ -149,7 +149,7 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
     decay, loadings, _, offset = coordinates.slices
     at = np.r_[loadings, offset]
     np.testing.assert_allclose(found[np.ix_(at, at)], curvature[np.ix_(at, at)], atol=1e-5)
-    # The decay enters through n - 1 transitions only, and the expected slope is zero at the model itself.
+    # The decay has the information of n - 1 transitions, and its expected score is zero.
     np.testing.assert_allclose(
         found[decay, decay] * (n - 1) / n, curvature[decay, decay], rtol=1e-5, atol=1e-6
     )
@@ -160,7 +160,7 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
 @sparsely("shape", [(1, 1), (2, 3), (3, 3), (7, 3)], shown=[(2, 3), (7, 3)])
 def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
-    """On the free coordinates; gaps, gradients and small noise included."""
+    """With fixed coordinates, missing values, curvature terms and small noise."""
     d, k = shape
     model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
     coordinates = Coordinates(Latents(k), getattr(NoiseVariances, noise)(d), True)
@@ -175,14 +175,14 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     gradient = rng.standard_normal(coordinates.size)
     step = metric.solve(gradient, free, damping)
     np.testing.assert_array_equal(step[~free], 0.0)
-    # The error of a backward stable solution: a residual of rounding times the matrix.
+    # The residual of a backward stable solution is a rounding error times the norms of matrix and solution.
     residual = scaled @ (step[free] / unit) - gradient[free] * unit
     size = np.linalg.norm(scaled, 2) * np.linalg.norm(step[free] / unit)
     assert np.linalg.norm(residual) < 1e-11 * size
 
 
 def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
-    """Of the loadings within the span, noise and decay: what couples them is left out."""
+    """Cross terms of loadings inside the span, noise and decays are neglected."""
     model, coordinates = (
         oracle.random_model(rng, 6, 3),
         Coordinates(Latents(3), NoiseVariances.diagonal(6), True),
@@ -195,7 +195,7 @@ def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     for part in (decay, offset):
         np.testing.assert_allclose(coarse[part, part], fine[part, part], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(np.diag(coarse[noise, noise]), np.diag(fine[noise, noise]), rtol=0.2)
-    # In the basis of the span, latent by latent.
+    # In the basis of the span, factor by factor.
     basis = np.kron(np.linalg.svd(params.loadings / np.sqrt(params.noise_variance)[:, None])[0], np.eye(3))
     unit = np.repeat(np.sqrt(params.noise_variance), 3)
     turned = [basis.T @ (m[loadings, loadings] * np.outer(unit, unit)) @ basis for m in (fine, coarse)]

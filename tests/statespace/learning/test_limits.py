@@ -1,4 +1,4 @@
-"""Starts that keep to held parameters: the nearest assignment, signs and phases."""
+"""Initial values with fixed parameters: closest order, signs and phases."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def test_a_factor_of_the_opposite_sign_takes_the_place_that_is_held():
 
 
 def test_a_cycle_takes_the_phase_that_is_held(rng):
-    """All columns turn by the angle that brings the held ones to their places."""
+    """All columns are rotated by the angle that brings the fixed loadings to their values."""
     angle = 2.0 * np.pi * 17 / 72
     pair = rng.standard_normal((4, 2))
     turned = pair @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])

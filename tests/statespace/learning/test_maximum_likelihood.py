@@ -1,4 +1,4 @@
-"""Maximum likelihood from data to parameters: units, likelihoods and options, whatever the data lie in."""
+"""Maximum likelihood in data units: scales, likelihoods and options."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tests.tolerances import EXACT
 
 @pytest.fixture(scope="module")
 def data():
-    """A hundred rows with holes, in units far apart."""
+    """A hundred rows with missing values, in columns of very different scales."""
     rng = np.random.default_rng(4)
     model = oracle.Model(
         np.array([0.95, 0.5]), rng.standard_normal((4, 2)), np.full(4, 0.3), rng.standard_normal(4)
@@ -142,14 +142,14 @@ def test_the_tolerance_of_filling_grows_with_values_and_parameters():
 
 @pytest.mark.parametrize("k,wanted", [(None, 1e-3 * (30 + 60 * 30 + 60 + 60)), (30, "auto")])
 def test_a_fit_that_chooses_its_factors_has_its_parameters(rng, monkeypatch, k, wanted):
-    """Of as many latents as serve, where nobody says how many; of a number that is given the usual one."""
+    """The tolerance is that of imputation if the number of factors is selected."""
     monkeypatch.setattr(InMemory, "default_size", lambda self, *, ar1_noise=False: Size(30))
     sequences = Sequences(rng.standard_normal((100, 60)), (100,))
     assert make_problem(InMemory(sequences), FitOptions(k)).options.tol == wanted
 
 
 def test_a_fit_to_segments_is_continued_with_all_rows(rng):
-    """The mean of all rows is not that of the segments; their log-likelihood is computed by the oracle."""
+    """The result has the mean and the log-likelihood of all rows, not of the segments."""
     X = rng.standard_normal((400, 3)) + rng.standard_normal((400, 1))
     X[200:] += 2.0
     data, options = in_memory(X), FitOptions(None, noise="diagonal")

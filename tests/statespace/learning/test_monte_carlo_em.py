@@ -128,7 +128,7 @@ def test_fit_reaches_the_maximum_of_the_exact_likelihood(rng):
     assert np.all(np.diff(result.history) >= 0.0)
     assert result.history[-1] == result.log_likelihood
     exact = log_likelihood(result.params, panel)
-    # The truth has the likelihood of the maximum less half of the number of parameters, on average.
+    # On average the log-likelihood of the true parameters is lower by half the number of parameters.
     assert exact > log_likelihood(truth, panel) + 10.0
     assert abs(exact - result.log_likelihood) < 10.0
 

@@ -25,7 +25,7 @@ def small():
 
 
 def dense_profile(like, data, decay, times=None):
-    """Best dense log-likelihood with the decay held."""
+    """Return the maximum of the dense log-likelihood at a fixed decay."""
 
     def worse(rest):
         vector = np.concatenate([[free], rest])
@@ -100,7 +100,7 @@ def test_intervals_of_noise_variances_are_factors(small):
 
 
 def test_intervals_of_other_parameters_are_wider_in_short_series(small):
-    """Than with a normal quantile; :mod:`.test_short_series` counts what they cover."""
+    """Compare with a normal quantile; :mod:`.test_short_series` tests the coverage."""
     data, model = small
     errors = model.standard_errors(data)
     z = scipy.stats.norm.ppf(0.95)
@@ -144,7 +144,7 @@ def test_what_is_no_interval_is_said(small):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The observed information")
 def test_intervals_cover_as_often_as_they_say():
-    """Ten time scales of data are enough for a profile, forty for factors; symmetric ones want more."""
+    """In series of ten time scales for profiles, and of forty for intervals of factors."""
     truth, n = -1 / np.log(0.9), 100
     inside = {"symmetric": 0, "factors": 0, "profile": 0}
     for seed in range(n):
@@ -159,7 +159,7 @@ def test_intervals_cover_as_often_as_they_say():
         lower, upper = errors.interval("timescales", level=0.9)
         inside["factors"] += lower[0] <= truth <= upper[0]
         inside["symmetric"] += abs(model.timescales_[0] - truth) <= 1.645 * errors.timescales[0]
-    # Six standard errors of a share of 100 would tell little.
+    # A tolerance of six standard errors of 100 intervals would be too large.
     for name in ("factors", "profile"):
         assert abs(inside[name] / n - 0.9) < 3 * np.sqrt(0.09 / n), inside
     assert inside["symmetric"] < inside["factors"]

@@ -1,4 +1,4 @@
-"""The ascent on problems with known answers: bounds, curvature, interrupts, and every way it can end."""
+"""The optimizer on problems with known solutions: bounds, curvature, interrupts and stop reasons."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.tolerances import OPTIM
 
 
 class Dense:
-    """A metric as a matrix, damped by the identity."""
+    """Dense metric with the identity as damping matrix."""
 
     def __init__(self, matrix):
         self.matrix = matrix
@@ -23,7 +23,7 @@ class Dense:
 
 
 class Problem:
-    """An objective from a function and its gradient; the metric is the identity unless given."""
+    """Objective from a function and its gradient, by default with the identity as metric."""
 
     def __init__(self, function, gradient, size, metric=None, limit=2000, interrupt_at=None):
         self.function, self.gradient, self.limit = function, gradient, limit
@@ -106,7 +106,7 @@ def test_bounds_hold_and_the_bounded_optimum_is_found(rng, metric):
 
 
 def test_a_bound_can_be_left_again(rng):
-    """A coordinate that starts on its bound but wants to rise does."""
+    """A coordinate that starts at its lower bound increases if the gradient is positive."""
     A, b, f, g = quadratic(rng, 4, condition=10.0)
     lower = np.linalg.solve(A, b) - 3.0
     found = maximize_objective(Problem(f, g, 4, metric=A), lower.copy(), Box(lower, np.full(4, 1e6)), 1e-12)
@@ -173,7 +173,7 @@ def test_the_optimum_is_recognised_at_once(rng):
 
 
 def test_gains_below_rounding_are_flat(rng):
-    """A tolerance that rounding cannot reach ends with its own status instead of running on."""
+    """If the tolerance is below rounding errors, the optimizer stops with the reason "flat"."""
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(lambda x: round(f(x), 3), g, 4, metric=10.0 * A)
     problem.rounding = lambda value: 1e-2
@@ -192,7 +192,7 @@ def test_a_gradient_that_lies_ends_as_stalled(rng):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_not_finite_ahead_shortens_the_step(bad):
-    """Beyond a cliff the objective is not a number: the ascent stays on this side and still finds the top."""
+    """The objective is NaN beyond a boundary: the optimizer finds the maximum on the other side."""
 
     def value(x):
         return -float((x[0] - 1.0) ** 2) if x[0] < 2.0 else bad
@@ -236,20 +236,20 @@ def test_upper_bounds_and_held_coordinates_hold(rng):
 
 
 def test_a_refused_step_teaches_the_curvature_that_it_missed():
-    """The metric misses a factor of 1e4 in one direction; the pair of the refused step tells of all of it."""
+    """The metric is wrong by 1e4 in one direction; the secant pair of the rejected step corrects it."""
     A, b = np.diag([1.0, 2.0, 1e4]), np.array([1.0, 2.0, 50.0])
     problem = Problem(lambda x: float(b @ x - 0.5 * x @ A @ x), lambda x: b - A @ x, 3)
     end = maximize_objective(problem, np.zeros(3), free_box(3), 1e-8)
     best = 0.5 * float(b @ np.linalg.solve(A, b))
     assert problem.seen[1][0] < 0.0  # refused
-    # Without the pair the same climb takes 13 evaluations.
+    # Without the pair the optimizer requires 13 evaluations.
     assert len(end.history) == len(problem.seen) - 1
     assert len(problem.seen) <= 7
     assert end.history[-1] == pytest.approx(best, abs=1e-8)
 
 
 def test_a_coordinate_at_its_longest_step_does_not_shorten_the_others(rng):
-    """The others take the best step beside it, which is that of a linear system without it."""
+    """The step of the other coordinates solves the linear system without the limited one."""
     A, b, f, g = quadratic(rng, 6, condition=10.0)
     best = np.linalg.solve(A, b)
     far = int(np.argmax(np.abs(best)))
@@ -265,13 +265,13 @@ def test_a_coordinate_at_its_longest_step_does_not_shorten_the_others(rng):
 
 
 def test_damping_that_grows_in_leaps_still_shortens_the_step():
-    """Steps too long for a damping that hardly holds them: it leaps, and only a shorter one of them gains."""
+    """Damping increases by large factors without effect; then the step is shortened."""
 
     class Leaping:
         def solve(self, gradient, free, damping):
             return gradient * (1e9 if damping > 5e-4 else 0.016 if damping > 0.0 else 0.02)
 
-    # To the left of zero, gradients are no numbers, and so teach nothing of the curvature.
+    # Gradients are NaN for negative values, so that secant pairs of rejected steps are not stored.
     def value(x):
         return float(np.sum(np.where(x > 0.0, -50.0 * x**2, -13.5 + 55.0 * np.minimum(x + 0.3, 0.0))))
 
@@ -284,7 +284,7 @@ def test_damping_that_grows_in_leaps_still_shortens_the_step():
 
 
 def test_cached_pairs_follow_every_change(rng):
-    """Directions equal those of a memory that got the same pairs at once, with any coordinates held."""
+    """Directions equal those without cache, for any fixed coordinates."""
     n = 6
     metric, gradient = Dense(np.diag(rng.uniform(1.0, 3.0, n))), rng.standard_normal(n)
     turn, _ = np.linalg.qr(rng.standard_normal((n, n)))

@@ -1,4 +1,4 @@
-"""Climbs from random places: never worse, the same each time, and better where there are several maxima."""
+"""Random initial values: reproducible, and never lower than the first fit."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tests.oracles import statespace as oracle
 
 
 def overcomplete(seed, n_rows=120, n_features=6):
-    """Two latents under noise, half of the cells missing."""
+    """Two factors and noise, half of the values missing."""
     rng = np.random.default_rng(seed)
     model = oracle.Model(
         np.array([0.97, 0.7]),
@@ -34,7 +34,7 @@ def test_more_climbs_are_never_worse_and_the_same_each_time():
 
 @pytest.mark.exhaustive
 def test_more_runs_with_cycles_and_smooth_factors():
-    """They were refused; the first climb's rhythms stay, and no climb ends lower than it."""
+    """Cycles are those of the first fit, and the result is not lower than the first fit."""
     x = overcomplete(0, 60, 3)
     for asked in ({"rhythms": [12.0]}, {"smooth": 1}):
         one, two = (ProbabilisticSFA(1, n_init=n, tol=0.01, **asked).fit(x) for n in (1, 2))
@@ -69,7 +69,7 @@ def test_an_interrupt_in_a_later_run_keeps_the_best(monkeypatch):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [2, 4])
 def test_more_runs_are_not_worse_with_too_many_factors(seed):
-    """Five factors instead of two; a run ends up to some ten tolerances below the maximum."""
+    """Fit five factors instead of two; runs stop up to about ten tolerances below the maximum."""
     x = overcomplete(seed)
     one, five = (ProbabilisticSFA(5, n_init=n, tol=1e-6).fit(x).log_likelihood_ for n in (1, 5))
     assert five >= one - 1e-4
@@ -82,7 +82,7 @@ def test_the_number_of_climbs_is_checked(n_init, rng):
 
 
 def test_more_runs_are_never_worse_with_autocorrelated_noise():
-    """A random start has the highest maximum of white noise, which leads to a lower one of AR(1) noise."""
+    """The best fit with white noise may lead to a lower maximum with AR(1) noise."""
     X = make_slow_mixture(100, 5, decay=[0.95, 0.8], noise_variance=0.5, random_state=0).data
     one, four = (ProbabilisticSFA(3, noise="ar1", n_init=n).fit(X).log_likelihood_ for n in (1, 4))
     assert four >= one - 1e-6

@@ -1,4 +1,4 @@
-"""Learning rhythms and smooth latents: score, M-step, spectra, starts, and what a fit reaches."""
+"""Estimation of stochastic cycles and smooth factors: score, M-step, spectra, initial values and fits."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
     lags = np.arange(1, 1200)
     covariances = np.array([np.diag(oracle.transition(params, float(h))) for h in lags])
     wanted = 1.0 + 2.0 * np.cos(omega[:, None] * lags) @ covariances
-    # At high frequencies the terms of the sum cancel: its error is a few roundings of their absolute sum.
+    # At high frequencies terms of the sum cancel: its error is a few roundings of the sum of moduli.
     rounding = 16 * np.finfo(np.float64).eps * (1.0 + 2.0 * np.abs(covariances).sum(axis=0).max())
     np.testing.assert_allclose(
         found.values, wanted[:, params.latents.loaded_states], rtol=1e-9, atol=rounding
@@ -118,7 +118,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
 
 
 def test_spectra_of_slow_smooth_factors_keep_their_digits():
-    """Where the time scale is long, the spectrum is ``4 d^3 / (d^2 + w^2)^2``, as in continuous time."""
+    """For long time scales the spectrum is that in continuous time, ``4 d^3 / (d^2 + w^2)^2``."""
     rate, omega = np.array([1e-4]), np.array([1e-3, 1e-2])
     found, _ = Matern32(rate).spectra(omega)
     np.testing.assert_allclose(found[:, 0, 0], 4 * 1e-12 / (1e-8 + omega**2) ** 2, rtol=1e-4)
@@ -127,13 +127,13 @@ def test_spectra_of_slow_smooth_factors_keep_their_digits():
 
 
 def vectors(params):
-    """Loadings of rhythms as complex numbers (D, R)."""
+    """Return loadings of stochastic cycles as complex numbers (D, R)."""
     rhythms = params.of_kind(Rhythm)
     return rhythms.vectors(params.loadings_of(rhythms))
 
 
 def oscillation(rng, n_rows=500, period=24.0, decay=0.998, n_features=4):
-    """A slow latent and a rhythm, with their parameters."""
+    """Series with a slow factor and a stochastic cycle, and the parameters."""
     params = StateSpace(
         np.array([0.9]),
         rng.standard_normal((n_features, 3)),

@@ -1,4 +1,4 @@
-"""Steps that turn latents follow arcs: the same to first order, exact where nothing but the basis turns."""
+"""Retraction for rotations of factors: equal to the step to first order, exact for pure rotations."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 
 def exponential(matrix):
-    """By the series, of a small part of it that is then squared ten times."""
+    """Return the matrix exponential by scaling and squaring of its series."""
     small, term, total = matrix / 2.0**10, np.eye(len(matrix)), np.eye(len(matrix))
     for n in range(1, 12):
         term = term @ small / n
@@ -40,7 +40,7 @@ def loadings_of(coordinates, vector):
 
 @pytest.mark.parametrize("d,k", [(6, 3), (3, 3), (3, 5), (4, 1)])
 def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
-    """However far: the straight step would change what the latents explain."""
+    """Rotations of any angle leave the explained variance unchanged."""
     coordinates, vector, noise = problem(rng, d, Latents(k))
     here, generator = loadings_of(coordinates, vector), antisymmetric(rng, k)
     if k > d:  # a turn that moves what the columns see, and nothing else
@@ -71,7 +71,7 @@ def test_any_step_is_the_same_to_first_order(rng, latents, n_ar1_noise):
 
 
 def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
-    """Against a regression on all antisymmetric matrices."""
+    """Compare with a regression of the step on all rotations."""
     coordinates, vector, noise = problem(rng, 6, Latents(3))
     step = 0.1 * rng.standard_normal(coordinates.size)
     root = 1.0 / np.sqrt(noise)[:, None]

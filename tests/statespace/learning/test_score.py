@@ -1,4 +1,4 @@
-"""The score by Fisher's identity, the statistics it is made of, and the coordinates it is taken in."""
+"""Score by Fisher's identity, expected statistics, and coordinates."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_score_of_the_shortest_sequences(rng, lengths):
 
 
 def test_score_with_small_noise(rng):
-    """Terms of size 1 / noise cancel here; what is left must still be right."""
+    """Terms of the order of 1 / noise cancel; their sum must be accurate."""
     model, data, _ = case(rng, "even", "diagonal", variance=1e-6)
 
     def value(vector):
@@ -79,7 +79,7 @@ def test_nothing_observed_has_no_slope(rng):
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_statistics_are_the_sums_they_say(rng, sampling):
-    """Each sum over rows, written out with the dense law of the latents."""
+    """Compare each sum over rows with that of the dense joint Gaussian."""
     model, data, times = case(rng, sampling, "diagonal")
     data[0][2] = np.nan
     panel = to_panel(data, times)
@@ -125,7 +125,7 @@ def test_even_times_are_no_times(rng):
 
 @sparsely("gap", [50.0, 1e4, 1e9], shown=[1e9])
 def test_score_across_a_gap_that_forgets_everything(rng, gap):
-    """a ** gap underflows to zero there: the rows before and after are two sequences, and so is the score."""
+    """If a ** gap underflows to zero, the score is that of two sequences."""
     model, _, _ = case(rng, "uneven", "diagonal")
     model = model._replace(decay=np.array([0.5, 0.4, 0.1]))
     times = [np.r_[np.cumsum(rng.choice([0.5, 1.0], 5)), gap + np.cumsum(rng.choice([0.5, 1.0], 7))]]

@@ -1,4 +1,4 @@
-"""Intervals of AR(1) factors in series of few time scales, beside simulated AR(1) processes."""
+"""Intervals of AR(1) factors in series of few time scales, on simulated AR(1) processes."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def processes(rng, decay):
 
 @pytest.fixture(scope="module", params=[4.0, 19.0])
 def estimates(request):
-    """Time scale, and estimated mean, variance and decay of every series."""
+    """Return the time scale, and estimated mean, variance and decay of every series."""
     x = processes(np.random.default_rng(0), np.exp(-1.0 / request.param))
     mean = x.mean(axis=1)
     centred = x - mean[:, None]
@@ -30,7 +30,7 @@ def estimates(request):
 
 
 def short(decay):
-    """Corrections, and asymptotic standard errors of the time scales."""
+    """Return corrections, and asymptotic standard errors of the time scales."""
     error = np.sqrt((1.0 - decay**2) / N_STEPS)
     return ShortSeries.of(decay, error, N_STEPS), error / (decay * np.log(decay) ** 2)
 

@@ -13,7 +13,7 @@ SHAPE = (2, 1)
 
 
 def fitted_case(sampling, noise):
-    """A small fit to high precision, with its model, data and times in the model's units."""
+    """Return a small fit with a tight tolerance, its model, data and times."""
     rng = np.random.default_rng(1)
     variance = np.full(2, 0.4) if noise != "diagonal" else np.array([0.3, 0.5])
     model = oracle.Model(np.array([0.85]), np.array([[1.0], [-0.7]]), variance, np.array([2.0, -1.0]))
@@ -64,7 +64,7 @@ def test_units_scale_the_errors(series):
 
 
 def test_fewer_values_mean_larger_errors(series):
-    """Ten times the same series, as independent sequences, shrinks every error by the root of ten."""
+    """With ten copies of the series as sequences, standard errors are smaller by sqrt(10)."""
     _, data, fitted = series
     one = fitted.standard_errors(data)
     ten = fitted.standard_errors([data] * 10)
@@ -84,7 +84,7 @@ def test_a_variance_at_its_floor_has_no_error(series):
 
 
 def test_what_is_not_identified_is_nan_and_said(series):
-    """With a latent too many there is a direction in which nothing changes."""
+    """With one factor too many, the likelihood is constant in one direction."""
     _, data, fitted = series
     fitted_to_little = ProbabilisticSFA(2).fit(data[:, :1])
     with pytest.warns(UserWarning, match="positive definite"):
@@ -94,7 +94,7 @@ def test_what_is_not_identified_is_nan_and_said(series):
 
 @pytest.mark.exhaustive
 def test_errors_cover_the_truth():
-    """Over 40 data sets, the truth is within 1.96 errors about 95 % of the times, by the binomial law."""
+    """In 40 data sets, intervals of 1.96 standard errors contain the true values in about 95 % of cases."""
     model = oracle.Model(np.array([0.8]), np.array([[1.0], [0.8], [-0.6]]), np.full(3, 0.5), np.zeros(3))
     inside, total = 0, 0
     for i in range(40):
@@ -109,7 +109,7 @@ def test_errors_cover_the_truth():
         ):
             inside += int(np.sum(np.abs(estimate - truth) < 1.96 * error))
             total += truth.size
-    # Estimates of one data set depend on each other: count the data sets, not the numbers, as independent.
+    # Estimates from one data set are dependent: the number of independent ones is that of data sets.
     assert abs(inside / total - 0.95) < 6 * np.sqrt(0.95 * 0.05 / 40)
 
 
@@ -134,8 +134,8 @@ def test_a_column_without_ar1_noise_has_no_errors_of_it():
 
 
 def test_with_a_trend_they_are_those_of_a_dense_gaussian(rng, monkeypatch):
-    """With the offset of the column with the largest loading fixed, because the trend contains it."""
-    # The dense covariance would lose all digits with the default, 1e10.
+    """The offset of the column with the largest loading is fixed, because the trend contains it."""
+    # With the default of 1e10 the dense covariance would have no significant digits.
     monkeypatch.setattr(trend, "_INITIAL_LEVEL_VARIANCE", 1e4)
     n, d = 60, 2
     X = np.cumsum(rng.standard_normal((n, 1)), axis=0) * [1.0, -0.6] + rng.standard_normal((n, d)) + 5.0

@@ -1,4 +1,4 @@
-"""Starts of learning: straight lines over gaps, covariances by loops, and what each start promises."""
+"""Initial values: interpolation, lagged covariances, and properties of each start."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ LENGTHS = (40, 1, 25)
 
 
 def centred_data(rng, n_features=4, n_components=2):
-    """Complete sequences of a model with slow latents, centred, with their mean."""
+    """Return complete, centred sequences of a model with slow factors, and their mean."""
     model = oracle.random_model(rng, n_features, n_components)
     model = model._replace(decay=np.linspace(0.9, 0.4, n_components))
     data = oracle.simulate(rng, model, [900, 600])
@@ -23,7 +23,7 @@ def centred_data(rng, n_features=4, n_components=2):
 
 
 def test_gaps_are_crossed_on_straight_lines(rng):
-    """Cell by cell: between its neighbours in proportion, at the ends as the nearest, else the mean."""
+    """Linear between observations, constant at the ends, and the mean for columns without observations."""
     model = oracle.random_model(rng, 3, 2)
     data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
     data[0][:3, 0] = data[0][-2:, 0] = np.nan
@@ -59,7 +59,7 @@ def test_no_pair_of_rows_is_no_covariance(rng):
 
 
 def test_the_first_start_is_slow_feature_analysis(rng):
-    """SciPy's generalised eigenproblem: directions, and decays from the mean square of differences."""
+    """Compare with SciPy's generalised eigenproblem: directions and decays."""
     sequences, offset = centred_data(rng)
     covariance, lagged = (lagged_covariance(sequences, lag) for lag in (0, 1))
     deltas, directions = scipy.linalg.eigh(2.0 * (covariance - lagged), covariance)
@@ -79,7 +79,7 @@ def test_the_first_start_is_slow_feature_analysis(rng):
 
 
 def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
-    """``C diag(a) C'`` is the lagged covariance within K directions, and ``C diag(a^2) C'`` the next one."""
+    """Lagged covariances are ``C diag(a) C'`` at lag one and ``C diag(a^2) C'`` at lag two."""
     sequences, offset = centred_data(rng)
     once, twice = (lagged_covariance(sequences, lag) for lag in (1, 2))
     second = list(starts(sequences, offset, Latents(2)))[1]
@@ -92,7 +92,7 @@ def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
 
 
 def test_more_factors_than_directions_share_what_there_is(rng):
-    """Split latents keep the covariance between columns, and are as many as asked for."""
+    """Split factors have the same covariance of columns, and the requested number."""
     sequences, offset = centred_data(rng, n_features=2)
     full, split = (next(starts(sequences, offset, Latents(k))) for k in (2, 5))
     assert split.decay.shape == (5,) and split.loadings.shape == (2, 5)
@@ -102,7 +102,7 @@ def test_more_factors_than_directions_share_what_there_is(rng):
 
 
 def test_data_that_turn_over_at_each_step_have_starts_as_well():
-    """Nothing is correlated with its own past there, so no start can come from the lags."""
+    """Lagged covariances have no positive eigenvalue, so that the other start is used."""
     x = np.tile([[1.0, 0.5], [-1.0, -0.4]], (50, 1))
     for start in starts([x - x.mean(axis=0)], x.mean(axis=0), Latents(2)):
         assert all(np.all(np.isfinite(part)) for part in start.to_arrays().values())
@@ -110,7 +110,7 @@ def test_data_that_turn_over_at_each_step_have_starts_as_well():
 
 
 def test_starts_of_more_columns_than_rows_are_slow_feature_analysis(rng):
-    """The eigenvectors of the dense covariances of all columns, though none of that size are made."""
+    """They equal those from covariances of all columns, which are not computed."""
     x = rng.standard_normal((12, 40)).cumsum(axis=0)
     x -= x.mean(axis=0)
     first = next(starts([x], np.zeros(40), Latents(2)))
@@ -130,7 +130,7 @@ def test_starts_of_very_many_columns_need_no_matrix_of_their_size(rng):
 
 
 def test_random_starts_explain_between_a_tenth_and_nine_tenths_of_the_variance(rng):
-    """On average half of it, for any number of factors; time scales reach up to the number of rows."""
+    """On average half of it, for any number of factors; time scales are at most the number of rows."""
     x = rng.standard_normal((400, 6)) @ rng.standard_normal((6, 6))
     x -= x.mean(axis=0)
     found = list(random_starts([x], np.zeros(6), Latents(4), 60))

@@ -14,7 +14,7 @@ from tests.tolerances import EXACT
 
 @pytest.mark.parametrize("lengths", [(40,), (41,), (16, 3, 25), (2, 30), (500,)])
 def test_periodogram_adds_up_to_the_power(rng, lengths):
-    """Parseval: over all bands it is the second moment of the sequences about their own means."""
+    """By Parseval's theorem the sum over all bands is the second moment about the mean of each sequence."""
     data = [rng.standard_normal((n, 3)) for n in lengths]
     found = periodogram(data)
     used = [x for x in data if len(x) >= 3]
@@ -35,7 +35,7 @@ def test_bands_are_narrow_near_zero_and_few():
 
 
 def test_single_frequencies_give_whittles_likelihood(rng):
-    """A short series has one frequency to a band, so the value is the sum by its definition."""
+    """In a short series each band has one frequency, and the value is that of the definition."""
     model = oracle.random_model(rng, 3, 2)
     x = oracle.simulate(rng, model, [16])[0]
     x = x - x.mean(axis=0)
@@ -60,17 +60,17 @@ def test_gradient_equals_finite_differences(rng, noise, variance):
         10**6,
     )
     at = to_vector(objective.coordinates, to_parameters(model))
-    # The value bends over standard deviations of the noise where loadings change.
+    # Steps are small relative to the standard deviation of the noise, the scale of the curvature.
     step = np.full(len(at), 1e-3)
     step[objective.coordinates.slices[1]] = 1e-3 * variance**0.5
     wanted = oracle.numerical_gradient(lambda v: objective(v).value, at, step)
-    # The offset has no part in it.
+    # The value does not depend on the offset.
     np.testing.assert_array_equal(objective(at).gradient[-5:], 0.0)
     assert scaled_error(objective(at).gradient, wanted) < 1e-7
 
 
 def test_it_approaches_the_exact_likelihood(rng):
-    """Differences between two models, per row, agree with the exact ones up to edges of order 1 / T."""
+    """Differences between two models, divided by T, agree with the exact ones up to terms of order 1 / T."""
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]), offset=np.zeros(2))
     other = model._replace(decay=np.array([0.8]), loadings=3.0 * model.loadings)
     x = oracle.simulate(rng, model, [300])[0]
