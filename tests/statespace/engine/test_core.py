@@ -136,7 +136,7 @@ def test_kernels_refuse_wrong_arguments():
     module = kernels.kernels()
     with pytest.raises(ValueError, match="n_states, n_features and n_rows"):
         module.Segments(n_states=0, n_single=0, n_triples=0, n_features=1, n_rows=1, n_groups=1, n_gaps=1)
-    with pytest.raises(ValueError, match="160 states"):
+    with pytest.raises(ValueError, match="at most 160"):
         module.Segments(n_states=161, n_single=161, n_triples=0, n_features=1, n_rows=1, n_groups=1, n_gaps=1)
     kernel = module.Segments(
         n_states=2, n_single=2, n_triples=0, n_features=3, n_rows=5, n_groups=1, n_gaps=1
@@ -149,12 +149,12 @@ def test_kernels_refuse_wrong_arguments():
         kernel.values = np.zeros(14)
     with pytest.raises(ValueError, match=r"gap_index\[1\] = 2"):
         kernel.set_gaps(np.array([1, 2, 0, 0, 0], np.int32), np.zeros(5, np.int32))
-    with pytest.raises(IndexError, match="groups"):
+    with pytest.raises(IndexError, match="group"):
         kernel.eliminate(0, 2)
-    with pytest.raises(RuntimeError, match="not set"):
+    with pytest.raises(RuntimeError, match="not.* set"):
         kernel.eliminate(0, 1)
     rows = module.Rows(n_states=2, n_features=3, n_rows=5, n_gaps=1, reach=0)
-    with pytest.raises(RuntimeError, match="not set"):
+    with pytest.raises(RuntimeError, match="not.* set"):
         rows.filter(np.zeros(2), np.eye(2))
 
 

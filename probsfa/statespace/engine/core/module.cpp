@@ -1,4 +1,4 @@
-// The Python module of the compiled engine: checks arguments, releases the interpreter, and calls kernels.
+// Python module of the compiled engine. Its functions check their arguments, release the interpreter lock and call a kernel.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -41,6 +41,7 @@ using ReadInts = nb::ndarray<const int32_t, nb::c_contig, nb::device::cpu>;
 using Ints = nb::ndarray<int32_t, nb::c_contig, nb::device::cpu>;
 using Bytes = nb::ndarray<uint8_t, nb::c_contig, nb::device::cpu>;
 
+// Kernels compiled for one instruction set.
 struct Level {
     std::string name;
     std::vector<const segments_kernels *> segments;
@@ -55,8 +56,9 @@ struct Level {
     }
 
 #ifdef WITH_X86_LEVELS
-// Instruction sets that the processor has, and whose registers the operating system saves. By the instructions themselves:
-// clang-cl does not link the library behind __builtin_cpu_supports. (Intel 64 manual, volume 1, sections 14.3 and 15.2.)
+// Whether AVX2 and AVX-512 can be used: the processor must support them and the operating system must save their registers
+// (Intel 64 manual, volume 1, sections 14.3 and 15.2). __builtin_cpu_supports is not used, because clang-cl does not link the
+// library in which it is defined.
 struct Processor {
     bool avx2 = false, avx512 = false;
     Processor() {
@@ -73,33 +75,34 @@ struct Processor {
 };
 #endif
 
-// The levels that this processor has, the best first.
-const std::vector<Level> &available() {
+// Levels that this processor supports, fastest first.
+const std::vector<Level> &supported_levels() {
     static const std::vector<Level> levels = [] {
-        std::vector<Level> found;
+        std::vector<Level> supported;
 #ifdef WITH_X86_LEVELS
         const Processor processor;
-        if (processor.avx512) found.push_back(LEVEL_TABLE(avx512));
-        if (processor.avx2) found.push_back(LEVEL_TABLE(avx2));
+        if (processor.avx512) supported.push_back(LEVEL_TABLE(avx512));
+        if (processor.avx2) supported.push_back(LEVEL_TABLE(avx2));
 #endif
-        found.push_back(LEVEL_TABLE(portable));
-        return found;
+        supported.push_back(LEVEL_TABLE(portable));
+        return supported;
     }();
     return levels;
 }
 
 const Level *&current() {
-    static const Level *level = &available().front();
+    static const Level *level = &supported_levels().front();
     return level;
 }
 
+// Return the data of an array, after a check of its size.
 template <typename Array> auto checked(const Array &array, int64_t size, const char *name) {
     if ((int64_t)array.size() < size)
-        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.size()) + " numbers; " + std::to_string(size) + " are needed.");
+        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.size()) + " entries; " + std::to_string(size) + " are required.");
     return array.data();
 }
 
-// Arrays that kernels read and write, kept alive.
+// References to the arrays that kernels read and write, so that Python does not free them.
 class Arrays {
   public:
     template <typename Array, typename Pointer> void keep(const char *name, const nb::object &given, int64_t size, Pointer &pointer) {
@@ -110,7 +113,7 @@ class Arrays {
         }
         Array array;
         if (!nb::try_cast<Array>(given, array, false))
-            throw nb::type_error((std::string(name) + " must be a C-contiguous array of the kernel's type.").c_str());
+            throw nb::type_error((std::string(name) + " must be a C-contiguous array of the type that the kernel requires.").c_str());
         pointer = (Pointer)checked(array, size, name);
         kept_[name] = given;
     }
@@ -136,10 +139,10 @@ void check_gaps(const int32_t *index, int64_t count, int64_t n_gaps) {
 void check_blocks(int64_t n_states, int64_t n_single, int64_t n_triples) {
     const int64_t paired = n_states - n_single - 3 * n_triples;
     if (n_single < 0 || n_triples < 0 || paired < 0 || paired % 2)
-        throw std::invalid_argument("n_states must be n_single, 3 n_triples and an even number of states in pairs.");
+        throw std::invalid_argument("n_single, n_triples and n_states - n_single - 3 n_triples must not be negative, and the last must be even.");
 }
 
-// A chunk of rows in segments side by side; see segments.c.
+// Kalman filter and smoother of a chunk of rows, in segments that are processed in parallel; see segments.c.
 class Segments {
   public:
     Segments(int64_t n_states, int64_t n_single, int64_t n_triples, int64_t n_features, int64_t n_rows, int64_t n_groups, int64_t n_gaps)
@@ -148,9 +151,9 @@ class Segments {
         if (n_groups < 1 || n_gaps < 0) throw std::invalid_argument("n_groups must be positive and n_gaps not negative.");
         check_blocks(n_states, n_single, n_triples);
         kernels_ = nullptr;
-        for (const segments_kernels *one : level_->segments)
-            if (!kernels_ && n_states <= one->most_states) kernels_ = one;
-        if (!kernels_) throw std::invalid_argument("there are kernels for at most 160 states.");
+        for (const segments_kernels *kernels : level_->segments)
+            if (!kernels_ && n_states <= kernels->most_states) kernels_ = kernels;
+        if (!kernels_) throw std::invalid_argument("n_states must be at most 160.");
         const int64_t length = (n_rows + 4 * n_groups - 1) / (4 * n_groups);
         work = {};
         data = {};
@@ -164,122 +167,123 @@ class Segments {
     }
 
     int64_t length() const { return work.length; }
-    int64_t packed() const { return work.n_states * (work.n_states + 1) / 2; }
+    int64_t packed_size() const { return work.n_states * (work.n_states + 1) / 2; }
     int64_t size_of_groups() const { return groups_ * kernels_->size_of_group; }
     int64_t size_of_steps() const { return (work.n_gaps + 1) * kernels_->size_of_step; }
-    int64_t size_of_rows() const { return 4 * groups_ * (work.length + 1) * (work.n_states + packed()); }
-    int64_t size_of_collapsed() const { return 4 * groups_ * work.length * (work.n_states + packed()); }
-    int64_t table() const { return (work.n_gaps + 1) * 2 * work.n_states; }
+    int64_t size_of_rows() const { return 4 * groups_ * (work.length + 1) * (work.n_states + packed_size()); }
+    int64_t size_of_collapsed() const { return 4 * groups_ * work.length * (work.n_states + packed_size()); }
+    int64_t size_of_table() const { return (work.n_gaps + 1) * 2 * work.n_states; }
     int64_t size_of_transition() const { return (work.n_gaps + 1) * (data.n_triples ? 3 : 2) * work.n_states; }
-    int64_t beside() const { return work.n_states - work.n_single + 3 * data.n_triples; } // entries beside diagonals of blocks
+    // Number of off-diagonal entries of the diagonal blocks.
+    int64_t n_off_diagonal() const { return work.n_states - work.n_single + 3 * data.n_triples; }
 
     void tabulate() {
-        need({work.transition, work.weight, work.known, work.inverse, work.log_det, work.steps});
-        nb::gil_scoped_release released;
+        require({work.transition, work.weight, work.known, work.inverse, work.log_det, work.steps});
+        nb::gil_scoped_release unlocked;
         kernels_->tabulate(&work);
     }
     void collapse(int64_t first, int64_t end) {
-        groups(first, end);
-        need({data.values, data.weights, data.offset, data.scaled, data.products, data.collapsed});
-        nb::gil_scoped_release released;
+        check_groups(first, end);
+        require({data.values, data.weights, data.offset, data.scaled, data.products, data.collapsed});
+        nb::gil_scoped_release unlocked;
         kernels_->collapse(&data, first, end);
     }
     void eliminate(int64_t first, int64_t end) {
-        groups(first, end);
-        need_passes();
-        need({work.collapsed, work.filtered_means, work.terms});
+        check_groups(first, end);
+        require_passes();
+        require({work.collapsed, work.filtered_means, work.terms});
         const auto scratch = bytes(kernels_->size_of_scratch);
-        nb::gil_scoped_release released;
+        nb::gil_scoped_release unlocked;
         kernels_->eliminate(&work, first, end, scratch.get());
     }
     void join(Doubles precision, Doubles information) {
-        need({work.group});
+        require({work.group});
         double *const matrix = checked(precision, work.n_states * work.n_states, "precision");
         double *const vector = checked(information, work.n_states, "information");
         const auto scratch = bytes(kernels_->size_of_scratch);
-        nb::gil_scoped_release released;
+        nb::gil_scoped_release unlocked;
         kernels_->join(&work, groups_, matrix, vector, scratch.get());
     }
     void refilter(int64_t first, int64_t end) {
-        groups(first, end);
-        need_passes();
-        need({work.collapsed, work.filtered_means, work.terms});
+        check_groups(first, end);
+        require_passes();
+        require({work.collapsed, work.filtered_means, work.terms});
         const auto scratch = bytes(kernels_->size_of_scratch);
-        nb::gil_scoped_release released;
+        nb::gil_scoped_release unlocked;
         kernels_->refilter(&work, first, end, scratch.get());
     }
     void likelihoods(int64_t first, int64_t end) {
-        rows(first, end);
-        need({data.values, data.weights, data.offset, data.reciprocal_noise, data.log_norm, data.loadings, data.means, data.terms});
-        nb::gil_scoped_release released;
+        check_rows(first, end);
+        require({data.values, data.weights, data.offset, data.reciprocal_noise, data.log_norm, data.loadings, data.means, data.terms});
+        nb::gil_scoped_release unlocked;
         kernels_->likelihoods(&data, first, end);
     }
     void join_back(ReadDoubles mean, ReadDoubles covariance) {
-        need({work.group});
+        require({work.group});
         const double *const vector = checked(mean, work.n_states, "mean");
         const double *const matrix = checked(covariance, work.n_states * work.n_states, "covariance");
         const auto scratch = bytes(kernels_->size_of_scratch);
-        nb::gil_scoped_release released;
+        nb::gil_scoped_release unlocked;
         kernels_->join_back(&work, groups_, vector, matrix, scratch.get());
     }
     void smooth(int64_t first, int64_t end, bool full) {
-        groups(first, end);
-        need_passes();
-        need_moments(full);
+        check_groups(first, end);
+        require_passes();
+        require_moments(full);
         const auto scratch = bytes(kernels_->size_of_scratch);
-        nb::gil_scoped_release released;
+        nb::gil_scoped_release unlocked;
         kernels_->smooth(&work, first, end, full, scratch.get());
     }
     void link(bool full) {
-        need_passes();
-        need_moments(full);
+        require_passes();
+        require_moments(full);
         const auto scratch = bytes(kernels_->size_of_scratch);
-        nb::gil_scoped_release released;
+        nb::gil_scoped_release unlocked;
         kernels_->link(&work, groups_, full, scratch.get());
     }
     void add_up(int64_t first, int64_t end, Doubles seen, Doubles residual_moments, Doubles residual_power, Doubles transitions) {
-        rows(first, end);
-        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, width_seen = data.complete ? 4 : width, terms = k + beside();
-        need({data.values, data.weights, data.offset, data.loadings, data.next_gap, data.transition});
-        need({data.means, data.moments, data.lag_one});
-        if (means_ < (data.n_rows + 1) * k || moments_ < (data.n_rows + 1) * 2 * packed() || lags_ < data.n_rows * terms)
-            throw std::invalid_argument("means, covariances and lag_one are too small for sums.");
+        check_rows(first, end);
+        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, width_seen = data.complete ? 4 : width, n_entries = k + n_off_diagonal();
+        require({data.values, data.weights, data.offset, data.loadings, data.next_gap, data.transition});
+        require({data.means, data.moments, data.lag_one});
+        if (means_ < (data.n_rows + 1) * k || moments_ < (data.n_rows + 1) * 2 * packed_size() || lags_ < data.n_rows * n_entries)
+            throw std::invalid_argument("means, covariances or lag_one are too small for n_rows + 1 rows.");
         double *const to[4] = {
-            checked(seen, (2 * packed() + k + 1) * width_seen, "seen"),
+            checked(seen, (2 * packed_size() + k + 1) * width_seen, "seen"),
             checked(residual_moments, (k + 1) * width, "residual_moments"),
             checked(residual_power, data.n_features, "residual_power"),
-            checked(transitions, (data.n_gaps + 1) * (3 * terms + 1), "transitions"),
+            checked(transitions, (data.n_gaps + 1) * (3 * n_entries + 1), "transitions"),
         };
-        const auto room = doubles(16 * (2 * width + k + 1));
-        nb::gil_scoped_release released;
-        kernels_->add_up(&data, first, end, to[0], to[1], to[2], to[3], room.get());
+        const auto scratch = doubles(16 * (2 * width + k + 1));
+        nb::gil_scoped_release unlocked;
+        kernels_->add_up(&data, first, end, to[0], to[1], to[2], to[3], scratch.get());
     }
 
     segments_work work;
     observations data;
     Arrays arrays;
-    int64_t means_ = 0, moments_ = 0, lags_ = 0; // numbers of the arrays for moments
+    int64_t means_ = 0, moments_ = 0, lags_ = 0; // sizes of the arrays that set_moments received
 
   private:
-    void groups(int64_t first, int64_t end) const {
-        if (first < 0 || first > end || end > groups_) throw std::out_of_range("there are no such groups of segments.");
+    void check_groups(int64_t first, int64_t end) const {
+        if (first < 0 || first > end || end > groups_) throw std::out_of_range("first_group and end_group must be between 0 and n_groups, in this order.");
     }
-    void rows(int64_t first, int64_t end) const {
-        if (first < 0 || first > end || end > work.n_rows) throw std::out_of_range("there are no such rows.");
+    void check_rows(int64_t first, int64_t end) const {
+        if (first < 0 || first > end || end > work.n_rows) throw std::out_of_range("first_row and end_row must be between 0 and n_rows, in this order.");
     }
-    static void need(std::initializer_list<const void *> pointers) {
-        for (const void *one : pointers)
-            if (!one) throw std::runtime_error("an array that the kernel needs was not set.");
+    static void require(std::initializer_list<const void *> pointers) {
+        for (const void *pointer : pointers)
+            if (!pointer) throw std::runtime_error("an array that the kernel requires has not been set.");
     }
-    void need_passes() const {
-        if (data.n_triples) throw std::invalid_argument("segments have no blocks of three states: use Rows.");
-        need({work.gap_index, work.transition, work.weight, work.known, work.inverse, work.log_det, work.group, work.rows});
+    void require_passes() const {
+        if (data.n_triples) throw std::invalid_argument("segments do not support blocks of three states; use Rows.");
+        require({work.gap_index, work.transition, work.weight, work.known, work.inverse, work.log_det, work.group, work.rows});
     }
-    void need_moments(bool full) const {
-        const int64_t k = work.n_states, per_row = full ? k * k : 2 * packed(), lag = full ? k * k : k + beside();
-        need({work.means, work.covariances, work.lag_one});
+    void require_moments(bool full) const {
+        const int64_t k = work.n_states, per_row = full ? k * k : 2 * packed_size(), lag = full ? k * k : k + n_off_diagonal();
+        require({work.means, work.covariances, work.lag_one});
         if (means_ < work.n_rows * k || moments_ < work.n_rows * per_row || lags_ < work.n_rows * lag)
-            throw std::invalid_argument("means, covariances and lag_one are too small for these rows.");
+            throw std::invalid_argument("means, covariances or lag_one are too small for n_rows.");
     }
 
     int64_t groups_;
@@ -287,7 +291,7 @@ class Segments {
     const segments_kernels *kernels_;
 };
 
-// A chunk of rows one after the other, by square roots of covariances; see recursions.c.
+// Square-root Kalman filter and smoother of a chunk of rows, row by row; see recursions.c.
 class Rows {
   public:
     Rows(int64_t n_states, int64_t n_features, int64_t n_rows, int64_t n_gaps, int reach) : level_(current()) {
@@ -300,67 +304,67 @@ class Rows {
         work.reach = reach;
     }
     int64_t filter(Doubles mean, Doubles root) {
-        need({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
-        need({work.filtered_means, work.terms});
-        if (work.slot) need({work.gain, work.root});
+        require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
+        require({work.filtered_means, work.terms});
+        if (work.slot) require({work.gain, work.root});
         double *const vector = checked(mean, work.n_states, "mean"), *const matrix = checked(root, work.n_states * work.n_states, "root");
-        const auto scratch = room();
-        nb::gil_scoped_release released;
+        const auto scratch = scratch_space();
+        nb::gil_scoped_release unlocked;
         return level_->rows->filter(&work, vector, matrix, scratch.get());
     }
     void filter_student(double degrees, bool by_row, Doubles mean, Doubles root) {
-        need({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
-        need({work.filtered_means, work.filtered_covariances, work.terms});
+        require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
+        require({work.filtered_means, work.filtered_covariances, work.terms});
         double *const vector = checked(mean, work.n_states, "mean"), *const matrix = checked(root, work.n_states * work.n_states, "root");
-        const auto scratch = room();
-        nb::gil_scoped_release released;
+        const auto scratch = scratch_space();
+        nb::gil_scoped_release unlocked;
         level_->rows->filter_student(&work, degrees, by_row, vector, matrix, scratch.get());
     }
     void smooth(bool full, int64_t n_single, int64_t n_triples, Doubles mean, Doubles covariance) {
         const int64_t k = work.n_states;
         check_blocks(k, n_single, n_triples);
-        need({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
-        need({work.means, work.covariances, work.lag_one});
+        require({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
+        require({work.means, work.covariances, work.lag_one});
         if (means_ < work.n_rows * k || moments_ < work.n_rows * (full ? k * k : k * (k + 1)) || lags_ < work.n_rows * (full ? k * k : 2 * k - n_single + 3 * n_triples))
-            throw std::invalid_argument("means, covariances and lag_one are too small for these rows.");
+            throw std::invalid_argument("means, covariances or lag_one are too small for n_rows.");
         double *const vector = checked(mean, k, "mean"), *const matrix = checked(covariance, k * k, "covariance");
-        const auto scratch = room();
-        nb::gil_scoped_release released;
+        const auto scratch = scratch_space();
+        nb::gil_scoped_release unlocked;
         level_->rows->smooth(&work, full, n_single, n_triples, vector, matrix, scratch.get());
     }
     void draw(int64_t n_draws, ReadDoubles normals, Doubles after, Doubles draws) {
         const int64_t k = work.n_states;
-        need({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
+        require({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
         const double *const from = checked(normals, work.n_rows * n_draws * k, "normals");
         double *const state = checked(after, n_draws * k, "after"), *const to = checked(draws, work.n_rows * n_draws * k, "draws");
-        const auto scratch = room();
-        nb::gil_scoped_release released;
+        const auto scratch = scratch_space();
+        nb::gil_scoped_release unlocked;
         level_->rows->draw(&work, n_draws, from, state, to, scratch.get());
     }
     void leave_one_out(Doubles scores, Doubles precisions, Doubles states) {
         const int64_t k = work.n_states, cells = work.n_rows * work.n_features;
-        need({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
+        require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
         double *const to = checked(scores, cells, "scores"), *const and_to = checked(precisions, cells, "precisions");
         double *const kept = checked(states, work.n_rows * (k + k * k), "states");
-        const auto scratch = room();
-        nb::gil_scoped_release released;
+        const auto scratch = scratch_space();
+        nb::gil_scoped_release unlocked;
         level_->rows->leave_one_out(&work, to, and_to, kept, scratch.get());
     }
 
     rows_work work;
     Arrays arrays;
-    int64_t means_ = 0, moments_ = 0, lags_ = 0;
+    int64_t means_ = 0, moments_ = 0, lags_ = 0; // sizes of the arrays that set_moments received
 
   private:
-    std::unique_ptr<double[]> room() const { return doubles(level_->rows->scratch(work.n_states, work.n_features)); }
-    static void need(std::initializer_list<const void *> pointers) {
-        for (const void *one : pointers)
-            if (!one) throw std::runtime_error("an array that the kernel needs was not set.");
+    std::unique_ptr<double[]> scratch_space() const { return doubles(level_->rows->scratch(work.n_states, work.n_features)); }
+    static void require(std::initializer_list<const void *> pointers) {
+        for (const void *pointer : pointers)
+            if (!pointer) throw std::runtime_error("an array that the kernel requires has not been set.");
     }
     const Level *level_;
 };
 
-// A write-only property: an array of a type and of at least so many numbers.
+// A write-only property for an array of the given type with at least `size` entries.
 #define FIELD(kind, type, field, size, ...) \
     .def_prop_rw( \
         #field, [](const kind &) { return nb::none(); }, \
@@ -383,31 +387,31 @@ template <typename Kind> void set_moments(Kind &self, Doubles means, Doubles cov
 NB_MODULE(_probsfa_core, m) {
     m.doc() = "Kernels of the compiled engine.";
     m.attr("MOST_STATES") = 160;
-    m.attr("INTERFACE") = 2; // raised when Python must call it in another way
+    m.attr("INTERFACE") = 2; // increased by one with every change that Python callers must follow
     m.def("levels", [] {
         std::vector<std::string> names;
-        for (const Level &level : available()) names.push_back(level.name);
+        for (const Level &level : supported_levels()) names.push_back(level.name);
         return names;
-    }, "Instruction sets that this processor has kernels for, the best first.");
-    m.def("level", [] { return current()->name; }, "The instruction set in use.");
+    }, "Names of the levels that this processor supports, fastest first.");
+    m.def("level", [] { return current()->name; }, "Name of the level in use.");
     m.def("use_level", [](const std::string &name) {
-        for (const Level &level : available())
+        for (const Level &level : supported_levels())
             if (level.name == name) {
                 current() = &level;
                 return;
             }
-        throw std::invalid_argument("there is no level '" + name + "' on this processor.");
-    }, "Use the kernels of another instruction set from now on.", "name"_a);
+        throw std::invalid_argument("this processor does not support level '" + name + "'.");
+    }, "Use the kernels of another level.", "name"_a);
     m.def("pack", [](ReadDoubles rows, ReadDoubles shift, ReadDoubles scale, Doubles values, Doubles present) {
         if (rows.ndim() != 2) throw std::invalid_argument("rows must be two-dimensional.");
         const int64_t n = (int64_t)rows.shape(0), d = (int64_t)rows.shape(1);
         const double *const from = rows.data(), *const less = checked(shift, d, "shift"), *const by = checked(scale, d, "scale");
         double *const to = checked(values, n * d, "values"), *const seen = checked(present, n * d, "present");
-        nb::gil_scoped_release released;
+        nb::gil_scoped_release unlocked;
         pack(n, d, from, less, by, to, seen);
-    }, "Write (rows - shift) / scale, zero where missing, and whether values are present.", "rows"_a, "shift"_a, "scale"_a, "values"_a, "present"_a);
+    }, "Write (rows - shift) / scale to values, with zero for missing values, and to present whether values are observed.", "rows"_a, "shift"_a, "scale"_a, "values"_a, "present"_a);
 
-    nb::class_<Segments>(m, "Segments", "A chunk of rows in segments side by side, by precisions of states.")
+    nb::class_<Segments>(m, "Segments", "Kalman filter and smoother in information form for segments of a chunk of rows, in parallel.")
         .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>(), "n_states"_a, "n_single"_a, "n_triples"_a, "n_features"_a, "n_rows"_a, "n_groups"_a, "n_gaps"_a)
         .def_prop_ro("length", &Segments::length)
         .def_prop_ro("size_of_groups", &Segments::size_of_groups)
@@ -421,10 +425,10 @@ NB_MODULE(_probsfa_core, m) {
         FIELD(Segments, ReadDoubles, log_norm, self.data.n_features, self.data.log_norm)
         FIELD(Segments, ReadDoubles, loadings, self.data.n_features * self.data.n_states, self.data.loadings)
         FIELD(Segments, ReadDoubles, scaled, self.data.n_features * self.data.n_states, self.data.scaled)
-        FIELD(Segments, ReadDoubles, products, self.data.n_features * self.packed(), self.data.products)
-        FIELD(Segments, ReadDoubles, weight, self.table(), self.work.weight)
-        FIELD(Segments, ReadDoubles, known, self.table(), self.work.known)
-        FIELD(Segments, ReadDoubles, inverse, self.table(), self.work.inverse)
+        FIELD(Segments, ReadDoubles, products, self.data.n_features * self.packed_size(), self.data.products)
+        FIELD(Segments, ReadDoubles, weight, self.size_of_table(), self.work.weight)
+        FIELD(Segments, ReadDoubles, known, self.size_of_table(), self.work.known)
+        FIELD(Segments, ReadDoubles, inverse, self.size_of_table(), self.work.inverse)
         FIELD(Segments, ReadDoubles, log_det, self.work.n_gaps + 1, self.work.log_det)
         FIELD(Segments, Bytes, steps, self.size_of_steps(), self.work.steps)
         FIELD(Segments, Bytes, group, self.size_of_groups(), self.work.group)
@@ -474,7 +478,7 @@ NB_MODULE(_probsfa_core, m) {
         .def("link", &Segments::link, "full"_a)
         .def("add_up", &Segments::add_up, "first_row"_a, "end_row"_a, "seen"_a, "residual_moments"_a, "residual_power"_a, "transitions"_a);
 
-    nb::class_<Rows>(m, "Rows", "A chunk of rows one after the other, by square roots of covariances.")
+    nb::class_<Rows>(m, "Rows", "Square-root Kalman filter and smoother for a chunk of rows, row by row.")
         .def(nb::init<int64_t, int64_t, int64_t, int64_t, int>(), "n_states"_a, "n_features"_a, "n_rows"_a, "n_gaps"_a, "reach"_a)
         FIELD(Rows, ReadDoubles, values, self.work.n_rows * self.work.n_features, self.work.values)
         FIELD(Rows, ReadDoubles, weights, self.work.n_rows * self.work.n_features, self.work.weights)
