@@ -22,9 +22,8 @@ __all__ = [
     "first_overflow",
 ]
 
-SCAN_ROWS = (
-    4096  # rows that are searched together for an invalid value, so that the search needs little memory
-)
+#: Rows that are searched together for an invalid value, so that the search needs little memory.
+SCAN_ROWS = 4096
 #: Range of magnitudes of data: sums of squares neither overflow nor underflow in double precision.
 MAX_ABSOLUTE_VALUE, MIN_SPREAD = 1e150, 1e-140
 
@@ -66,7 +65,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     array([ 1., nan])
     """
     X = _fill_masked(X)
-    _check_cells_of(X, name, "use an array of numbers.")
+    _check_value_types(X, name, "use an array of numbers.")
     try:
         if not hasattr(X, "isna") or np.asarray(X).dtype.kind in "biuf":
             return np.asarray(_without_na(X), dtype=np.float64)
@@ -78,9 +77,9 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
         raise type(error)(f"{name} must contain numbers: {error}") from None
 
 
-def _with_nan(cells: Any) -> NDArray[np.float64]:
+def _with_nan(series: Any) -> NDArray[np.float64]:
     """Return a series or an index of pandas as floats, with NaN for NA."""
-    values: NDArray[np.float64] = cells.to_numpy(dtype=np.float64, na_value=np.nan)
+    values: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
 
 
@@ -96,7 +95,7 @@ def check_array(
     if position is not None:
         columns = getattr(estimator, "feature_names_in_", None)
         raise ValueError(
-            f"{name} has {values[position]:.3g} in {_cell(position, columns)}, which overflows when "
+            f"{name} has {values[position]:.3g} in {_position_text(position, columns)}, which overflows when "
             "squared (limit "
             f"{MAX_ABSOLUTE_VALUE:g}). Rescale the column, or replace the value by NaN if it is missing."
         )
@@ -173,8 +172,8 @@ def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None
         np.fmax.reduce(first_rows, axis=0) - np.fmin.reduce(first_rows, axis=0) >= MIN_SPREAD
     )
     for column in np.flatnonzero(undecided_columns).tolist():
-        cells = values[:, column]
-        spread = float(np.fmax.reduce(cells) - np.fmin.reduce(cells))
+        column_values = values[:, column]
+        spread = float(np.fmax.reduce(column_values) - np.fmin.reduce(column_values))
         if not 0.0 < spread < MIN_SPREAD:
             continue
         names = getattr(estimator, "feature_names_in_", None)
@@ -222,12 +221,12 @@ def _without_na(X: Any) -> Any:
     return X
 
 
-def _objects_with_nan(cells: NDArray[Any]) -> NDArray[Any]:
+def _objects_with_nan(values: NDArray[Any]) -> NDArray[Any]:
     """Return values of type object with NaN for missing ones; other types unchanged."""
-    if cells.dtype.kind != "O":
-        return cells
-    missing = sys.modules["pandas"].isna(cells)
-    return np.where(missing, np.nan, cells)
+    if values.dtype.kind != "O":
+        return values
+    missing = sys.modules["pandas"].isna(values)
+    return np.where(missing, np.nan, values)
 
 
 def _check_kind(X: Any, name: str) -> None:
@@ -238,7 +237,7 @@ def _check_kind(X: Any, name: str) -> None:
             f"{name} is a {type(X).__name__} with the keys {keys}. Use a table of shape (n_rows, "
             f"n_features), such as {name}['data'] or pandas.DataFrame({name})."
         )
-    array = _check_cells_of(
+    array = _check_value_types(
         X,
         name,
         "use an array (n_rows, n_features), or a list of 2-dimensional arrays for several sequences.",
@@ -265,7 +264,7 @@ def _check_kind(X: Any, name: str) -> None:
     raise ValueError(shape_error)
 
 
-def _check_cells_of(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
+def _check_value_types(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
     """Validate the type of the values; return an array, or None for a DataFrame or a sparse matrix.
 
     `remedy` is the remedy in the message for rows of unequal length.
@@ -273,11 +272,11 @@ def _check_cells_of(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
     _check_collected(X, name)
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         for j, column in enumerate(X.columns):
-            _check_cells(np.asarray(X.iloc[:, j]), f"column {column!r} of {name}", column)
+            _check_values(np.asarray(X.iloc[:, j]), f"column {column!r} of {name}", column)
         return None
     if hasattr(X, "columns") and hasattr(X, "schema"):  # of polars or Arrow: without an index
         for column in getattr(X, "column_names", X.columns):
-            _check_cells(np.asarray(X[column]), f"column {column!r} of {name}", column, has_index=False)
+            _check_values(np.asarray(X[column]), f"column {column!r} of {name}", column, has_index=False)
         return None
     if hasattr(X, "toarray"):
         return None  # a sparse matrix: the conversion has a good error message
@@ -285,7 +284,7 @@ def _check_cells_of(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
         array = np.asarray(X)
     except ValueError:
         raise ValueError(f"{name} has rows of unequal length; {remedy}") from None
-    _check_cells(array, name)
+    _check_values(array, name)
     return array
 
 
@@ -299,7 +298,7 @@ def _check_collected(X: Any, name: str) -> None:
         raise ValueError(f"{name} is a {type(X).__name__}, which is not collected. Use {name}.collect().")
 
 
-def _check_cells(array: NDArray[Any], name: str, column: Any = None, has_index: bool = True) -> None:
+def _check_values(array: NDArray[Any], name: str, column: Any = None, has_index: bool = True) -> None:
     """Raise an error for values that are not numbers; `column` is the label of a column of a table."""
     kind = array.dtype.kind
     if kind == "c":
@@ -314,24 +313,24 @@ def _check_cells(array: NDArray[Any], name: str, column: Any = None, has_index: 
     if kind not in "OUST":
         return
     for position in np.ndindex(array.shape):
-        cell = array[position]
+        value = array[position]
         # Timestamps of pandas are dates; its missing time is a date that is unequal to itself.
-        if isinstance(cell, (str, bytes, date, timedelta)) and cell == cell:
+        if isinstance(value, (str, bytes, date, timedelta)) and value == value:
             where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), position, strict=False))
-            text = isinstance(cell, (str, bytes))
-            remedy = _remedy(column, cell, has_index)
+            text = isinstance(value, (str, bytes))
+            remedy = _remedy(column, value, has_index)
             raise ValueError(
                 f"{name} contains {'text' if text else 'a date or duration'} "
-                f"({str(cell)!r}){where and f' in {where}'}; expected numbers, NaN where missing.{remedy}"
+                f"({str(value)!r}){where and f' in {where}'}; expected numbers, NaN where missing.{remedy}"
             )
 
 
-def _remedy(column: Any, cell: Any, has_index: bool) -> str:
+def _remedy(column: Any, value: Any, has_index: bool) -> str:
     """Return what to do with a text or a date among the values, in a column of a table or elsewhere."""
-    text = isinstance(cell, (str, bytes))
+    text = isinstance(value, (str, bytes))
     if column is None:
         return "" if text else " Pass times as the index of a pandas DataFrame, or as times=."
-    if text and not _DATE_PATTERN.match(str(cell)):
+    if text and not _DATE_PATTERN.match(str(value)):
         if has_index:
             return f" Convert the column by pandas.to_numeric, or remove it: X.drop(columns=[{column!r}])."
         return f" Convert the column to numbers, or remove it: X.drop([{column!r}])."
@@ -356,7 +355,7 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
     if position is not None:
         sign = "-" if values[position] < 0 else ""
         raise ValueError(
-            f"{name} contains infinity: {sign}inf in {_cell(position, columns)}. "
+            f"{name} contains infinity: {sign}inf in {_position_text(position, columns)}. "
             "Replace infinite values, by NaN if they are missing."
         )
     if allow_nan:
@@ -364,7 +363,7 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
     position = _first(np.isnan, values)
     if position is not None:
         raise ValueError(
-            f"{name} contains NaN: the first is in {_cell(position, columns)}. "
+            f"{name} contains NaN: the first is in {_position_text(position, columns)}. "
             f"{type(estimator).__name__} requires complete data here. "
             f"{getattr(estimator, '_advice_on_missing', _ADVICE_ON_MISSING)}"
         )
@@ -380,7 +379,7 @@ def _first(test: Callable[[NDArray[np.float64]], NDArray[np.bool_]], values: NDA
     return None
 
 
-def _cell(position: tuple[int, int], names: Any) -> str:
+def _position_text(position: tuple[int, int], names: Any) -> str:
     row, column = position
     return f"row {row}, column {column}" + ("" if names is None else f" ({str(names[column])!r})")
 

@@ -63,7 +63,7 @@ class ThreadLimit:
         self._process_numbers: list[int] = []  # numbers of threads before the first of them entered
         self._entries_of_thread = (
             threading.local()
-        )  # of the calling thread: how often it entered, and its earlier numbers
+        )  # of the calling thread: the depth of nested calls of `enter`, and its earlier numbers
 
     def enter(self) -> None:
         """Set the limit, unless this thread has set it."""

@@ -41,7 +41,7 @@ __all__ = [
 
 
 _MAX_DENSE_DIRECTIONS = 32  # for at most this number of directions, solving for all is as fast as for a few
-_MIN_RELATIVE_EIGENVALUE = 1e-6  # leaves ten digits, as many as delta values are compared to
+_MIN_RELATIVE_EIGENVALUE = 1e-6  # rounding errors of 1e-16 / 1e-6: ten correct digits of delta values
 _TIE_TOL = 1e-8  # relative; closer correlations count as equal, because of rounding errors
 _ROUNDING_TOL = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
 
@@ -255,8 +255,8 @@ def canonical_directions(
 ) -> SlowDirections:
     """Return the first solutions of a solver in a unique form.
 
-    Delta values that differ by rounding only are replaced by their mean;
-    their directions are rotated by :func:`canonical_axes`. Signs are those of :func:`canonical_signs`.
+    Delta values that differ by rounding only are replaced by their mean; their directions are rotated by
+    :func:`canonical_axes`. Signs are those of :func:`canonical_signs`.
 
     Parameters
     ----------

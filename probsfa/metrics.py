@@ -441,11 +441,11 @@ def _sequences(y: Any, lengths: Sequence[int] | None) -> list[FloatArray]:
     return np.split(array, np.cumsum(lengths)[:-1])
 
 
-def _observed_mean(cells: FloatArray) -> FloatArray:
+def _observed_mean(values: FloatArray) -> FloatArray:
     """Return the mean of each column without NaN; NaN for columns without values."""
-    observed = ~np.isnan(cells)
+    observed = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
-        mean: FloatArray = np.where(observed, cells, 0.0).sum(axis=0) / observed.sum(axis=0)
+        mean: FloatArray = np.where(observed, values, 0.0).sum(axis=0) / observed.sum(axis=0)
     return mean
 
 

@@ -85,8 +85,8 @@ class TrajectorySplit(BaseEstimator):
             raise ValueError(
                 f"X has {n} {'trajectories' if has_several else 'rows'}; n_splits={n_splits} requires more."
             )
-        borders = np.linspace(0, n, n_splits + 1).round().astype(int)
-        for start, stop in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
+        bounds = np.linspace(0, n, n_splits + 1).round().astype(int)
+        for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             held_out = np.arange(start, stop)
             if has_several:
                 yield np.delete(np.arange(n), held_out), held_out

@@ -17,7 +17,7 @@ from probsfa import (
     ProbabilisticSFA,
     SpectralClustering,
 )
-from probsfa.datasets import hide_cells, make_slow_mixture
+from probsfa.datasets import hide_values, make_slow_mixture
 from probsfa.graphs import heat_kernel, nearest_neighbors
 from probsfa.graphs.moments import temporal_moments
 from tests.sampling import sparsely
@@ -77,7 +77,7 @@ def test_a_column_that_varies_only_far_down_is_not_called_too_small():
 
 @sparsely("factor", [1e145, 1e-135, 1e100, 1e-100], shown=2)
 def test_sizes_within_the_limits_give_the_same_filling(factor):
-    X = np.where(hide_cells(series(), 0.1, random_state=0), np.nan, series())
+    X = np.where(hide_values(series(), 0.1, random_state=0), np.nan, series())
     usual, scaled = (ProbabilisticSFA(1).fit(Y).impute(Y, return_std=True) for Y in (X, X * factor))
     for one, other in zip(usual, scaled, strict=True):
         np.testing.assert_allclose(other / factor, one, rtol=1e-6, atol=1e-8)

@@ -174,7 +174,8 @@ def test_dir_lists_public_names_only():
             )
         ],
         *[("imputation", name) for name in ("Errors", "Hiding", "Method", "Progress")],
-        *[("imputation", name) for name in ("fit_quietly", "hide", "score")],
+        *[("imputation", name) for name in ("HiddenCells", "fit_quietly", "hide", "score")],
+        ("datasets", "hide_cells"),
         *[("graphs", name) for name in ("GraphBuilder", "MomentStream", "graph_moments", "temporal_moments")],
         *[("distributed", name) for name in ("graph_moments", "temporal_moments")],
         *[

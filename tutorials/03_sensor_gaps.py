@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from probsfa import plots, select_model
-from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.datasets import hide_blocks, hide_values, load_nyc_weather
 from probsfa.metrics import coverage, rmse
 
 # %% [markdown]
@@ -121,7 +121,7 @@ _ = ax.set(xlabel="row", title="black: missing")
 
 # %%
 block = min(24, len(data) // 10)
-single = hide_cells(data, 0.03, random_state=1)
+single = hide_values(data, 0.03, random_state=1)
 blocks = hide_blocks(data, block, 0.05, random_state=0) & ~single
 held_out = single | blocks
 train = data.mask(held_out)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_cells, load_nyc_weather
+from probsfa.datasets import hide_values, load_nyc_weather
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -68,7 +68,7 @@ def weather(n_components: int) -> None:
 def eastman(folder: Path) -> None:
     """Print errors and coverage of hidden cells."""
     data = np.load(folder / "tep" / "tep.npz")["d00"].astype(float)
-    hidden = hide_cells(data, 0.1, random_state=0)
+    hidden = hide_values(data, 0.1, random_state=0)
     holed = np.where(hidden, np.nan, data)
     scale, rows = np.nanstd(holed, axis=0), np.arange(len(data))
     lines = np.column_stack([np.interp(rows, rows[~h], x[~h]) for x, h in zip(data.T, hidden.T, strict=True)])

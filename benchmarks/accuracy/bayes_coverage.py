@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from probsfa import BayesianSFA
-from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather, make_slow_mixture
+from probsfa.datasets import hide_blocks, hide_values, load_nyc_weather, make_slow_mixture
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -62,7 +62,7 @@ def weather(table: Table, inference: str, step: int, n_components: int) -> None:
     """Real data."""
     X = load_nyc_weather(drop_impossible=True).data.to_numpy()[::step]
     ways = {
-        "weather, single cells": hide_cells(X, random_state=0),
+        "weather, single cells": hide_values(X, random_state=0),
         "weather, 24-hour blocks": hide_blocks(X, 24 // step, random_state=0),
     }
     for name, hidden in ways.items():

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -51,7 +51,7 @@ def masks(X, kind, draws):
     hidden = []
     for seed in range(draws):
         if kind == "values":
-            mask = hide_cells(X, 0.1, random_state=seed)
+            mask = hide_values(X, 0.1, random_state=seed)
         else:
             mask = hide_blocks(X, max(1, min(24, len(X) // 10)), 0.1, random_state=seed)
         mask[:, np.sum(~np.isnan(X) & ~mask, axis=0) < 2] = False

@@ -24,7 +24,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 from probsfa.imputation import ProbabilisticImputer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
@@ -38,7 +38,7 @@ N_ROWS, N_FIT = 1500, 1000
 #: The column that is predicted: temperature at one of three airports, oil temperature, fine particles.
 TARGETS = {"weather": 1, "ETT": 6, "Beijing, one station": 0}
 HIDINGS = {
-    "values": lambda X: hide_cells(X, 0.1, random_state=0),
+    "values": lambda X: hide_values(X, 0.1, random_state=0),
     "24-row blocks": lambda X: hide_blocks(X, 24, 0.1, random_state=0),
 }
 IMPUTERS = {

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -60,7 +60,7 @@ def main() -> None:
         values = values[: arguments.rows]
         values = values[:, np.isfinite(values).sum(axis=0) > FEWEST_CELLS]
         print(f"{name}: {values.shape[0]} rows, {values.shape[1]} columns.", flush=True)
-        for hidden, hide in (("cells", hide_cells), ("blocks", hide_blocks)):
+        for hidden, hide in (("cells", hide_values), ("blocks", hide_blocks)):
             for n_latents in (6, values.shape[1]):
                 for transforms in (None, "auto"):
                     measured = [

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.linalg import expm
 
 from probsfa import ProbabilisticSFA, select_model
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 from probsfa.imputation import LinearInterpolation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
@@ -108,7 +108,7 @@ def structures(seeds):
 
 def real(X):
     """Yield a line for each method of a record."""
-    cells = hide_cells(X, 0.05, random_state=1)
+    cells = hide_values(X, 0.05, random_state=1)
     blocks = hide_blocks(np.where(cells, np.nan, X), 24, 0.05, random_state=1)
     seen, spread = np.where(cells | blocks, np.nan, X), np.nanstd(X, axis=0)
     selected = []

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 from probsfa.imputation import LinearInterpolation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
@@ -29,7 +29,7 @@ from common.tables import Table
 LENGTHS = (100, 160, 250, 400, 700)
 WINDOWS = 2
 HIDINGS = {
-    "cells": lambda X, seed: hide_cells(X, 0.1, random_state=seed),
+    "cells": lambda X, seed: hide_values(X, 0.1, random_state=seed),
     "6-row blocks": lambda X, seed: hide_blocks(X, 6, 0.1, random_state=seed),
 }
 

@@ -5,7 +5,7 @@ from scipy.interpolate import PchipInterpolator
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.impute import IterativeImputer, KNNImputer
 
-from probsfa.datasets import hide_cells
+from probsfa.datasets import hide_values
 from probsfa.imputation import LinearInterpolation
 
 # Held out of the seen values to choose a number of neighbours or a rank.
@@ -28,7 +28,7 @@ def tuned(fill, choices):
     """Return a method whose parameter is the one that fills held-out values best."""
 
     def filled(seen):
-        held = hide_cells(seen, TUNING, random_state=0)
+        held = hide_values(seen, TUNING, random_state=0)
         held[:, np.sum(~np.isnan(seen) & ~held, axis=0) < 2] = False
         rest, scale = np.where(held, np.nan, seen), np.nanstd(seen, axis=0)
         scale = np.where(scale > 0.0, scale, 1.0)

@@ -20,7 +20,7 @@ from dask.distributed import Client, LocalCluster
 
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.distributed._sequences import OnCluster
+from probsfa.distributed._sequences import DistributedSequences
 from probsfa.statespace import make_parameters, streaming
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
@@ -63,7 +63,7 @@ def on_cluster(path, n_rows, lengths, params, repeats):
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         rows = da.map_blocks(read, path, chunks=chunks, dtype=np.float64, meta=np.empty((0, D)))
-        data = OnCluster(ProbabilisticSFA(K), rows, lengths)
+        data = DistributedSequences(ProbabilisticSFA(K), rows, lengths)
         observations = data.standardised(np.zeros(D), np.ones(D))
         seconds, answer = least(lambda: observations.e_step(params), repeats, client)
         return seconds, answer, len(data.groups)

@@ -30,7 +30,7 @@ def make_estimator(args: argparse.Namespace, *, n_filling: int = 0) -> Any:
     n_filling : int, default=0
         Number of observed values of the file, if the model is only used to impute this file.
     """
-    from probsfa.statespace import ProbabilisticSFA  # imports JAX
+    from probsfa.statespace import ProbabilisticSFA  # a slow import
     from probsfa.statespace.learning.options import imputation_tolerance
 
     return ProbabilisticSFA(

@@ -255,7 +255,7 @@ def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = DEFAULT_
         "--n-components",
         type=_positive_integer,
         metavar="K",
-        help="number of slow features (default: one for each column, fewer for many columns or little data)",
+        help="number of slow features (default: selected by errors of hidden values)",
     )
     group.add_argument(
         "--max-iter",

@@ -35,7 +35,7 @@ def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, max_
     for ax, j in zip(axes, selected, strict=True):
         sequence, block = blocks_of_columns[j]
         rows = sequence[window(block, len(sequence))]
-        times = None if series.clock.stamps is None else series.clock.stamps[rows]
+        times = None if series.row_times.stamps is None else series.row_times.stamps[rows]
         plots.plot_imputation(series.values[rows, j], filled[rows, j], std[rows, j], times=times, ax=ax)
         ax.set_ylabel(series.names[j])
         if ax is not axes[0]:
@@ -86,7 +86,9 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
 
 def _longest_missing_block(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
     """Return the rows of the sequence with the longest missing block of a column, and the block."""
-    blocks = [(rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.clock.sequences]
+    blocks = [
+        (rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.row_times.sequences
+    ]
     return max(blocks, key=lambda block: block[1].stop - block[1].start)
 
 

@@ -79,7 +79,7 @@ def compare_on(
     at_once : bool, default=False
         Whether single values and blocks are hidden in the same series, so that each method runs once.
     """
-    from probsfa import imputation  # imports scikit-learn
+    from probsfa import imputation  # a slow import
     from probsfa.statespace.engine.core.kernels import warn_if_missing
 
     warn_if_missing()  # issued once in a process; below, warnings are ignored
@@ -88,7 +88,7 @@ def compare_on(
         return imputation.compare_methods(
             X,
             imputation.default_methods(estimator),
-            [imputation.HiddenCells(args.fraction), imputation.HiddenBlocks(block, args.fraction)],
+            [imputation.HiddenValues(args.fraction), imputation.HiddenBlocks(block, args.fraction)],
             seeds=range(args.seed, args.seed + args.masks),
             times=times,
             progress=progress,

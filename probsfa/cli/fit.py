@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 def summarize(model: Any, series: Input) -> str:
     """Describe a fitted model: time scales, noise and log-likelihood."""
     rows = len(series.values)
-    step = "steps" if series.clock.step is None else f"steps of {series.clock.step}"
+    step = "steps" if series.row_times.step is None else f"steps of {series.row_times.step}"
     scales = [("slow feature", f"time scale ({step})")]
     scales += [  # a decay that is not positive has no time scale
         (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(timescales(model))
@@ -63,7 +63,7 @@ def model_as_dict(model: Any, series: Input) -> dict[str, Any]:
     return {
         "description": description(model),
         "timescales": [None if np.isnan(scale) else float(scale) for scale in timescales(model)],
-        "step": series.clock.step,
+        "step": series.row_times.step,
         "noise": "autocorrelated" if has_ar1_noise(model) else "white",
         "noise_std": {
             name: float(np.sqrt(variance))

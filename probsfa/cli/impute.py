@@ -115,7 +115,7 @@ def _choose(
     KeyboardInterrupt
         If the search was interrupted.
     """
-    from probsfa.statespace import select_model  # imports JAX
+    from probsfa.statespace import select_model  # a slow import
 
     remaining_time = max(args.budget - (time.perf_counter() - start_time), _MIN_BUDGET)
     with screen.working("choosing a model"), warnings.catch_warnings():

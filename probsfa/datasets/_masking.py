@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
 
-__all__ = ["hide_blocks", "hide_cells"]
+__all__ = ["hide_blocks", "hide_values"]
 
 Seed = int | np.random.Generator | None
 
 
-def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None) -> NDArray[np.bool_]:
+def hide_values(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None) -> NDArray[np.bool_]:
     """Hide single observed values, each with the same probability.
 
     Parameters
@@ -47,7 +47,7 @@ def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None
     --------
     >>> import numpy as np
     >>> X = np.arange(20_000.0).reshape(10_000, 2)
-    >>> hidden = hide_cells(X, 0.2, random_state=0)
+    >>> hidden = hide_values(X, 0.2, random_state=0)
     >>> print(hidden.mean().round(2))
     0.2
     >>> X[hidden] = np.nan
@@ -89,7 +89,7 @@ def hide_blocks(
 
     See Also
     --------
-    hide_cells : Hide single values.
+    hide_values : Hide single values.
     probsfa.imputation.compare_methods : Compare imputation methods on hidden values.
 
     Examples

@@ -8,7 +8,7 @@ from sklearn.utils import Bunch
 
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
-from probsfa.datasets._masking import Seed, hide_blocks, hide_cells
+from probsfa.datasets._masking import Seed, hide_blocks, hide_values
 
 __all__ = ["make_slow_mixture"]
 
@@ -54,7 +54,7 @@ def make_slow_mixture(
     missing_fraction : float, default=0.0
         Share of the values that are missing.
     missing_block : int or None, default=None
-        Number of rows of missing blocks in one column; single values by default.
+        Number of rows of each missing block, which is in one column. By default single values are missing.
     lengths : sequence of int or None, default=None
         Lengths of several independent sequences, which are concatenated.
     random_state : int, numpy.random.Generator or None, default=None
@@ -76,7 +76,7 @@ def make_slow_mixture(
     See Also
     --------
     load_nyc_weather : Hourly weather data.
-    hide_cells, hide_blocks : Hide values of any series.
+    hide_values, hide_blocks : Hide values of any series.
 
     References
     ----------
@@ -135,7 +135,7 @@ def _draw_missing(
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"missing_fraction must be from 0 to below 1, got {fraction!r}.")
     if block is None:
-        return hide_cells(X, fraction, random_state=rng)
+        return hide_values(X, fraction, random_state=rng)
     if not 1 <= block <= X.shape[0]:
         raise ValueError(f"missing_block must be from 1 to the {X.shape[0]} rows, got {block!r}.")
     return hide_blocks(X, block, fraction, random_state=rng)
@@ -174,7 +174,9 @@ def _check_loadings(
         return rng.standard_normal((n_features, n_latents))
     C = np.asarray(loadings, dtype=np.float64)
     if C.ndim != 2 or C.shape[1] != n_latents:
-        raise ValueError(f"loadings must have shape (D, {n_latents}), one column a factor, got {C.shape}.")
+        raise ValueError(
+            f"loadings must have shape (D, {n_latents}), one column for each factor; got {C.shape}."
+        )
     return C
 
 

@@ -70,7 +70,7 @@ Two vintages of 29 series of the economy of the United States, as published on 2
 
 Monthly from January 1985: 378 months in the June vintage, 379 in that of July. 26 series are monthly; gross
 domestic product, unit labour cost and gross domestic income are quarterly and are in the last month of
-their quarter, so that two of three of their values are missing. Other series begin late, and at the end each
+their quarter, so that two of three values are missing. Other series begin late, and at the end each
 series ends at its last publication (ragged edge). 21 % of the values of the July vintage are missing. 21
 values that are missing in June are published in July, which are the test values of a nowcast of June; 85
 other values were revised, and the two surveys of July are new.
@@ -111,7 +111,7 @@ def load_nowcast() -> Bunch:
 
     See Also
     --------
-    load_nyc_weather : Hourly weather with real gaps.
+    load_nyc_weather : Hourly weather with missing values.
     probsfa.ProbabilisticSFA.news : Attribution of a revised prediction to new values.
 
     References

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from probsfa.distributed._dask import compute, is_array
-from probsfa.distributed._graph_moments import of_time, sum_graph_moments
+from probsfa.distributed._graph_moments import sum_graph_moments, temporal_graph_moments
 from probsfa.distributed._moments import expander_of, sum_moments
 from probsfa.distributed._parts import DistributedRows, checked_parts
 from probsfa.graphs._named import build_graph, check_joined, lag_of_differences, needs_rows
@@ -59,10 +59,10 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
 
     Notes
     -----
-    *SFA*: one pass; each chunk receives the last rows of the chunk before, so that differences across borders
-    are exact. *GraphSFA*: the same for graphs in time; for other graphs, the rows are kept in the memory of
-    the cluster, and each task multiplies a few columns of all rows by the Laplacian. An expansion is fitted
-    to the first part, as in ``partial_fit``.
+    *SFA*: one pass; each chunk receives the last rows of the previous chunk, so that differences between
+    chunks are exact. *GraphSFA*: the same for graphs in time. For other graphs, the rows are kept in the
+    memory of the cluster, and each task multiplies a few columns of all rows by the Laplacian. An expansion
+    is fitted to the first part, as in ``partial_fit``.
     *ProbabilisticSFA*: rows stay with the workers, which receive parameters and return sums of expected
     statistics in each step of the fit. A sequence is one task; divide very long sequences by `lengths`.
     Starting points are computed locally from as many whole sequences as fit into 128 MiB. Rows are treated as
@@ -73,9 +73,9 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     >>> import dask.array as da, numpy as np
     >>> from probsfa import SFA, distributed
     >>> X = np.cumsum(np.random.default_rng(0).standard_normal((1000, 3)), axis=0)
-    >>> near = SFA(n_components=2).fit(X)
-    >>> far = distributed.fit(SFA(n_components=2), da.from_array(X, chunks=(300, 3)))
-    >>> bool(np.allclose(near.components_, far.components_, rtol=1e-10))
+    >>> in_memory = SFA(n_components=2).fit(X)
+    >>> on_cluster = distributed.fit(SFA(n_components=2), da.from_array(X, chunks=(300, 3)))
+    >>> bool(np.allclose(in_memory.components_, on_cluster.components_, rtol=1e-10))
     True
     """
     if isinstance(estimator, SFA):
@@ -83,7 +83,7 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     elif isinstance(estimator, GraphSFA):
         _fit_graph_sfa(estimator, X, y, lengths)
     else:
-        from probsfa.statespace import ProbabilisticSFA  # imports JAX, which is not needed for the others
+        from probsfa.statespace import ProbabilisticSFA  # a slow import, not needed for the others
 
         if not isinstance(estimator, ProbabilisticSFA):
             raise TypeError(
@@ -113,7 +113,7 @@ def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
     if lag is not None:
         summed = sum_moments(rows, expander, lag, skip_incomplete=False)
         graph: TrainingGraph = temporal(sum(summed.lengths), lag, summed.lengths)
-        moments = of_time(summed.moments)
+        moments = temporal_graph_moments(summed.moments)
     else:
         graph = _graph(estimator, rows, y)
         moments = sum_graph_moments(graph, rows, expander)

@@ -16,7 +16,7 @@ from probsfa.graphs.moments import Moments, rounding_variance
 from probsfa.graphs.training_graph import GraphMoments
 from probsfa.sfa._expand import Expander
 
-__all__ = ["graph_moments", "of_time", "sum_graph_moments"]
+__all__ = ["graph_moments", "temporal_graph_moments", "sum_graph_moments"]
 
 
 _BLOCK_SIZE = 2**23  # 64 MiB of float64: values of the columns of one task
@@ -48,8 +48,8 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
 
     Notes
     -----
-    For graphs in time, each chunk is read once, with the last rows of the chunk before. For other graphs, the
-    rows are kept in the memory of the cluster, and each task multiplies a few columns of all rows by the
+    For graphs in time, each chunk is read once, with the last rows of the previous chunk. For other graphs,
+    the rows are kept in the memory of the cluster, and each task multiplies a few columns of all rows by the
     Laplacian.
 
     Examples
@@ -78,17 +78,19 @@ def sum_graph_moments(graph: TrainingGraph, rows: DistributedRows, expander: Any
             f"graph has {graph.n_vertices} vertices, and X has {n} rows. Use a graph with one vertex for "
             "each row."
         )
-    if isinstance(graph, TemporalGraph) and np.array_equal(graph.joined, _inside(rows.lengths, graph.lag)):
-        return of_time(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)
+    if isinstance(graph, TemporalGraph) and np.array_equal(
+        graph.joined, _pairs_within_sequences(rows.lengths, graph.lag)
+    ):
+        return temporal_graph_moments(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)
     return _of_any_graph(graph, rows, compute(expander)[0])
 
 
-def of_time(moments: Moments) -> GraphMoments:
+def temporal_graph_moments(moments: Moments) -> GraphMoments:
     """Return the moments of the graph of time series from those of rows and differences."""
     return GraphMoments(moments.mean, moments.covariance, moments.difference_moment, moments.variance_floor)
 
 
-def _inside(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
+def _pairs_within_sequences(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
     """Return a mask, by first row, of the pairs of rows at `lag` that are in one sequence."""
     sequence = np.repeat(np.arange(len(lengths)), lengths)
     return np.equal(sequence[lag:], sequence[:-lag])
@@ -108,14 +110,14 @@ def _of_any_graph(graph: TrainingGraph, rows: DistributedRows, expander: Expande
     ]
 
     n, n_features = sum(lengths), expander.n_features_out
-    n_panels = min(n_features, -(-n * n_features // _BLOCK_SIZE))
-    borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
+    n_column_blocks = min(n_features, -(-n * n_features // _BLOCK_SIZE))
+    bounds = np.linspace(0, n_features, n_column_blocks + 1).astype(int).tolist()
     delayed_graph = delayed(graph)
     columns = []
-    for first, stop in itertools.pairwise(borders):
-        panel = slice(first, stop)
+    for first, stop in itertools.pairwise(bounds):
+        column_block = slice(first, stop)
         product = delayed(_laplacian_product)(
-            delayed_graph, [delayed(_columns)(x, panel, origin, offset) for x in blocks]
+            delayed_graph, [delayed(_columns)(x, column_block, origin, offset) for x in blocks]
         )
         columns.append(
             reduce_tree(
@@ -151,8 +153,8 @@ def _weighted_scatter(rows: FloatArray, origin: FloatArray, offset: FloatArray, 
     return centred.T @ centred
 
 
-def _columns(rows: FloatArray, panel: slice, origin: FloatArray, offset: FloatArray) -> FloatArray:
-    return rows[:, panel] - origin[panel] - offset[panel]
+def _columns(rows: FloatArray, column_block: slice, origin: FloatArray, offset: FloatArray) -> FloatArray:
+    return rows[:, column_block] - origin[column_block] - offset[column_block]
 
 
 def _laplacian_product(graph: TrainingGraph, blocks: list[FloatArray]) -> FloatArray:

@@ -18,7 +18,7 @@ __all__ = ["Summed", "expander_of", "sum_moments", "temporal_moments"]
 
 
 class Summed(NamedTuple):
-    """Moments of all rows, lengths of the sequences, and the last rows of the last one."""
+    """Moments of all rows, lengths of the sequences, and the last rows of the last sequence."""
 
     moments: Moments
     lengths: tuple[int, ...]

@@ -82,16 +82,16 @@ def checked_parts(
         If `X` has another type or chunks of unknown size, or `lengths` do not sum to its number of rows.
         Values are validated in the tasks, with the number of the part in messages.
     """
-    border = _border(estimator, X, lengths)
+    template = _checked_structure(estimator, X, lengths)
     if is_array(X):
         sizes = check_lengths(lengths, X.shape[0])
-        return DistributedRows(_array_parts(border, X, "X", sizes, lag, allow_nan), sizes)
+        return DistributedRows(_array_parts(template, X, "X", sizes, lag, allow_nan), sizes)
     parts: list[Part] = []
     for i, sequence in enumerate(X):
         if is_array(sequence):
-            parts += _array_parts(border, sequence, f"X[{i}]", (sequence.shape[0],), lag, allow_nan)
+            parts += _array_parts(template, sequence, f"X[{i}]", (sequence.shape[0],), lag, allow_nan)
         else:
-            parts.append(Part(delayed(_checked)(border, sequence, f"X[{i}]", allow_nan), [], 0, None))
+            parts.append(Part(delayed(_checked)(template, sequence, f"X[{i}]", allow_nan), [], 0, None))
     known = tuple(None if is_delayed(sequence) else len(sequence) for sequence in X)
     return DistributedRows(parts, None if None in known else known)  # type: ignore[arg-type]
 
@@ -116,7 +116,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
     list of tasks
         Each returns :class:`~probsfa._validation.Sequences`, in the order of the data; values may be missing.
     """
-    border = _border(estimator, X, lengths)
+    template = _checked_structure(estimator, X, lengths)
     if is_array(X):
         sizes = check_lengths(lengths, X.shape[0])
         groups = [sizes[i : i + step] for i, step in _steps(len(sizes), n_parts)]
@@ -124,19 +124,19 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
         blocks = X.rechunk({0: tuple(map(sum, groups)), 1: -1}).to_delayed(optimize_graph=False)[:, 0]
         return [
             delayed(_sequences_of_rows)(
-                delayed(_checked)(border, block, f"X[{stop - sum(group)}:{stop}]", True), group
+                delayed(_checked)(template, block, f"X[{stop - sum(group)}:{stop}]", True), group
             )
             for block, group, stop in zip(blocks, groups, stops, strict=True)
         ]
-    rows = [delayed(_checked_sequence)(border, x, f"X[{i}]") for i, x in enumerate(X)]
+    rows = [delayed(_checked_sequence)(template, x, f"X[{i}]") for i, x in enumerate(X)]
     return [delayed(_concatenated)(rows[i : i + step]) for i, step in _steps(len(rows), n_parts)]
 
 
-def _border(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
-    """Validate the structure of the data, without values; see :func:`_learn_columns`."""
+def _checked_structure(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
+    """Validate the structure of the data, without values; see :func:`_set_columns`."""
     if is_array(X):
         _check_known(X, "X")
-        return _learn_columns(estimator, np.zeros((1, X.shape[1])))
+        return _set_columns(estimator, np.zeros((1, X.shape[1])))
     if not isinstance(X, list) or not X:
         raise ValueError(
             "X must be a dask.array, or a list of delayed sequences (dask.delayed objects, futures or dask "
@@ -149,7 +149,7 @@ def _border(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
         if is_array(sequence):
             _check_known(sequence, f"X[{i}]")
     first = X[0][:1] if is_array(X[0]) else X[0]
-    return _learn_columns(estimator, compute(delayed(_first_row)(first))[0])
+    return _set_columns(estimator, compute(delayed(_first_row)(first))[0])
 
 
 def _steps(n: int, n_parts: int) -> list[tuple[int, int]]:
@@ -166,7 +166,7 @@ def _concatenated(sequences: list[FloatArray]) -> Sequences:
 
 
 def _array_parts(
-    border: BaseEstimator, X: Any, name: str, lengths: Sequence[int], lag: int, allow_nan: bool
+    template: BaseEstimator, X: Any, name: str, lengths: Sequence[int], lag: int, allow_nan: bool
 ) -> list[Part]:
     """Return one part for each chunk of rows."""
     X = X.rechunk({1: -1})
@@ -176,17 +176,17 @@ def _array_parts(
     # All parts share the tasks of the chunks, so that each chunk is computed once.
     chunks = X.to_delayed(optimize_graph=False)[:, 0]
     rows = [
-        delayed(_checked)(border, chunk, f"{name}[{start}:{stop}]", allow_nan)
+        delayed(_checked)(template, chunk, f"{name}[{start}:{stop}]", allow_nan)
         for chunk, start, stop in zip(chunks, starts, stops, strict=True)
         if stop > start
     ]
-    borders = [(start, stop) for start, stop in zip(starts, stops, strict=True) if stop > start]
+    bounds = [(start, stop) for start, stop in zip(starts, stops, strict=True) if stop > start]
     parts = []
-    for i, (start, stop) in enumerate(borders):
+    for i, (start, stop) in enumerate(bounds):
         sequence_start = sequence_starts[bisect.bisect_right(sequence_starts, start) - 1]
         inner_starts = [b for b in sequence_starts[bisect.bisect_right(sequence_starts, start) :] if b < stop]
         n_before = min(lag, start - sequence_start)
-        nearest = [rows[j] for j in range(i) if borders[j][1] > start - n_before]
+        nearest = [rows[j] for j in range(i) if bounds[j][1] > start - n_before]
         sizes = tuple(np.diff([start, *inner_starts, stop]).tolist())
         parts.append(Part(rows[i], nearest, n_before, sizes))
     return parts
@@ -202,19 +202,19 @@ def _check_known(X: Any, name: str) -> None:
         )
 
 
-def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
+def _set_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
     """Set number and names of columns of the estimator; return an empty copy for the tasks."""
     check_array(estimator, rows, "X", reset=True, allow_nan=True, min_rows=1)
-    border = clone(estimator)
+    template = clone(estimator)
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(estimator, name):
-            setattr(border, name, getattr(estimator, name))
-    return border
+            setattr(template, name, getattr(estimator, name))
+    return template
 
 
-def _checked_sequence(border: BaseEstimator, rows: Any, name: str) -> FloatArray:
+def _checked_sequence(template: BaseEstimator, rows: Any, name: str) -> FloatArray:
     """Return validated rows of a sequence, whose time index must be even."""
-    checked = _checked(border, rows, name, True)
+    checked = _checked(template, rows, name, True)
     times = read_time_index(rows, (len(checked),), as_list=False)
     if times is not None and not times.axis.even:
         raise ValueError(
@@ -228,5 +228,5 @@ def _first_row(sequence: Any) -> Any:
     return sequence.iloc[:1] if hasattr(sequence, "iloc") else np.asarray(sequence)[:1]
 
 
-def _checked(border: BaseEstimator, rows: Any, name: str, allow_nan: bool) -> FloatArray:
-    return check_array(border, rows, name, reset=False, allow_nan=allow_nan, min_rows=1)
+def _checked(template: BaseEstimator, rows: Any, name: str, allow_nan: bool) -> FloatArray:
+    return check_array(template, rows, name, reset=False, allow_nan=allow_nan, min_rows=1)

@@ -54,7 +54,7 @@ class DistributedPanel(NamedTuple):
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
 
 
-class OnCluster:
+class DistributedSequences:
     """Sequences on a cluster; training data for :mod:`probsfa.statespace.learning.maximum_likelihood`.
 
     Parameters
@@ -96,8 +96,8 @@ class OnCluster:
         """Return a local sample in these units, and the expected statistics of all observations."""
         scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]
         panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
-        n_cells = sum(self.columns.lengths) * self.columns.counts.size
-        sample = _sample(scaled, n_cells)
+        n_values = sum(self.columns.lengths) * self.columns.counts.size
+        sample = _sample(scaled, n_values)
         return Observations(sample, self.columns.counts, panel.expected_statistics)
 
 
@@ -111,7 +111,7 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
             "transforms are not supported on a cluster. Transform the columns before, for example by "
             "X.map_blocks, or fit in memory."
         )
-    data = OnCluster(model, X, lengths)
+    data = DistributedSequences(model, X, lengths)
     with Progress(model.max_iter) if model.verbose else nullcontext() as report:
         fitted = maximum_likelihood(data, options, init=model.init, report=report)
     set_fitted(model, LinearGaussianModel(fitted))
@@ -134,9 +134,9 @@ def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:
     return part.standardised(shift, scale)
 
 
-def _sample(scaled: Sequence[Any], n_cells: int) -> Panel:
+def _sample(scaled: Sequence[Any], n_values: int) -> Panel:
     """Return parts spread evenly over the data, or all of them if they fit into memory."""
-    n = max(1, min(len(scaled), len(scaled) * _MAX_START_VALUES // n_cells))
+    n = max(1, min(len(scaled), len(scaled) * _MAX_START_VALUES // n_values))
     selected = np.linspace(0, len(scaled) - 1, n).round().astype(int)
     parts = compute(*(scaled[i] for i in selected))
     values = np.concatenate([part.values for part in parts])

@@ -8,9 +8,9 @@ scores the results with :mod:`probsfa.metrics`.
 Examples
 --------
 >>> from probsfa.datasets import make_slow_mixture
->>> from probsfa.imputation import ColumnMean, HiddenCells, LinearInterpolation, compare_methods
+>>> from probsfa.imputation import ColumnMean, HiddenValues, LinearInterpolation, compare_methods
 >>> X = make_slow_mixture(400, 4, timescales=[100.0, 20.0], noise_variance=0.01, random_state=0).data
->>> [comparison] = compare_methods(X, [ColumnMean(), LinearInterpolation()], [HiddenCells(0.1)])
+>>> [comparison] = compare_methods(X, [ColumnMean(), LinearInterpolation()], [HiddenValues(0.1)])
 >>> print(comparison.hidden)
 10 % of the observed values hidden, single values
 >>> mean, linear = comparison.scores
@@ -24,7 +24,7 @@ from probsfa.imputation.comparison import Score as Score
 from probsfa.imputation.comparison import compare_methods as compare_methods
 from probsfa.imputation.filled import Filled as Filled
 from probsfa.imputation.hiding import HiddenBlocks as HiddenBlocks
-from probsfa.imputation.hiding import HiddenCells as HiddenCells
+from probsfa.imputation.hiding import HiddenValues as HiddenValues
 from probsfa.imputation.imputer import ProbabilisticImputer as ProbabilisticImputer
 from probsfa.imputation.methods import ClassicSFA as ClassicSFA
 from probsfa.imputation.methods import ColumnMean as ColumnMean
@@ -40,7 +40,7 @@ __all__ = [
     "EstimatorImputation",
     "Filled",
     "HiddenBlocks",
-    "HiddenCells",
+    "HiddenValues",
     "IterativeRegression",
     "LinearInterpolation",
     "ProbabilisticImputer",
@@ -51,10 +51,11 @@ __all__ = [
 
 _INTERNAL_ADVICE = "It is internal and has no replacement."
 _METRICS_ADVICE = "Use compare_methods, or the functions of probsfa.metrics."
-_MASKS_ADVICE = "Use probsfa.datasets.hide_cells or hide_blocks, which return the mask of hidden values."
+_MASKS_ADVICE = "Use probsfa.datasets.hide_values or hide_blocks, which return the mask of hidden values."
 __getattr__ = deprecated(
     __name__,
     {
+        "HiddenCells": ("probsfa.imputation.hiding:HiddenValues", "Use HiddenValues, its new name."),
         "Errors": ("probsfa.imputation.comparison:Errors", _METRICS_ADVICE),
         "score": ("probsfa.imputation.comparison:errors_of", _METRICS_ADVICE),
         "Progress": ("probsfa.imputation.comparison:Progress", _INTERNAL_ADVICE),

@@ -113,7 +113,7 @@ def compare_methods(
     methods : sequence of objects
         Methods with different names. Each has a `name` and a method ``fill(X, times=None)``, which returns a
         :class:`Filled`.
-    hidings : sequence of HiddenCells, HiddenBlocks or other objects
+    hidings : sequence of HiddenValues, HiddenBlocks or other objects
         Patterns of hidden values. Each has a `name` and a method ``choose(X, seed)``, which returns a mask.
         No values are hidden in a column that would have fewer than two left.
     seeds : sequence of int, default=(0,)
@@ -125,8 +125,8 @@ def compare_methods(
         Called before each run of a method with the number of completed runs, the number of all runs and the
         name of the method.
     at_once : bool, default=False
-        Whether all patterns are hidden in the same series, so that each method runs once for each seed. A
-        value in several patterns belongs to the last pattern.
+        Whether all patterns are hidden together in the same series, so that each method runs once for each
+        seed. A value in several patterns belongs to the last of them.
 
     Returns
     -------

@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
 from probsfa._typing import BoolArray
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 
-__all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "without_hidden"]
+__all__ = ["HiddenBlocks", "HiddenValues", "Hiding", "without_hidden"]
 
 _MIN_OBSERVED = 2  # minimum number of observed values left in a column
 
@@ -27,7 +27,7 @@ class Hiding(Protocol):
 
 
 @dataclass(frozen=True)
-class HiddenCells:
+class HiddenValues:
     """Hide single observed values, each with the same probability.
 
     Parameters
@@ -38,11 +38,11 @@ class HiddenCells:
     See Also
     --------
     HiddenBlocks : Hide blocks of consecutive rows.
-    probsfa.datasets.hide_cells : The same selection as a function.
+    probsfa.datasets.hide_values : The same selection as a function.
 
     Examples
     --------
-    >>> print(HiddenCells(0.1).name)
+    >>> print(HiddenValues(0.1).name)
     10 % of the observed values hidden, single values
     """
 
@@ -55,7 +55,7 @@ class HiddenCells:
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
         """Select values with a random seed; returns an array of bool in the shape of X."""
-        return hide_cells(X, self.fraction, random_state=seed)
+        return hide_values(X, self.fraction, random_state=seed)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class HiddenBlocks:
 
     See Also
     --------
-    HiddenCells : Hide single values.
+    HiddenValues : Hide single values.
     probsfa.datasets.hide_blocks : Function for blocks.
 
     Examples
@@ -113,7 +113,7 @@ def without_hidden(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
     See Also
     --------
-    HiddenCells, HiddenBlocks : Patterns of hidden values.
+    HiddenValues, HiddenBlocks : Patterns of hidden values.
 
     Examples
     --------

@@ -183,7 +183,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
             missing = ~series.checked.mask[:, self.indicator_.features_]
             filled = np.hstack([filled, missing])
         if output_container(self) != "default":
-            return series.checked.restore(filled)  # scikit-learn makes the frames
+            return series.checked.restore(filled)  # scikit-learn converts arrays to DataFrames
         return self._like(X, series, filled)
 
     def impute(

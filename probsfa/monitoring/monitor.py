@@ -14,10 +14,10 @@ from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.monitoring.limits import contiguous_folds, control_limits, is_evaluated, trailing_means
 from probsfa.monitoring.statistics import (
     Chart,
-    charts_of_latents,
-    charts_of_slow_features,
-    slow_latents,
-    slower_than_columns,
+    count_slow_factors,
+    count_slower_features,
+    factor_charts,
+    slow_feature_charts,
 )
 from probsfa.sfa import SFA
 from probsfa.statespace import FilterResult, ProbabilisticSFA
@@ -174,7 +174,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
         """
         template = self._check_parameters()
         sequences = check_sequences(
-            self, X, reset=True, allow_nan=_takes_missing(template), lengths=lengths, times=times
+            self, X, reset=True, allow_nan=_supports_missing(template), lengths=lengths, times=times
         )
         if sequences.n_rows < 2 * self.n_folds:
             raise ValueError(
@@ -336,7 +336,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = _takes_missing(self.model)
+        tags.input_tags.allow_nan = _supports_missing(self.model)
         return tags
 
     def _check_parameters(self) -> Any:
@@ -366,13 +366,13 @@ class ProcessMonitor(Saveable, BaseEstimator):
         """Return the number of slow features of the fitted model."""
         if isinstance(model, ProbabilisticSFA):
             maximum = model.params_.n_components
-            by_rule = slow_latents(model.params_)
+            by_rule = count_slow_factors(model.params_)
         else:
             maximum = len(model.components_)
             moments = (model.moments_.covariance, model.moments_.difference_moment)
             variance, change = (np.diagonal(moment) for moment in moments)
             is_varying = variance > 0.0
-            by_rule = slower_than_columns(model.delta_values_, change[is_varying] / variance[is_varying])
+            by_rule = count_slower_features(model.delta_values_, change[is_varying] / variance[is_varying])
         if self.n_slow is not None and self.n_slow > maximum:
             raise ValueError(
                 f"n_slow={self.n_slow} is more than the {maximum} features of the model. "
@@ -383,7 +383,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
     def _check(self, X: Any, lengths: Any, times: Any) -> "_Rows":
         check_is_fitted(self)
         sequences = check_sequences(
-            self, X, reset=False, allow_nan=_takes_missing(self.model_), lengths=lengths, times=times
+            self, X, reset=False, allow_nan=_supports_missing(self.model_), lengths=lengths, times=times
         )
         return _Rows.of(X, sequences, times)
 
@@ -396,10 +396,10 @@ class ProcessMonitor(Saveable, BaseEstimator):
                 slow[model.params_.n_components :] = True  # cycles and smooth factors
                 result = cast(FilterResult, model.filter(x, times=times)).arrays
                 missing: BoolArray = np.asarray(np.isnan(values).all(axis=1))
-                charts.append(charts_of_latents(result, slow, missing))
+                charts.append(factor_charts(result, slow, missing))
             else:
                 features = np.asarray(model.transform(x), dtype=np.float64)
-                charts.append(charts_of_slow_features(model, features, values, self.n_slow_))
+                charts.append(slow_feature_charts(model, features, values, self.n_slow_))
         return charts
 
     def _statistics(self, rows: "_Rows", charts: list[dict[str, Chart]]) -> FloatArray:
@@ -481,5 +481,5 @@ def _frame(values: FloatArray, columns: Any, template: Any = None) -> Any:
     )
 
 
-def _takes_missing(model: Any) -> bool:
+def _supports_missing(model: Any) -> bool:
     return isinstance(model, ProbabilisticSFA) or getattr(model, "missing", "raise") == "skip"

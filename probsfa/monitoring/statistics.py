@@ -37,11 +37,11 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Chart",
-    "charts_of_latents",
-    "charts_of_slow_features",
+    "factor_charts",
+    "slow_feature_charts",
     "equal_tails",
-    "slow_latents",
-    "slower_than_columns",
+    "count_slow_factors",
+    "count_slower_features",
 ]
 
 # Variance below which a direction is not determined by the rows so far.
@@ -63,12 +63,12 @@ class Chart(NamedTuple):
     reductions: Callable[[], FloatArray]
 
 
-def slower_than_columns(delta_values: FloatArray, of_columns: FloatArray) -> int:
+def count_slower_features(delta_values: FloatArray, of_columns: FloatArray) -> int:
     """Return the number of features slower than the fastest column (Shang et al. 2015), at least one."""
     return max(1, int(np.count_nonzero(delta_values <= np.max(of_columns))))
 
 
-def slow_latents(params: StateSpace) -> int:
+def count_slow_factors(params: StateSpace) -> int:
     """Return the number of AR(1) factors slower than the fastest column under the model."""
     loaded = params.loadings[:, : params.n_components] ** 2
     delta = 2.0 * (1.0 - params.decay)
@@ -79,10 +79,10 @@ def slow_latents(params: StateSpace) -> int:
     ar1_delta = np.zeros(params.n_features) if not params.has_ar1_noise else 2.0 * (1.0 - params.memory_decay)
     variance = loaded.sum(axis=1) + other_variance + ar1_noise + params.noise_variance
     change = loaded @ delta + ar1_noise * ar1_delta + 2.0 * params.noise_variance
-    return slower_than_columns(delta, change / variance)
+    return count_slower_features(delta, change / variance)
 
 
-def charts_of_slow_features(
+def slow_feature_charts(
     model: Any, features: FloatArray, values: FloatArray, n_slow: int
 ) -> dict[str, Chart]:
     """Compute the statistics of one sequence by linear slow feature analysis.
@@ -130,7 +130,7 @@ def charts_of_slow_features(
 _ORDER = ["T2", "T2 fast", "S2", "S2 fast", "residual"]
 
 
-def charts_of_latents(result: FilterResult, slow: BoolArray, missing: BoolArray) -> dict[str, Chart]:
+def factor_charts(result: FilterResult, slow: BoolArray, missing: BoolArray) -> dict[str, Chart]:
     """Compute the statistics of one sequence by the probabilistic model.
 
     Parameters
@@ -145,7 +145,7 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, missing: BoolArray)
     Returns
     -------
     dict of Chart
-        As from :func:`charts_of_slow_features`, always with ``"residual"``.
+        As from :func:`slow_feature_charts`, always with ``"residual"``.
     """
     predicted_covariances = np.eye(len(slow)) - result.covariances
     step = transition_matrices(result)

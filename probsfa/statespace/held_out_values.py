@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 
 __all__ = [
@@ -128,7 +128,7 @@ def hide_for_choice(
         length = max(1, min(block, len(values) // 10))
         n_blocks = n_masks // 2
         share = fraction / n_masks
-        masks = [hide_cells(values, share, random_state=rng) for _ in range(n_masks - n_blocks)]
+        masks = [hide_values(values, share, random_state=rng) for _ in range(n_masks - n_blocks)]
         masks += [hide_blocks(values, length, share, random_state=rng) for _ in range(n_blocks)]
         kinds = ["single values"] * (n_masks - n_blocks) + [f"blocks of {length} rows"] * n_blocks
     part = np.zeros(values.shape, dtype=np.int64)

@@ -14,7 +14,7 @@ from probsfa import BayesianSFA
 from probsfa._validation import Sequences
 from probsfa.bayes import Priors
 from probsfa.bayes.draws import parameters_of_draw, thinned_indices
-from probsfa.datasets import hide_cells, make_slow_mixture
+from probsfa.datasets import hide_values, make_slow_mixture
 from probsfa.statespace.filtering import run_filter
 from tests.sampling import sparsely
 from tests.saved import cases
@@ -33,7 +33,7 @@ def fit(X, **options):
 @pytest.fixture(scope="module")
 def data():
     X = np.asarray(make_slow_mixture(40, 3, decay=[0.9], noise_variance=0.2, random_state=0).data)
-    return np.where(hide_cells(X, 0.1, random_state=0), np.nan, X)
+    return np.where(hide_values(X, 0.1, random_state=0), np.nan, X)
 
 
 @pytest.fixture(scope="module")

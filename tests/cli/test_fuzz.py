@@ -49,10 +49,10 @@ def check_reading(file, path):
         return
     assert series.values.shape == (len(series.table.rows), len(series.plan.data))
     assert np.all(np.isfinite(series.values) | np.isnan(series.values))
-    assert sum(len(rows) for rows in series.clock.sequences) == len(series.values)
-    if series.clock.times is not None:
-        assert np.all(np.isfinite(series.clock.times))
-        assert all(np.all(np.diff(series.clock.times[rows]) > 0) for rows in series.clock.sequences)
+    assert sum(len(rows) for rows in series.row_times.sequences) == len(series.values)
+    if series.row_times.times is not None:
+        assert np.all(np.isfinite(series.row_times.times))
+        assert all(np.all(np.diff(series.row_times.times[rows]) > 0) for rows in series.row_times.sequences)
     json.dumps(series.plan_as_dict(), allow_nan=False)
     assert series.plan_as_text()
     check_filling(series, file, path)

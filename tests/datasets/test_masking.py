@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def holey():
     return X
 
 
-@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 def test_only_observed_values_are_hidden(hide, holey):
     hidden = hide(holey, random_state=0)
     assert hidden.dtype == bool
@@ -25,7 +25,7 @@ def test_only_observed_values_are_hidden(hide, holey):
     assert not np.isnan(holey[hidden]).any()
 
 
-@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 def test_values_under_a_mask_are_not_hidden_again(hide, holey):
     masked = np.ma.masked_invalid(holey)
     masked.data[masked.mask] = 999.0
@@ -34,7 +34,7 @@ def test_values_under_a_mask_are_not_hidden_again(hide, holey):
     np.testing.assert_array_equal(hide(frame, random_state=0), hide(holey, random_state=0))
 
 
-@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 @pytest.mark.parametrize(
     ("cells", "match"),
     [
@@ -48,7 +48,7 @@ def test_what_is_no_number_is_refused(hide, cells, match):
         hide(cells)
 
 
-@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 def test_seed_decides(hide, holey):
     first = hide(holey, random_state=3)
     np.testing.assert_array_equal(first, hide(holey, random_state=3))
@@ -56,7 +56,7 @@ def test_seed_decides(hide, holey):
     assert np.any(first != hide(holey, random_state=4))
 
 
-@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 def test_input_is_left_alone(hide, holey):
     before = holey.copy()
     hide(holey, random_state=0)
@@ -64,7 +64,7 @@ def test_input_is_left_alone(hide, holey):
 
 
 def test_values_are_hidden_independently():
-    hidden = hide_cells(np.zeros((20_000, 10)), 0.1, random_state=1)
+    hidden = hide_values(np.zeros((20_000, 10)), 0.1, random_state=1)
     n = hidden.size
     six_sigma = 6.0 * np.sqrt(0.09 / n)
     assert abs(hidden.mean() - 0.1) < six_sigma
@@ -99,7 +99,7 @@ def test_every_value_can_be_hidden_by_a_block():
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, np.nan])
-@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 def test_fraction_out_of_range(hide, fraction, holey):
     with pytest.raises(ValueError, match="fraction"):
         hide(holey, fraction=fraction)
@@ -111,7 +111,7 @@ def test_length_out_of_range(length, holey):
         hide_blocks(holey, length)
 
 
-@pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
+@pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 def test_one_dimension_is_refused(hide):
     with pytest.raises(ValueError, match="two dimensions"):
         hide(np.zeros(100))

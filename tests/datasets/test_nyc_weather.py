@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probsfa.datasets import _build_nyc_weather, _nyc_weather, hide_blocks, hide_cells, load_nyc_weather
+from probsfa.datasets import _build_nyc_weather, _nyc_weather, hide_blocks, hide_values, load_nyc_weather
 
 MPH_PER_KNOT = 1.15078
 
@@ -113,7 +113,7 @@ def test_a_damaged_file_is_refused(monkeypatch):
 
 @pytest.mark.parametrize(
     ("hide", "rmse", "mae"),
-    [(hide_cells, 0.335, 0.117), (hide_blocks, 0.581, 0.340)],
+    [(hide_values, 0.335, 0.117), (hide_blocks, 0.581, 0.340)],
     ids=["cells", "blocks"],
 )
 def test_linear_interpolation_is_as_good_as_the_notes_on_the_data_say(weather, hide, rmse, mae):

@@ -11,7 +11,7 @@ from probsfa.imputation import (
     ColumnMean,
     Filled,
     HiddenBlocks,
-    HiddenCells,
+    HiddenValues,
     LinearInterpolation,
     Score,
     compare_methods,
@@ -113,7 +113,7 @@ def test_average():
 
 
 def test_all_methods_fill_the_same_missing_values_and_leave_the_rest(series):
-    hidings = [HiddenCells(0.1), HiddenBlocks(12, 0.1)]
+    hidings = [HiddenValues(0.1), HiddenBlocks(12, 0.1)]
     comparisons = compare_methods(series, default_methods(StandIn()), hidings, seeds=[0, 1])
     assert [comparison.hidden for comparison in comparisons] == [hiding.name for hiding in hidings]
     for comparison, hiding in zip(comparisons, hidings, strict=True):
@@ -175,7 +175,7 @@ def test_progress_is_reported_before_each_run(series):
     reports = []
     methods = [ColumnMean(), LinearInterpolation()]
     compare_methods(
-        series, methods, [HiddenCells()], seeds=[0, 1], progress=lambda *what: reports.append(what)
+        series, methods, [HiddenValues()], seeds=[0, 1], progress=lambda *what: reports.append(what)
     )
     assert reports == [
         (0, 4, "mean"),
@@ -187,7 +187,7 @@ def test_progress_is_reported_before_each_run(series):
 
 def test_frames_are_compared_as_their_numbers(series):
     frame = pd.DataFrame(series, columns=list("abcd")).convert_dtypes()
-    one, other = (compare_methods(X, [LinearInterpolation()], [HiddenCells()])[0] for X in (frame, series))
+    one, other = (compare_methods(X, [LinearInterpolation()], [HiddenValues()])[0] for X in (frame, series))
     assert (one.scores[0].rmse, one.scores[0].mae) == (other.scores[0].rmse, other.scores[0].mae)
     np.testing.assert_array_equal(one.incomplete, other.incomplete)
 
@@ -195,21 +195,21 @@ def test_frames_are_compared_as_their_numbers(series):
 def test_sequences_and_their_times_stay_apart(series):
     calls = []
     pieces, times = [series[:80], series[80:]], [np.arange(80.0) ** 2, np.arange(120.0)]
-    [comparison] = compare_methods(pieces, [Recorder("r", 0.0, calls)], [HiddenCells()], times=times)
+    [comparison] = compare_methods(pieces, [Recorder("r", 0.0, calls)], [HiddenValues()], times=times)
     [(seen, when)] = calls
     assert [len(piece) for piece in seen] == [80, 120]
     for given, expected in zip(when, times, strict=True):
         np.testing.assert_array_equal(given, expected)
-    whole = without_hidden(series, HiddenCells().choose(series, 0))
+    whole = without_hidden(series, HiddenValues().choose(series, 0))
     np.testing.assert_array_equal(np.concatenate(comparison.incomplete), whole)
-    [alone] = compare_methods(series, [Recorder("r", 0.0, [])], [HiddenCells()])
+    [alone] = compare_methods(series, [Recorder("r", 0.0, [])], [HiddenValues()])
     assert comparison.scores[0].rmse == alone.scores[0].rmse
 
 
 def test_a_column_too_short_to_hide_is_not_scored():
     X = np.column_stack([np.arange(50.0), np.full(50, NAN)])
     X[[3, 7], 1] = 1.0, 2.0
-    [comparison] = compare_methods(X, [ColumnMean()], [HiddenCells(0.9)])
+    [comparison] = compare_methods(X, [ColumnMean()], [HiddenValues(0.9)])
     np.testing.assert_array_equal(comparison.incomplete[:, 1], X[:, 1])
     assert comparison.scores[0].rmse > 0.0
 
@@ -226,9 +226,9 @@ def test_a_column_too_short_to_hide_is_not_scored():
 )
 def test_misuse_is_explained(series, methods, options, match):
     with pytest.raises(ValueError, match=match):
-        compare_methods(series, methods, [HiddenCells()], **options)
+        compare_methods(series, methods, [HiddenValues()], **options)
 
 
 def test_two_values_a_column_are_too_few_to_hide_any():
     with pytest.raises(ValueError, match="Too few"):
-        compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenCells(0.9)])
+        compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenValues(0.9)])

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probsfa.datasets import hide_blocks, hide_cells, make_slow_mixture
-from probsfa.imputation import HiddenBlocks, HiddenCells
+from probsfa.datasets import hide_blocks, hide_values, make_slow_mixture
+from probsfa.imputation import HiddenBlocks, HiddenValues
 from probsfa.imputation.hiding import without_hidden
 
 NAN = np.nan
@@ -25,9 +25,9 @@ def test_hiding_leaves_every_column_something():
     ("hiding", "name", "function"),
     [
         (
-            HiddenCells(0.2),
+            HiddenValues(0.2),
             "20 % of the observed values hidden, single values",
-            lambda X, seed: hide_cells(X, 0.2, random_state=seed),
+            lambda X, seed: hide_values(X, 0.2, random_state=seed),
         ),
         (
             HiddenBlocks(10, 0.2),

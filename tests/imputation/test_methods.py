@@ -14,7 +14,7 @@ from probsfa.imputation import (
     ClassicSFA,
     ColumnMean,
     EstimatorImputation,
-    HiddenCells,
+    HiddenValues,
     IterativeRegression,
     LinearInterpolation,
     compare_methods,
@@ -256,7 +256,7 @@ def test_comparisons_use_the_index_of_a_frame():
     """As times that are given; a line in time is no line in rows."""
     hours = np.cumsum(np.tile([1.0, 9.0], 30))
     line = pd.DataFrame({"a": hours}, index=pd.Timestamp(2024, 1, 1) + pd.to_timedelta(hours, "h"))
-    asked = [LinearInterpolation()], [HiddenCells(0.1)]
+    asked = [LinearInterpolation()], [HiddenValues(0.1)]
     [indexed], [given] = (
         compare_methods(line, *asked),
         compare_methods(hours[:, None], *asked, times=line.index),

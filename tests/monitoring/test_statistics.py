@@ -6,11 +6,11 @@ from scipy import stats
 
 from probsfa import SFA, ProbabilisticSFA
 from probsfa.monitoring.statistics import (
-    charts_of_latents,
-    charts_of_slow_features,
+    count_slow_factors,
+    count_slower_features,
     equal_tails,
-    slow_latents,
-    slower_than_columns,
+    factor_charts,
+    slow_feature_charts,
 )
 from probsfa.statespace.filtering import row_errors
 from tests.oracles import monitoring as oracle
@@ -42,11 +42,11 @@ def a_model(rng, memory=False):
 
 def charts(model, x, n_slow, times=None):
     slow = np.arange(model.params_.n_states) < n_slow
-    return charts_of_latents(model.filter(x, times=times), slow, np.isnan(x).all(axis=1))
+    return factor_charts(model.filter(x, times=times), slow, np.isnan(x).all(axis=1))
 
 
 def of_slow_features(sfa, x):
-    return charts_of_slow_features(sfa, sfa.transform(x), x, 2)
+    return slow_feature_charts(sfa, sfa.transform(x), x, 2)
 
 
 def expected(dense, x, which, name, times=None):
@@ -178,8 +178,8 @@ def test_equal_tails_are_nearly_those_of_chi_squared(degrees):
 
 
 def test_slow_features_are_those_slower_than_the_fastest_column():
-    assert slower_than_columns(np.array([0.1, 0.5, 1.9]), np.array([0.3, 1.0])) == 2
-    assert slower_than_columns(np.array([1.5, 1.9]), np.array([0.3, 1.0])) == 1
+    assert count_slower_features(np.array([0.1, 0.5, 1.9]), np.array([0.3, 1.0])) == 2
+    assert count_slower_features(np.array([1.5, 1.9]), np.array([0.3, 1.0])) == 1
 
 
 def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
@@ -195,7 +195,7 @@ def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
     change, variance = (np.mean(np.diff(a, axis=0) ** 2, axis=0) for a in (X, latents)), X.var(axis=0)
     of_columns, of_latents = change
     wanted = np.count_nonzero(of_latents / latents.var(axis=0) <= np.max(of_columns / variance))
-    assert slow_latents(model.params_) == wanted == 2
+    assert count_slow_factors(model.params_) == wanted == 2
 
 
 @pytest.mark.parametrize(("noise", "n_slow"), [(2.0, 1), (4.0, 2)])
@@ -208,7 +208,7 @@ def test_white_noise_of_a_column_makes_it_fast(noise, n_slow):
     lagged = loadings**2 @ decay + 0.3**2 * np.array([0.9, 0.95])
     variance = np.sum(loadings**2, axis=1) + 0.3**2 + np.array([noise, 0.1])
     fastest = np.max(2.0 * (1.0 - lagged / variance))
-    assert slow_latents(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == n_slow
+    assert count_slow_factors(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == n_slow
 
 
 def test_ar1_noise_of_a_column_has_its_variance_and_its_speed():
@@ -218,4 +218,4 @@ def test_ar1_noise_of_a_column_has_its_variance_and_its_speed():
     )
     lagged, variance = loadings**2 @ decay + 0.95, np.sum(loadings**2, axis=1) + 1.0 + noise
     fastest = np.max(2.0 * (1.0 - lagged / variance))
-    assert slow_latents(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == 1
+    assert count_slow_factors(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == 1

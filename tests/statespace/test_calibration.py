@@ -9,7 +9,7 @@ import pytest
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 from probsfa.statespace.calibration import (
     Calibration,
     HeldOutPredictions,
@@ -131,7 +131,7 @@ def hide_days(x, part, **given):
     return hide_blocks(x, 24, part, **given)
 
 
-@sparsely("hide", [hide_days, hide_cells])
+@sparsely("hide", [hide_days, hide_values])
 def test_coverage_where_the_model_is_right(hide):
     found = []
     for seed in range(3):

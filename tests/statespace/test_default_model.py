@@ -8,7 +8,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.datasets import hide_blocks, hide_values, load_nyc_weather
 from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.learning.budget import ar1_noise_affordable
@@ -36,7 +36,7 @@ def shared_and_own(rng, n_rows):
 
 def test_processes_of_single_columns_get_ar1_noise(rng):
     whole = shared_and_own(rng, 200)
-    hidden = hide_cells(whole, 0.1, random_state=0)
+    hidden = hide_values(whole, 0.1, random_state=0)
     seen = np.where(hidden, np.nan, whole)
     model = ProbabilisticSFA().fit(seen)
     assert model.params_.has_ar1_noise and model.noise_decay_.shape == (20,)

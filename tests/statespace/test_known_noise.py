@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 import probsfa
 from probsfa import BayesianSFA, ProbabilisticSFA
-from probsfa.datasets import hide_cells, make_slow_mixture
+from probsfa.datasets import hide_values, make_slow_mixture
 from tests.oracles.statespace import Model, complete_entries
 from tests.sampling import sparsely
 from tests.tolerances import EXACT, OPTIM
@@ -18,7 +18,7 @@ KNOWN = [0.05, 0.2, 0.4]  # a list, as a user may give it
 @pytest.fixture(scope="module")
 def data():
     X = np.asarray(make_slow_mixture(80, 3, decay=[0.97, 0.6], noise_variance=KNOWN, random_state=1).data)
-    return np.where(hide_cells(X, 0.1, random_state=0), np.nan, X)
+    return np.where(hide_values(X, 0.1, random_state=0), np.nan, X)
 
 
 def test_the_same_noise_in_every_column_is_one_noise_for_all(data):

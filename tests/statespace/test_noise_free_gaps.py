@@ -5,7 +5,7 @@ import pytest
 
 import probsfa
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_cells
+from probsfa.datasets import hide_values
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
@@ -31,7 +31,7 @@ def square(model):
 def holed(X, rng, pattern):
     X = X.copy()
     if pattern == "scattered":
-        X[hide_cells(X, 0.3, random_state=rng)] = np.nan
+        X[hide_values(X, 0.3, random_state=rng)] = np.nan
     elif pattern == "rows":
         X[5:9], X[0], X[-2:] = np.nan, np.nan, np.nan
     elif pattern == "column":

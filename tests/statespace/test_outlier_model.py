@@ -9,7 +9,7 @@ import pytest
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 from probsfa.statespace import default_model, estimator
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions
@@ -49,7 +49,7 @@ def as_sequences(x):
 def fitted():
     """The default fit to rows with outliers, these rows with missing values, and the outliers."""
     x, bad = with_outliers(clean(0))
-    seen = np.where(hide_cells(x, 0.1, random_state=0) & ~bad, np.nan, x)
+    seen = np.where(hide_values(x, 0.1, random_state=0) & ~bad, np.nan, x)
     return ProbabilisticSFA().fit(seen), seen, bad
 
 
@@ -107,7 +107,7 @@ def test_outliers_have_the_largest_scores(fitted):
 def test_the_fit_is_as_good_as_without_outliers():
     truth = clean(1, 220)
     x, bad = with_outliers(truth)
-    hidden = hide_cells(truth, 0.1, random_state=0) & ~bad
+    hidden = hide_values(truth, 0.1, random_state=0) & ~bad
 
     def error(values, **options):
         seen = np.where(hidden, np.nan, values)

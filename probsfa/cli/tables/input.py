@@ -17,7 +17,7 @@ from probsfa.cli.tables.content import read_content
 from probsfa.cli.tables.outliers import check_codes, outlier_warnings
 from probsfa.cli.tables.roles import ColumnRoles, make_column_roles
 from probsfa.cli.tables.table import Table, make_table
-from probsfa.cli.tables.times import Clock, Rows, read_clock
+from probsfa.cli.tables.times import Rows, RowTimes, read_row_times
 
 __all__ = ["Input", "read_input"]
 
@@ -32,7 +32,7 @@ class Input:
 
     Attributes
     ----------
-    table, plan, clock : Table, Plan, Clock
+    table, plan, row_times : Table, ColumnRoles, RowTimes
         The structure of the file, the roles of its columns, and the times of its rows.
     warnings : list of str
         Likely errors in the file.
@@ -40,7 +40,7 @@ class Input:
 
     table: Table
     plan: ColumnRoles
-    clock: Clock
+    row_times: RowTimes
     warnings: list[str]
 
     @property
@@ -59,7 +59,7 @@ class Input:
 
         Dates are its index, so that a saved model has its unit of time.
         """
-        stamps = self.clock.stamps
+        stamps = self.row_times.stamps
         index = None if stamps is None or self.times is not None else pd.DatetimeIndex(stamps)
         return self._of_sequences(pd.DataFrame(self.values, columns=self.names, index=index, copy=False).iloc)
 
@@ -71,13 +71,13 @@ class Input:
     @property
     def times(self) -> Any:
         """Times of `X` that are plain numbers; dates are its index."""
-        stamps = self.clock.stamps
+        stamps = self.row_times.stamps
         return None if stamps is None or stamps.dtype.kind == "M" else self._of_sequences(stamps)
 
     @property
     def steps(self) -> Any:
         """Times of `arrays` in steps, None if rows are evenly spaced."""
-        return self._of_sequences(self.clock.times)
+        return self._of_sequences(self.row_times.times)
 
     @property
     def missing(self) -> list[int]:
@@ -98,12 +98,14 @@ class Input:
         n_rows, n_columns = self.values.shape
         lines = [
             f"{table.source}: {_count(n_rows, 'row')} of {_count(n_columns, 'column')}, "
-            f"{100.0 * np.isnan(self.values).mean():.1f} % of the values missing; {self.clock.note}",
+            f"{100.0 * np.isnan(self.values).mean():.1f} % of the values missing; {self.row_times.note}",
             f"data: {_shortened_list(self.names)}",
             f"time: {self._time()}",
         ]
         if plan.group is not None:
-            lines.append(f"group: {table.names[plan.group]}; {_count(len(self.clock.sequences), 'sequence')}")
+            lines.append(
+                f"group: {table.names[plan.group]}; {_count(len(self.row_times.sequences), 'sequence')}"
+            )
         reasons: dict[str, list[str]] = {}
         for name, (role, reason) in zip(table.names, plan.roles, strict=True):
             if role == "left out":
@@ -155,11 +157,11 @@ class Input:
             ],
             "time": {
                 "columns": [table.names[j] for j in self.plan.time],
-                "read_as": self.clock.how,
-                "evenly_spaced": self.clock.times is None,
-                "step": self.clock.step,
+                "read_as": self.row_times.how,
+                "evenly_spaced": self.row_times.times is None,
+                "step": self.row_times.step,
             },
-            "sequences": [len(rows) for rows in self.clock.sequences],
+            "sequences": [len(rows) for rows in self.row_times.sequences],
             "in_order": self._is_in_order(),
             "missing_cells": sum(self.missing),
             "warnings": self.warnings,
@@ -169,12 +171,12 @@ class Input:
         names = " and ".join(self.table.names[j] or "(no name)" for j in self.plan.time)
         if not self.plan.time:
             return "no column (--time names some)"
-        if self.clock.how is None:
+        if self.row_times.how is None:
             return f"{names}, not used (--even)"
-        return f"{names}, read as {self.clock.how}{'' if self._is_in_order() else ', sorted'}"
+        return f"{names}, read as {self.row_times.how}{'' if self._is_in_order() else ', sorted'}"
 
     def _is_in_order(self) -> bool:
-        return all(bool(np.all(np.diff(rows) > 0)) for rows in self.clock.sequences)
+        return all(bool(np.all(np.diff(rows) > 0)) for rows in self.row_times.sequences)
 
     def _of_sequences(self, values: Any) -> Any:
         """Rows of an array in order of time: one array, a list of them, or None if there are none."""
@@ -187,7 +189,7 @@ class Input:
     def _slices(self) -> list[Any]:
         """Return the rows of each sequence, as slices if that avoids a copy."""
         all_rows = np.arange(len(self.values))
-        return [slice(None) if np.array_equal(rows, all_rows) else rows for rows in self.clock.sequences]
+        return [slice(None) if np.array_equal(rows, all_rows) else rows for rows in self.row_times.sequences]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # differences of numbers such as 1e308 overflow
@@ -220,7 +222,9 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     plan = make_column_roles(table, args, columns)
     _check_values(table, plan)
     warnings = check_codes(table, plan, args.missing_code) + outlier_warnings(table, plan)
-    series = Input(table, plan, read_clock(table, plan.time, _sequences(table, plan.group), args), warnings)
+    series = Input(
+        table, plan, read_row_times(table, plan.time, _sequences(table, plan.group), args), warnings
+    )
     for line in series.plan_as_lines():
         screen.note(line)
     for warning in series.warnings:

@@ -13,7 +13,7 @@ import numpy as np
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.table import Table
-from probsfa.cli.tables.times import CALENDAR_FIELDS, CLOCK_PATTERN, compact_dates, increases, is_date
+from probsfa.cli.tables.times import CALENDAR_FIELDS, TIME_OF_DAY_PATTERN, compact_dates, increases, is_date
 
 __all__ = ["ColumnRoles", "make_column_roles"]
 
@@ -28,7 +28,7 @@ _ELAPSED_TIME_NAMES = frozenset(
 )
 _CALENDAR_NAMES = frozenset({*CALENDAR_FIELDS, "dayofyear", "weekday", "week", "quarter"})
 _IDENTIFIER_NAMES = frozenset({"id", "ids", "code", "station", "site", "no", "nr", "row", "record", "number"})
-_TIME_PATTERN = CLOCK_PATTERN + r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*"
+_TIME_PATTERN = TIME_OF_DAY_PATTERN + r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*"
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _times(
         or (j == 0 and names[j] in ("", "unnamed: 0"))
         or (names[j] in _ELAPSED_TIME_NAMES and increases(parsed[j][0]))
     ]
-    dates, clocks = [], []
+    dates, times_of_day = [], []
     for j in undecided:
         if j in numeric:
             reading = compact_dates(parsed[j][0][~np.isnan(parsed[j][0])])
@@ -161,18 +161,18 @@ def _times(
         texts = table.texts[j][~table.missing(j)]
         if len(texts) and is_date(texts, args):
             dates.append(j)
-        elif texts.str.fullmatch(CLOCK_PATTERN).sum() > 0.5 * len(table.rows):
-            clocks.append(j)
+        elif texts.str.fullmatch(TIME_OF_DAY_PATTERN).sum() > 0.5 * len(table.rows):
+            times_of_day.append(j)
     if len(dates) > 1:
         shown = ", ".join(repr(table.names[j]) for j in dates)
         raise CommandError(f"{table.source}: {shown} have dates; name the time of the rows with --time.")
     parts = {names[j]: j for j in numeric if names[j] in CALENDAR_FIELDS}
     if dates:
-        return {j: ("time", "dates" if j in dates else "times of the day") for j in dates + clocks[:1]}
+        return {j: ("time", "dates" if j in dates else "times of the day") for j in dates + times_of_day[:1]}
     if {"year", "month"} <= set(parts):
         return {
             j: ("time", "parts of dates")
-            for j in [parts[p] for p in CALENDAR_FIELDS if p in parts] + clocks[:1]
+            for j in [parts[p] for p in CALENDAR_FIELDS if p in parts] + times_of_day[:1]
         }
     return {j: ("time", "has a name of time columns") for j in with_time_name[:1]}
 

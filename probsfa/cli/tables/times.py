@@ -19,21 +19,21 @@ from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.table import Table
 
 __all__ = [
-    "CLOCK_PATTERN",
+    "TIME_OF_DAY_PATTERN",
     "CALENDAR_FIELDS",
-    "Clock",
+    "RowTimes",
     "Reading",
     "compact_dates",
     "increases",
     "is_date",
-    "read_clock",
+    "read_row_times",
 ]
 
 Rows = NDArray[np.intp]
 
 # Names of columns that are parts of dates, and of columns with times of the day.
 CALENDAR_FIELDS = ("year", "month", "day", "hour", "minute", "second")
-CLOCK_PATTERN = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2}(?:\.\d+)?)?(?:\s*[AaPp][Mm])?"
+TIME_OF_DAY_PATTERN = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2}(?:\.\d+)?)?(?:\s*[AaPp][Mm])?"
 _QUARTER_PATTERN = re.compile(r"^(\d{4})[- ]?[Qq]([1-4])$")
 # 31.1.20 and 31-Jan-20
 _SHORT_YEAR_PATTERN = re.compile(r"^(\d\d?([-/. ])(?:\d\d?|[A-Za-z]{3,9})\2)(?=\d\d(?!\d))")
@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Clock:
+class RowTimes:
     """Times of the rows.
 
     Attributes
@@ -150,9 +150,9 @@ def increases(values: NDArray[Any]) -> bool:
     return bool(np.all(values[1:] > values[:-1]))
 
 
-def read_clock(
+def read_row_times(
     table: Table, columns: Sequence[int], sequences: Sequence[Rows], args: argparse.Namespace
-) -> Clock:
+) -> RowTimes:
     """Read the times of the rows from their columns.
 
     A step is the time between rows if it is constant in seconds or calendar units, otherwise the median time.
@@ -161,10 +161,10 @@ def read_clock(
     if args.even or not columns:
         if args.sort:
             raise CommandError(f"{table.source}: --sort requires times; name their columns with --time.")
-        return Clock(None, None, None, "rows are used as evenly spaced", None, sequences)
+        return RowTimes(None, None, None, "rows are used as evenly spaced", None, sequences)
     reading = _read(table, columns, sequences, args)
     ordered = [_in_order(table, columns, reading, rows, args) for rows in sequences]
-    return _make_clock(table, reading, ordered)
+    return _make_row_times(table, reading, ordered)
 
 
 def _read(
@@ -246,7 +246,7 @@ def _choose(
         in_order = [r for r in readings if all(increases(r.values[rows]) for rows in sequences)]
         readings = in_order or readings
         if len(in_order) > 1 and min(map(len, sequences)) >= _MIN_ROWS_FOR_DAY_ORDER:
-            evenly_spaced = [r for r in in_order if _make_clock(table, r, sequences).times is None]
+            evenly_spaced = [r for r in in_order if _make_row_times(table, r, sequences).times is None]
             readings = evenly_spaced if len(evenly_spaced) == 1 else readings
     if len(readings) == 1:
         return readings[0]
@@ -283,8 +283,8 @@ def _in_order(
     )
 
 
-def _make_clock(table: Table, reading: Reading, sequences: Sequence[Rows]) -> Clock:
-    """Make a clock of times in order, with the steps that the model will use."""
+def _make_row_times(table: Table, reading: Reading, sequences: Sequence[Rows]) -> RowTimes:
+    """Return the times of rows in order, with the steps that the model will use."""
     pieces = [reading.values[rows] for rows in sequences]
     lengths = [len(piece) for piece in pieces]
     dated = reading.values.dtype.kind == "M"
@@ -302,10 +302,10 @@ def _make_clock(table: Table, reading: Reading, sequences: Sequence[Rows]) -> Cl
         step = f"{n} {axis.calendar}{'s' * (n > 1)}" if n else duration_text(axis.unit)
     if axis.even:
         note = "rows are evenly spaced" + (f", {step} apart" if step else "")
-        return Clock(None, reading.values, step, note, reading.format, sequences)
+        return RowTimes(None, reading.values, step, note, reading.format, sequences)
     times = np.empty(len(reading.values))
     times[np.concatenate(sequences)] = (index.times - index.times.min()) / size
     if not np.all(np.isfinite(times)):
         raise CommandError(f"{table.source}: the times are too far apart; name other columns with --time.")
     note = f"rows are unevenly spaced, the median step is {step or f'{size:g}'}"
-    return Clock(times, reading.values, step, note, reading.format, sequences)
+    return RowTimes(times, reading.values, step, note, reading.format, sequences)

@@ -29,11 +29,11 @@ def test_kind_of_input(case, tmp_path, capsys):
     said = capsys.readouterr().err
     assert tuple(series.names) == case.data
     assert tuple(series.table.names[j] for j in series.plan.time) == case.time
-    assert series.clock.step == case.step
+    assert series.row_times.step == case.step
     if case.times is None:
-        assert series.clock.times is None
+        assert series.row_times.times is None
     else:
-        np.testing.assert_allclose(series.clock.times, case.times)
+        np.testing.assert_allclose(series.row_times.times, case.times)
     for words in case.says:
         assert words in said
     for name, values in case.values.items():

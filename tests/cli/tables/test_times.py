@@ -15,21 +15,21 @@ from probsfa.cli.tables.times import compact_dates, read_dates
 
 
 @pytest.fixture
-def clock(tmp_path):
+def row_times(tmp_path):
     def read(header, times, *options):
         path = tmp_path / "data.csv"
         rows = [f"{time},{(7 * i) % 5}" for i, time in enumerate(times)]
         path.write_text("\n".join([f"{header},a", *rows]))
-        return read_input(parse(["impute", str(path), "--dry-run", *options]), Screen(quiet=True)).clock
+        return read_input(parse(["impute", str(path), "--dry-run", *options]), Screen(quiet=True)).row_times
 
     return read
 
 
-def test_the_order_of_rows_does_not_decide_between_dates_that_are_sorted(clock):
+def test_the_order_of_rows_does_not_decide_between_dates_that_are_sorted(row_times):
     times = ["10/01/2020", "11/01/2020", "01/02/2020"]  # in order of time only with days first
-    assert clock("date", times).sequences[0].tolist() == [0, 1, 2]
+    assert row_times("date", times).sequences[0].tolist() == [0, 1, 2]
     with pytest.raises(CommandError, match="--dayfirst"):
-        clock("date", times, "--sort")
+        row_times("date", times, "--sort")
 
 
 @pytest.mark.skipif(
@@ -69,23 +69,25 @@ def test_years_from_1000_are_dates():
         ("date", ["2020-01-01"], None),
     ],
 )
-def test_even(clock, header, times, step):
-    found = clock(header, times)
+def test_even(row_times, header, times, step):
+    found = row_times(header, times)
     assert found.times is None
     assert found.step == step
     assert "are evenly spaced" in found.note
     assert len(found.stamps) == len(times)
 
 
-def test_uneven_dates_count_in_median_steps(clock):
-    found = clock("time", ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:00", "2020-01-01 05:30"])
+def test_uneven_dates_count_in_median_steps(row_times):
+    found = row_times(
+        "time", ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:00", "2020-01-01 05:30"]
+    )
     np.testing.assert_allclose(found.times, [0.0, 1.0, 2.0, 5.5])
     assert found.step == "1 h"
     assert "unevenly spaced" in found.note
 
 
-def test_uneven_numbers_count_in_median_steps(clock):
-    found = clock("t", ["10", "12", "14", "20"])
+def test_uneven_numbers_count_in_median_steps(row_times):
+    found = row_times("t", ["10", "12", "14", "20"])
     np.testing.assert_allclose(found.times, [0.0, 1.0, 2.0, 5.0])
     np.testing.assert_allclose(found.stamps, [10.0, 12.0, 14.0, 20.0])
 
@@ -98,15 +100,15 @@ def test_uneven_numbers_count_in_median_steps(clock):
         ("time", ["1", "1", "2"], 3, "is the time of row 2, too"),
     ],
 )
-def test_times_out_of_order_are_named(clock, header, times, row, what):
+def test_times_out_of_order_are_named(row_times, header, times, row, what):
     with pytest.raises(CommandError, match=rf"row {row}, column 'time': .* {what}.* --even"):
-        clock(header, times)
-    assert clock(header, times, "--even").times is None
+        row_times(header, times)
+    assert row_times(header, times, "--even").times is None
 
 
-def test_all_bad_times_are_named_at_once(clock):
+def test_all_bad_times_are_named_at_once(row_times):
     with pytest.raises(CommandError) as error:
-        clock(
+        row_times(
             "date", ["2020-01-01", "2020-13-45", "2020-01-03", "2020-01-04", "?", "2020-13-45", "2020-01-07"]
         )
     assert "row 3, column 'date': not read as times: '2020-13-45' (2 rows), '?'" in str(error.value)
@@ -121,25 +123,25 @@ def test_all_bad_times_are_named_at_once(clock):
         ("date,clock", ["20200131,9:50", "20200131,10:00", "20200131,10:10"], "10 min"),
     ],
 )
-def test_columns_that_options_name_are_read_together(clock, header, times, step):
-    found = clock(header, times, "--time", header)
+def test_columns_that_options_name_are_read_together(row_times, header, times, step):
+    found = row_times(header, times, "--time", header)
     assert (found.times, found.step) == (None, step)
 
 
-def test_parts_of_dates_without_years_are_refused(clock):
+def test_parts_of_dates_without_years_are_refused(row_times):
     with pytest.raises(CommandError, match="times: '1 2', '1 3'"):
-        clock("month,day", ["1,2", "1,3"], "--time", "month,day")
+        row_times("month,day", ["1,2", "1,3"], "--time", "month,day")
 
 
-def test_day_of_year_is_read_by_its_format(clock):
-    found = clock(
+def test_day_of_year_is_read_by_its_format(row_times):
+    found = row_times(
         "year,doy", ["2020,366", "2021,1", "2021,2"], "--time", "year,doy", "--date-format", "%Y %j"
     )
     assert found.step == "1 d"
 
 
-def test_seconds_since_1970_are_no_dates(clock):
-    assert clock("ts", ["1601010100", "1601010110", "1601010120"]).how == "numbers"
+def test_seconds_since_1970_are_no_dates(row_times):
+    assert row_times("ts", ["1601010100", "1601010110", "1601010120"]).how == "numbers"
 
 
 def test_numbers_with_fractions_are_no_dates():
@@ -147,15 +149,15 @@ def test_numbers_with_fractions_are_no_dates():
     assert compact_dates(whole) is not None and compact_dates(whole + [0.0, 0.5]) is None
 
 
-def test_text_is_no_time(clock):
-    found = clock("period", ["spring", "summer", "autumn"])
+def test_text_is_no_time(row_times):
+    found = row_times("period", ["spring", "summer", "autumn"])
     assert found.times is None and found.stamps is None
     assert "used as evenly spaced" in found.note
 
 
 @pytest.mark.parametrize("header", ["b", "year"])
-def test_no_times(clock, header):
-    found = clock(header, ["3", "1", "3"])
+def test_no_times(row_times, header):
+    found = row_times(header, ["3", "1", "3"])
     assert found.times is None
     assert "used as evenly spaced" in found.note
 

@@ -5,7 +5,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA, load
 from probsfa._validation import Sequences
-from probsfa.datasets import hide_cells, make_slow_mixture
+from probsfa.datasets import hide_values, make_slow_mixture
 from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.learning.budget import (
     affordable_rows,
@@ -123,7 +123,7 @@ def test_the_first_call_fills_better_than_straight_lines(tmp_path):
     """With default arguments, on simulated data; a benchmark uses real data."""
     decay = [0.98, 0.95, 0.9]
     x = make_slow_mixture(400, 6, decay=decay, noise_variance=0.3, random_state=0).data
-    hidden = hide_cells(x, 0.1, random_state=0)
+    hidden = hide_values(x, 0.1, random_state=0)
     seen = np.where(hidden, np.nan, x)
     model = ProbabilisticSFA().fit(seen)
     k = model.decay_.size
