@@ -6,7 +6,7 @@ errors, "covers" and "worst" the coverage of 90 % intervals (mean and minimum ov
 the ratio of the root mean square error to that of the last value, geometric mean over columns.
 
 Tennessee Eastman process (Downs & Vogel 1993; d00 of Braatz, 500 rows, 52 columns): a tenth of the values is
-hidden, one by one, and imputed. Root mean square errors are in standard deviations of the columns.
+hidden as single values, and imputed. Root mean square errors are in standard deviations of the columns.
 
     python benchmarks/accuracy/ar1_noise.py [--components K] [--data FOLDER]
 """
@@ -38,12 +38,12 @@ def weather(n_components: int) -> None:
         *("log-likelihood", "lag 1", "lag 24", "covers", "worst", "of last value", "evaluations", "seconds"),
     )
     for name, k, asked in (
-        ("4 latents", 4, {}),
-        ("4 latents, memory", 4, AR1),
-        (f"{n_components} latents", n_components, {}),
-        (f"{n_components} latents, memory", n_components, AR1),
-        (f"{n_components} latents, a day", n_components, {"rhythms": ["1D"]}),
-        (f"{n_components} latents, a day, memory", n_components, {"rhythms": ["1D"], **AR1}),
+        ("4 factors", 4, {}),
+        ("4 factors, AR(1) noise", 4, AR1),
+        (f"{n_components} factors", n_components, {}),
+        (f"{n_components} factors, AR(1) noise", n_components, AR1),
+        (f"{n_components} factors, a day", n_components, {"rhythms": ["1D"]}),
+        (f"{n_components} factors, a day, AR(1) noise", n_components, {"rhythms": ["1D"], **AR1}),
     ):
         start = time.perf_counter()
         model = ProbabilisticSFA(k, **asked).fit(train)
@@ -66,7 +66,7 @@ def weather(n_components: int) -> None:
 
 
 def eastman(folder: Path) -> None:
-    """Print errors and coverage of hidden cells."""
+    """Print errors and coverage of hidden values."""
     data = np.load(folder / "tep" / "tep.npz")["d00"].astype(float)
     hidden = hide_values(data, 0.1, random_state=0)
     holed = np.where(hidden, np.nan, data)
@@ -77,8 +77,8 @@ def eastman(folder: Path) -> None:
     table.add("straight lines", f"{np.sqrt(np.mean(((lines - data) / scale)[hidden] ** 2)):.3f}")
     for name, k, asked in (
         ("default", None, {}),
-        ("default, memory", None, AR1),
-        ("10 latents", 10, {}),
+        ("default, AR(1) noise", None, AR1),
+        ("10 factors", 10, {}),
     ):
         start = time.perf_counter()
         model = ProbabilisticSFA(k, **asked).fit(holed)
@@ -86,7 +86,7 @@ def eastman(folder: Path) -> None:
         filled, std = model.impute(holed, return_std=True)
         error = np.abs(filled - data)
         table.add(
-            f"{name} ({model.decay_.size} latents)" if k is None else name,
+            f"{name} ({model.decay_.size} factors)" if k is None else name,
             f"{np.sqrt(np.mean((error / scale)[hidden] ** 2)):.3f}",
             f"{100 * np.mean((error < 1.645 * std)[hidden]):.1f}%",
             f"{model.log_likelihood_:.0f}",
@@ -99,7 +99,7 @@ def main() -> None:
     options = read_options(
         __doc__,
         data="tep/",
-        components=(6, "latents for the weather"),
+        components=(6, "factors for the weather"),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

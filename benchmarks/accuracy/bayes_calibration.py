@@ -37,11 +37,11 @@ from common.options import read_options
 from common.tables import Table
 
 T = 40
-MOST = 10  # most draws, in numbers of draws of the first chains
+MOST = 10  # maximum number of draws, as a multiple of the draws of the first chains
 
 
 def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
-    """Ranks (P,) of the true parameters of a replicate, share of factors in intervals, and divergences."""
+    """Return ranks (P,) of the true parameters, the share of factors in intervals, and divergences."""
     warnings.simplefilter("ignore")
     model, rng = MODELS[name], np.random.default_rng(seed)
     truth = prior_draw(model, rng)
@@ -92,9 +92,9 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
 def ranks_of(
     name: str, replicates: int, seed: int, n_draws: int, n_processes: int, kept_in: Path | None
 ) -> np.ndarray:
-    """Ranks of all parameters in each replicate, share of factors in intervals, and divergences, (R, P + 2).
+    """Return ranks of all parameters, shares of factors in intervals, and divergences, (R, P + 2).
 
-    Replicates that a file has are not repeated.
+    Replicates in the file `kept_in` are not repeated.
     """
     results = np.full((replicates, len(names(MODELS[name])) + 2), np.nan)
     if kept_in is not None and kept_in.exists():
@@ -132,7 +132,7 @@ def main() -> None:
     table = Table("parameter", "chi-square p", "KS p", "mean rank")
     for label, column in zip(labels, ranks.T, strict=True):
         chi = chisquare(np.histogram(column, edges)[0]).pvalue
-        # A rank stands for an interval of the unit line: ties would count as a deviation.
+        # Ranks are spread over their intervals of the unit line, because ties would count as a deviation.
         ks = kstest((column + spread.random(len(column))) / (KEPT + 1), "uniform").pvalue
         lowest = min(lowest, chi, ks)
         table.add(label, *(f"{value:.3f}" for value in (chi, ks, column.mean() / KEPT)))

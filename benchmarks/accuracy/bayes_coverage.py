@@ -27,7 +27,7 @@ LEVELS = (0.5, 0.8, 0.9)
 
 
 def inside(model: BayesianSFA, X: np.ndarray, truth: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    """For each level, which hidden cells are in their intervals, (levels, cells)."""
+    """Return a mask of the hidden values inside their intervals, (levels, hidden values)."""
     out = []
     for level in LEVELS:
         _, low, high = model.impute(X, interval=level)
@@ -41,7 +41,7 @@ def line(name: str, covered: np.ndarray, seconds: float) -> list[object]:
 
 
 def from_the_model(table: Table, n_series: int, inference: str) -> None:
-    """Series whose model is right."""
+    """Add a row for series that are simulated from the model."""
     began, covered = time.perf_counter(), []
     for seed in range(n_series):
         rng = np.random.default_rng(seed)
@@ -49,29 +49,29 @@ def from_the_model(table: Table, n_series: int, inference: str) -> None:
             150, 5, timescales=[rng.uniform(15, 40), rng.uniform(2, 6)], noise_variance=0.3, random_state=rng
         ).data
         hidden = rng.random(X.shape) < 0.2
-        seen = np.where(hidden, np.nan, X)
+        incomplete = np.where(hidden, np.nan, X)
         model = BayesianSFA(
             2, inference=inference, n_warmup=200, n_draws=200, verbose=False, random_state=seed
-        ).fit(seen)
-        covered.append(inside(model, seen, X, hidden))
+        ).fit(incomplete)
+        covered.append(inside(model, incomplete, X, hidden))
     seconds = time.perf_counter() - began
     table.add(*line(f"data from the model ({inference})", np.concatenate(covered, axis=1), seconds))
 
 
 def weather(table: Table, inference: str, step: int, n_components: int) -> None:
-    """Real data."""
+    """Add rows for the weather."""
     X = load_nyc_weather(drop_impossible=True).data.to_numpy()[::step]
     ways = {
-        "weather, single cells": hide_values(X, random_state=0),
+        "weather, single values": hide_values(X, random_state=0),
         "weather, 24-hour blocks": hide_blocks(X, 24 // step, random_state=0),
     }
     for name, hidden in ways.items():
         began = time.perf_counter()
-        seen = np.where(hidden, np.nan, X)
+        incomplete = np.where(hidden, np.nan, X)
         model = BayesianSFA(
             n_components, inference=inference, n_predictive=40, verbose=False, random_state=0
-        ).fit(seen)
-        covered = inside(model, seen, X, hidden)
+        ).fit(incomplete)
+        covered = inside(model, incomplete, X, hidden)
         table.add(*line(f"{name} ({inference})", covered, time.perf_counter() - began))
 
 

@@ -23,7 +23,7 @@ from common.options import read_options
 
 
 def columns(draws, logs: bool) -> np.ndarray:
-    """All parameters of all draws, (N, P)."""
+    """Return all parameters of all draws, (N, P)."""
     timescale = -1.0 / np.log(draws.decay)
     parts = [np.log(timescale) if logs else timescale, draws.loadings, draws.noise_variance, draws.offset]
     if logs:
@@ -92,7 +92,7 @@ def main() -> None:
 
 
 def draw_figures(model: BayesianSFA, folder: Path) -> None:
-    """Time scales, loadings and a predictive check."""
+    """Draw time scales, loadings and a predictive check."""
     from probsfa import plots
 
     folder.mkdir(parents=True, exist_ok=True)

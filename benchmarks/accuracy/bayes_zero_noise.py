@@ -1,10 +1,10 @@
-"""As the known noise goes to zero, the posterior concentrates on slow feature analysis.
+"""The posterior of the Bayesian model for decreasing known noise: it concentrates on slow feature analysis.
 
 A model of two factors in two columns is fitted with decreasing known noise. The rows of the inverse loadings
 are the recognition weights. The table shows the posterior mean and standard deviation of the largest angle
-between them and the directions of SFA, in whitened coordinates, and the differences between posterior means
-of time scales and those of SFA, in posterior standard deviations. The angle decreases with the noise, to a
-limit that depends on the length of the series.
+between these weights and the directions of SFA, in whitened coordinates, and the differences between
+posterior means of time scales and those of SFA, in posterior standard deviations. The angle decreases with
+the noise, to a limit that depends on the length of the series.
 
     python benchmarks/accuracy/bayes_zero_noise.py [--quick]
 """
@@ -27,7 +27,7 @@ DECAY = (0.98, 0.7)
 
 
 def angles(loadings: np.ndarray, sfa: probsfa.SFA) -> np.ndarray:
-    """Largest angle (degrees) between each draw's recognition weights and the slow directions: (N,)."""
+    """Return the largest angle (degrees) of each draw between recognition weights and SFA, (N,)."""
     weights = np.linalg.inv(loadings) @ sfa.loadings_
     weights /= np.linalg.norm(weights, axis=2, keepdims=True)
     off_axis = np.sqrt(np.maximum(np.sum(weights**2, axis=2) - np.max(weights**2, axis=2), 0.0))

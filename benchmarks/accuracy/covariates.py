@@ -1,9 +1,9 @@
 """Calendar covariates: imputation of blocks and day-ahead forecasts at one station of Beijing.
 
 A tenth of the values of the first 4,000 hours is hidden in blocks of 24 rows; a model with 6 factors is
-fitted to the rest. The days of the following 960 hours are then predicted, each from all hours before it.
+fitted to the rest. The days of the following 960 hours are then predicted, each from all previous hours.
 Errors are in standard deviations of the columns over the hours of the fit. "All ahead" is the root mean
-square over all columns, hours and days; means over draws of the hidden values.
+square over all columns, hours and days. All numbers are means over random choices of hidden values.
 
     python benchmarks/accuracy/covariates.py [--draws N] [--data FOLDER]
 """
@@ -36,7 +36,7 @@ def main() -> None:
     arguments = read_options(
         __doc__,
         data="beijing_multisite",
-        draws=(3, "draws of hidden cells"),
+        draws=(3, "random choices of hidden values"),
     )
     values = records(arguments.data)["Beijing, one station"]
     if values is None:
@@ -62,22 +62,22 @@ def main() -> None:
 
 
 def one(frame: pd.DataFrame, covariates: pd.DataFrame | None, draw: int) -> tuple[float, ...]:
-    """Criterion of a fit and its errors: hidden blocks, all columns ahead, temperature, ozone."""
+    """Return BIC and errors of a fit: hidden blocks, and forecasts of all columns, temperature and ozone."""
     fitted = frame.iloc[:ROWS]
     std = fitted.std()
     hidden = hide_blocks(fitted, length=DAY, random_state=draw)
-    seen = pd.concat([fitted.mask(hidden), frame.iloc[ROWS:]])
+    incomplete = pd.concat([fitted.mask(hidden), frame.iloc[ROWS:]])
     exog = {} if covariates is None else {"exog": covariates}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ProbabilisticSFA(6).fit(seen.iloc[:ROWS], **exog)
-        filled = ((model.impute(seen.iloc[:ROWS], **exog) - fitted) / std).to_numpy()[hidden]
+        model = ProbabilisticSFA(6).fit(incomplete.iloc[:ROWS], **exog)
+        filled = ((model.impute(incomplete.iloc[:ROWS], **exog) - fitted) / std).to_numpy()[hidden]
         ahead = []
         for first in range(ROWS, len(frame), DAY):
-            mean = model.forecast(seen.iloc[:first], DAY, **exog).means
+            mean = model.forecast(incomplete.iloc[:first], DAY, **exog).means
             truth = frame.iloc[first : first + DAY]
             ahead.append((np.asarray(mean) - truth.to_numpy()) / std.to_numpy())
-        criterion = model.bic(seen.iloc[:ROWS], **exog)
+        criterion = model.bic(incomplete.iloc[:ROWS], **exog)
     errors = np.concatenate(ahead)
     of_columns = np.sqrt(np.nanmean(errors**2, axis=0))
     return (

@@ -1,13 +1,13 @@
 """The default call for simulated problems and real series, compared with simple methods.
 
 ``ProbabilisticSFA().fit(X).impute(X)`` for simulated problems and for real series without preparation. 10 %
-of the observed values are hidden, one by one or in blocks of 24 rows (a tenth of the rows of short series),
-in up to three draws. Of real series the first 3,000 rows are used. Errors are root mean squares in units of
-each column's standard deviation, without constant columns; for simulated wrong readings they are relative to
-the correct ones. Simple methods: column means; linear interpolation; piecewise cubic interpolation (pchip); k
-nearest rows and iterated truncated SVD of columns of unit variance, with the number of neighbours and the
-rank selected on values held out of the observed ones; and scikit-learn's IterativeImputer. Seconds are
-processor seconds of fit and imputation.
+of the observed values are hidden, as single values or in blocks of 24 rows (a tenth of the rows of short
+series), in up to three random choices. Of real series the first 3,000 rows are used. Errors are root mean
+squares in units of each column's standard deviation, without constant columns; if readings are simulated to
+be wrong, errors are relative to the correct ones. Simple methods: column means; linear interpolation;
+piecewise cubic interpolation (pchip); k nearest rows and iterated truncated SVD of columns of unit variance,
+with the number of neighbours and the rank selected by held-out observed values; and scikit-learn's
+IterativeImputer. Seconds are processor seconds of fit and imputation.
 
 The last lines count the cases in which the error of the default is at most 1.05 times that of linear
 interpolation, at most 1.10 times that of the best simple method, or the lowest; in which the 90 % intervals
@@ -38,16 +38,16 @@ from common.troubles import TROUBLES
 ROWS = 3000
 
 
-def by_default(seen):
-    """Return fill, standard deviations, processor seconds and what the fit reports."""
+def by_default(incomplete):
+    """Return imputed values, standard deviations, processor seconds and the status of the default call."""
     began = time.process_time()
-    model = ProbabilisticSFA().fit(seen)
-    filled, std = model.impute(seen, return_std=True)
+    model = ProbabilisticSFA().fit(incomplete)
+    filled, std = model.impute(incomplete, return_std=True)
     return filled, std, time.process_time() - began, model.status_
 
 
 def masks(X, kind, draws):
-    """Return values to hide, a mask for each draw; no column loses all but one of its values."""
+    """Return masks of hidden values, one for each random choice; each column keeps two values or more."""
     hidden = []
     for seed in range(draws):
         if kind == "values":
@@ -60,19 +60,19 @@ def masks(X, kind, draws):
 
 
 def run(X, truth, kind, draws):
-    """Return mean errors of the simple methods, ours, coverage and seconds."""
+    """Return mean errors of the simple methods and of the default, its coverage and its seconds."""
     scale = np.nanstd(truth, axis=0)
-    # A constant column has a spread of rounding.
+    # The standard deviation of a constant column can be a rounding error.
     varies = scale > 1e-12 * np.nanmax(np.abs(truth), axis=0)
     rows = []
     for hidden in masks(X, kind, draws):
-        seen, scored = np.where(hidden, np.nan, X), hidden & varies
+        incomplete, scored = np.where(hidden, np.nan, X), hidden & varies
 
         def error(filled, scored=scored):
             return float(np.sqrt(np.mean((((filled - truth) / np.where(varies, scale, 1.0))[scored]) ** 2)))
 
-        simple = {name: error(fill(seen)) for name, fill in SIMPLE.items()}
-        filled, std, seconds, status = by_default(seen)
+        simple = {name: error(fill(incomplete)) for name, fill in SIMPLE.items()}
+        filled, std, seconds, status = by_default(incomplete)
         covered = float(np.mean((np.abs(filled - truth) <= 1.6449 * std)[scored]))
         rows.append([*simple.values(), error(filled), covered, seconds])
         print(f"    {rows[-1][-3]:.4f}, linear {simple['linear']:.4f}, {seconds:.1f} s: {status}", flush=True)
@@ -80,7 +80,7 @@ def run(X, truth, kind, draws):
 
 
 def counts(results):
-    """Return, in words, in how many rows each claim holds."""
+    """Return texts with the number of cases for which each claim holds."""
     simple, ours = results[:, : len(SIMPLE)], results[:, len(SIMPLE)]
     linear, best = simple[:, list(SIMPLE).index("linear")], simple.min(axis=1)
     claims = {

@@ -1,18 +1,19 @@
-"""Counts and events: factors, hidden values, intervals, comparison with a sampler, occupancy of a room.
+"""Counts and binary values: factors, hidden values, intervals, a sampler, and the occupancy of a room.
 
-Simulated: two AR(1) latents (decays 0.97 and 0.85) behind ten columns and 1,000 rows of zeros and ones,
+Simulated: two AR(1) factors (decays 0.97 and 0.85) with ten columns and 1,000 rows of zeros and ones,
 Poisson counts or negative binomial counts of size 2, with means of about one, a tenth of the values hidden;
 20 seeds. "correlation" is that of true and estimated factors after alignment, over both factors. "log score"
 is the mean log probability of the hidden values; for Gaussian models it is that of the interval of half a
 count around the value, after the transform, if any. "interval" is the coverage of central 90 % intervals of
-hidden counts by randomized ranks, and "whole" that of intervals of whole numbers, which can only be larger.
+hidden counts by randomized ranks, and "whole" that of intervals with integer limits, which is at least as
+large.
 
 Sampler: NUTS of the factors at the same parameters; largest difference of the means in standard deviations,
 and range of the ratios of standard deviations.
 
-Occupancy (Candanedo & Feldheim 2016, UCI): five sensors and the occupancy, every fifth minute. Occupancy is
-hidden in blocks of two hours, a third of all, and predicted from the sensors and from the rest; means over
-four choices of blocks, and the log score of each.
+Occupancy (Candanedo & Feldheim 2016, UCI): five sensors and the occupancy, every fifth minute. A third of the
+occupancy is hidden in blocks of two hours, and predicted from the sensors and the observed occupancy; means
+over four choices of blocks, and the log score of each.
 
 Speed: T = 10,000, D = 50, K = 5, Poisson with a tenth missing, in a process that has compiled its programs.
 
@@ -61,7 +62,7 @@ def simulated(seeds: int) -> None:
             rows.setdefault("EmissionSFA", []).append((quality, *emission_scores(model, X, hidden)))
             for name, transform in TRANSFORMS.items():
                 if family == "bernoulli" and name != "raw":
-                    continue  # of zeros and ones any transform is a change of units
+                    continue  # transforms of zeros and ones only change their units
                 gaussian = ProbabilisticSFA(2).fit(transform(given))
                 quality = recovery(gaussian.transform(transform(given)), latents)
                 scores = gaussian_scores(gaussian, X, hidden, transform, binary=family == "bernoulli")
@@ -77,7 +78,7 @@ def simulated(seeds: int) -> None:
 
 
 def sampler() -> None:
-    """Print how the distribution of the latents compares with draws."""
+    """Print differences between the approximate posterior of the factors and draws of a sampler."""
     import jax
     import numpyro
     import numpyro.distributions as dist
@@ -116,7 +117,7 @@ def sampler() -> None:
 
 
 def occupancy(folder: Path, splits: int = 4) -> None:
-    """Print how hidden occupancy is predicted."""
+    """Print scores of predictions of the hidden occupancy."""
     with gzip.open(folder / "occupancy_uci" / "datatraining.txt.gz") as file:
         frame = pd.read_csv(file).iloc[::5]
     columns = ["Temperature", "Humidity", "Light", "CO2", "HumidityRatio", "Occupancy"]
@@ -148,7 +149,7 @@ def occupancy(folder: Path, splits: int = 4) -> None:
 
 
 def speed() -> None:
-    """Print how long a large fit takes."""
+    """Print the time of a large fit."""
     rng = np.random.default_rng(0)
     decay = np.array([0.99, 0.97, 0.95, 0.9, 0.8])
     params = StateSpace(decay, 0.4 * rng.standard_normal((50, 5)), np.ones(50), np.full(50, 0.2))

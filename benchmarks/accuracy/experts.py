@@ -1,10 +1,10 @@
 """Products of experts for nonlinear mixtures: slowness, recovery of the factor, and hidden values.
 
-Mixtures: a slow AR(1) latent ``s`` (decay 0.97) and a fast one ``f`` (decay 0.3), mixed into ``y = (s + f^2,
-f)`` or ``(s + 0.5 f^2, f + 0.5 s f)``, under noise of a tenth of each column's variance; 400 training rows
+Mixtures: a slow AR(1) process ``s`` (decay 0.97) and a fast one ``f`` (decay 0.3), mixed into ``y = (s + f^2,
+f)`` or ``(s + 0.5 f^2, f + 0.5 s f)``, with noise of a tenth of each column's variance; 400 training rows
 and 400 test rows; three factors. "delta" is the mean squared difference of the slowest feature over the test
-rows, in units of its variance, and "correlation" that with ``s``. Quadratic SFA uses one row at a time. The
-other methods also use rows before and after, which decreases their delta values in any case; compare the
+rows, in units of its variance, and "correlation" its correlation with ``s``. Quadratic SFA uses one row at a
+time. The other methods also use adjacent rows, which decreases their delta values in any case; compare the
 correlations.
 
 Hidden values: a tenth of the values of the test rows; root mean square errors in standard deviations of the
@@ -36,7 +36,7 @@ N = 400
 
 
 def simulate(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (2 N, 2) and the slow latent behind them."""
+    """Return rows (2 N, 2) and the slow process."""
     truth = ProbabilisticSFA.from_parameters([0.97, 0.3], np.eye(2), 1e-6)
     latents = truth.sample(2 * N, random_state=seed)[1]
     y = MIXTURES[name](*latents.T)
@@ -45,16 +45,16 @@ def simulate(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def slowness(feature: np.ndarray) -> float:
-    """Delta in units of the variance."""
+    """Return the delta value."""
     return float(np.mean(np.diff(feature) ** 2) / np.var(feature))
 
 
 def interpolated(X: np.ndarray) -> np.ndarray:
-    """Holes by straight lines, column by column."""
+    """Interpolate missing values linearly, column by column."""
     rows, out = np.arange(len(X)), X.copy()
     for j in range(X.shape[1]):
-        seen = ~np.isnan(X[:, j])
-        out[:, j] = np.interp(rows, rows[seen], X[seen, j])
+        is_observed = ~np.isnan(X[:, j])
+        out[:, j] = np.interp(rows, rows[is_observed], X[is_observed, j])
     return out
 
 
@@ -106,7 +106,7 @@ def main() -> None:
             )
             table.add(mixture, name, f"{delta:.3f}", wins[0], f"{right:.3f}", wins[1])
     print()
-    table = Table("mixture", "hidden cells by", "error", "below interpolation in")
+    table = Table("mixture", "hidden values by", "error", "below interpolation in")
     for (mixture, name), values in errors.items():
         wins = np.sum(np.array(values) < np.array(errors[mixture, "linear interpolation"]))
         shown = "" if name == "linear interpolation" else f"{wins} of {seeds}"

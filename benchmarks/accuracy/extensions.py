@@ -1,6 +1,6 @@
-"""Extensions: spirals by principal curves; gates of the bilinear model; what and where of an object.
+"""Extensions: spirals by principal curves; gates of the bilinear model; identity and position of an object.
 
-Three tables; the last has a picture of the object, its gate, and position as read from each method.
+Three tables. For the last one, ``--figure`` draws the object, its gate, and predictions of its position.
 
     python benchmarks/accuracy/extensions.py
     python benchmarks/accuracy/extensions.py --seeds 3 --only object
@@ -23,13 +23,13 @@ from probsfa.extensions.bilinear.parameters import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.moving_object import SIDE, features_of, judge, moving_object, states
+from common.moving_object import SIDE, features_of, moving_object, score_features, states
 from common.options import read_options
 from common.tables import Table
 
 
 def summary(values: list[float]) -> str:
-    """Median, and the worst tenth."""
+    """Return the median and the worst tenth."""
     return f"{np.median(values):.3f} ({np.quantile(values, 0.1):.3f}, {np.quantile(values, 0.9):.3f})"
 
 
@@ -37,14 +37,14 @@ def summary(values: list[float]) -> str:
 
 
 def spirals(seeds: int) -> None:
-    """Distance of reconstructions from a spiral under noise."""
+    """Print the distance of reconstructions from a spiral with noise."""
     print("\ndistance of the reconstructed rows from the true spiral of two turns, root mean square:")
     print("median (10 %, 90 % quantile); 400 rows")
     t = np.linspace(0.0, 4 * np.pi, 4000)
     true = np.column_stack([t * np.cos(t), t * np.sin(t)])
     table = Table("noise", "rows themselves", "PCA", "autoencoder", "principal curve", "length / true")
     for noise in (0.2, 0.4):
-        cells: dict[str, list[float]] = {
+        texts: dict[str, list[float]] = {
             name: [] for name in ("rows", "PCA", "autoencoder", "curve", "length")
         }
         for seed in range(seeds):
@@ -60,19 +60,19 @@ def spirals(seeds: int) -> None:
             points |= {name: model.fit(X).reconstruct(X) for name, model in models.items()}
             for name, each in points.items():
                 off = np.min(np.linalg.norm(each[:, None] - true, axis=2), axis=1)
-                cells[name].append(float(np.sqrt(np.mean(off**2))))
+                texts[name].append(float(np.sqrt(np.mean(off**2))))
             inside = (t > s.min()) & (t < s.max())
             length = np.linalg.norm(np.diff(true[inside], axis=0), axis=1).sum()
-            cells["length"].append(models["curve"].length_ / length)
-        table.add(noise, *(summary(values) for values in cells.values()))
+            texts["length"].append(models["curve"].length_ / length)
+        table.add(noise, *(summary(values) for values in texts.values()))
 
 
 # ------------------------------------------------------------------ data from the bilinear model
 
 
 def gates(seeds: int) -> None:
-    """Recovery of gates, and the bound beside the best of twenty restarts."""
-    print("\ngates of data from the model: 10 columns, 2 latents, noise variance 0.1, 600 rows")
+    """Print the recovery of gates, and the difference of the bound to the best of twenty restarts."""
+    print("\ngates of data from the model: 10 columns, 2 factors, noise variance 0.1, 600 rows")
     bound = "bound below that of n_init=20, nats per row"
     table = Table("chains", "adjusted Rand index", "of those >= 0.9", bound)
     for n_gates in (1, 2):
@@ -102,7 +102,7 @@ def gates(seeds: int) -> None:
 
 
 def what_and_where(seeds: int, figure: str | None) -> None:
-    """What and where of the moving object."""
+    """Print scores of identity and position of the moving object."""
     print(f"\nmoving object: {SIDE**2} pixels, 1500 pictures; linear read-outs tested on the second half")
     positions = "position: R^2, same object", "R^2, other object"
     table = Table("features", "identity: balanced accuracy", *positions)
@@ -113,18 +113,18 @@ def what_and_where(seeds: int, figure: str | None) -> None:
         if seed == 0 and figure:
             draw(figure, pixels, position, identity, features)
         for name, values in features.items():
-            found.setdefault(name, []).append(judge(values, position, identity))
+            found.setdefault(name, []).append(score_features(values, position, identity))
     for name, rows in found.items():
-        cells = [summary(list(column)) for column in zip(*rows, strict=True)]
+        texts = [summary(list(column)) for column in zip(*rows, strict=True)]
         if name == "bilinear, what":
-            cells[1:] = ["no position", "no position"]  # gates hardly vary where the object stays the same
-        table.add(name, *cells)
+            texts[1:] = ["no position", "no position"]  # gates hardly vary while the object stays the same
+        table.add(name, *texts)
 
 
 def draw(
     path: str, pixels: np.ndarray, position: np.ndarray, identity: np.ndarray, features: dict[str, np.ndarray]
 ) -> None:
-    """Draw the object, its identity and position, and what both methods make of them."""
+    """Draw the object, its identity and position, and the features of both methods."""
     from matplotlib.figure import Figure
 
     rows = slice(0, 500)

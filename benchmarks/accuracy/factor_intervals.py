@@ -2,11 +2,11 @@
 
 Series of 300 rows and six columns with standard normal loadings: one AR(1) factor (decay 0.95), two (0.97
 and 0.8), a stochastic cycle of 24 rows, smooth factors with a time scale of 15 rows, and one AR(1) factor
-beside AR(1) noise, or Student-t noise with 4 degrees of freedom; other noise has the standard deviation
+with AR(1) noise, or with Student-t noise of 4 degrees of freedom. White noise has the standard deviation
 0.5. A model of the same kind is fitted, and its factors are matched to the true ones by their correlations
-(a cycle up to its phase). The table gives the share of rows in which 90 % intervals contain the true
-factor, and its standard error over series: of `posterior`, given the estimated parameters, and of
-`factor_interval`.
+(a cycle up to its phase). The table has the share of rows in which 90 % intervals contain the true factor,
+and its standard error over series, for two methods: `posterior`, which treats the estimated parameters as
+known, and `factor_interval`.
 
     python benchmarks/accuracy/factor_intervals.py [--series N] [--rows T]
 """
@@ -40,7 +40,7 @@ KINDS = {
 
 
 def drawn(rng, correlation):
-    """Return a path (T,) with these correlations (T, T), by their Cholesky factor."""
+    """Draw a path (T,) with a correlation matrix (T, T), by its Cholesky factor."""
     return np.linalg.cholesky(correlation + 1e-9 * np.eye(len(correlation))) @ rng.standard_normal(
         len(correlation)
     )

@@ -1,16 +1,17 @@
-"""Forecasts 1 to 24 hours ahead, beside persistence and autoregressions.
+"""Forecasts 1 to 24 hours ahead, compared with persistence and autoregressions.
 
-Weather of three airports (18 columns, hourly, bundled): all methods learn from March and April and forecast
-from 60 hours spread evenly over May. Electricity transformer (ETT_h1, 7 columns, hourly): they learn from
-the first 3,000 hours and forecast from 60 of the next 1,500. The 400 rows before a forecast are known. A
-line for each method: the mean absolute error at some leads and over all 24, in standard deviations of the
-columns in training; the coverage of 90 % intervals over all leads; and processor seconds of the fit.
+Weather of three airports (18 columns, hourly, bundled): all methods are fitted to March and April and
+forecast from 60 hours spread evenly over May. Electricity transformer (ETT_h1, 7 columns, hourly): they are
+fitted to the first 3,000 hours and forecast from 60 of the next 1,500. The 400 rows before a forecast are
+known. The table has a row for each method: the mean absolute error at some horizons and over all 24, in
+standard deviations of the columns in training; the coverage of 90 % intervals over all horizons; and
+processor seconds of the fit.
 
     persistence      the last observed value
     AutoReg(25)      statsmodels, each column from its last 25 values
     VAR              statsmodels, all columns, with the number of lags of the smallest BIC
 
-Where these require values that are missing, linear interpolation fills them, or the last observed value.
+If these methods require missing values, linear interpolation or the last observed value replaces them.
 
     python benchmarks/accuracy/forecasts.py [--only NAME] [--data FOLDER]
 """
@@ -132,9 +133,9 @@ def compare(data: pd.DataFrame, n_train: int, n_rows: int) -> None:
             if std is not None:
                 covered.append((error <= HALF_WIDTH * std)[~np.isnan(error)])
         by_lead = np.nanmean(np.array(errors), axis=(0, 2))
-        held = f"{100 * np.concatenate(covered).mean():.1f}%" if covered else "-"
+        coverage_text = f"{100 * np.concatenate(covered).mean():.1f}%" if covered else "-"
         means = [*(by_lead[lead - 1] for lead in LEADS), by_lead.mean()]
-        table.add(called, *(f"{mean:.3f}" for mean in means), held, f"{seconds:.0f}")
+        table.add(called, *(f"{mean:.3f}" for mean in means), coverage_text, f"{seconds:.0f}")
 
 
 def main() -> None:

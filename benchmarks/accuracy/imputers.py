@@ -1,13 +1,13 @@
 """Three imputers in one scikit-learn pipeline: errors of hidden values and of predictions, and seconds.
 
 ``make_pipeline(StandardScaler(), imputer, Ridge())`` predicts one column from the others of the same row.
-The imputers are ``ProbabilisticImputer()``, ``IterativeImputer()`` and ``KNNImputer()``, all by their
-defaults. The first 1,000 of 1,500 rows of a record are for the fit, the others for the test. From the
-columns of both, 10 % of the values are hidden, one by one or in blocks of 24 rows. Errors are root mean
-squares: of the values that were hidden in the test rows, in standard deviations of their columns, and of
-the predictions of test rows, in standard deviations of the column that is predicted. For comparison, the
-last row predicts from the columns before values were hidden, with the means of the columns in place of
-values that the record lacks. Seconds are of fit and prediction together; processor seconds in brackets.
+The imputers are ``ProbabilisticImputer()``, ``IterativeImputer()`` and ``KNNImputer()``, with their
+defaults. The first 1,000 of 1,500 rows of a data set are for the fit, the others for the test. In both, 10 %
+of the values are hidden, as single values or in blocks of 24 rows. Errors are root mean squares: of the
+hidden values of the test rows, in standard deviations of their columns, and of the predictions of test rows,
+in standard deviations of the predicted column. For comparison, predictions of the last row of the table use
+the columns without hidden values; values that are missing in the data are replaced by column means. Seconds
+are of fit and prediction together; processor seconds in brackets.
 
     python benchmarks/accuracy/imputers.py [--quick] [--data FOLDER]
 """
@@ -49,19 +49,19 @@ IMPUTERS = {
 
 
 def without_gaps(column):
-    """Interpolate the two values that the target of the weather lacks."""
+    """Interpolate the two missing values of the predicted column of the weather."""
     known, rows = ~np.isnan(column), np.arange(len(column))
     return np.interp(rows, rows[known], column[known])
 
 
 def run(imputer, X, y, hidden):
-    """Return the error of hidden values, the error of predictions, seconds and processor seconds."""
-    seen = np.where(hidden, np.nan, X)
+    """Return errors of hidden values and of predictions, wall-clock seconds and processor seconds."""
+    incomplete = np.where(hidden, np.nan, X)
     began = np.array([time.perf_counter(), time.process_time()])
-    pipeline = make_pipeline(StandardScaler(), imputer, Ridge()).fit(seen[:N_FIT], y[:N_FIT])
-    predicted = pipeline.predict(seen[N_FIT:])
+    pipeline = make_pipeline(StandardScaler(), imputer, Ridge()).fit(incomplete[:N_FIT], y[:N_FIT])
+    predicted = pipeline.predict(incomplete[N_FIT:])
     seconds = np.array([time.perf_counter(), time.process_time()]) - began
-    completed = pipeline[:-1].transform(seen[N_FIT:])
+    completed = pipeline[:-1].transform(incomplete[N_FIT:])
     truth = pipeline[0].transform(X[N_FIT:])
     errors = (completed - truth)[hidden[N_FIT:]]
     missed = (predicted - y[N_FIT:]) / y[:N_FIT].std()

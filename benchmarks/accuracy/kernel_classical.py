@@ -1,9 +1,10 @@
-"""Kernel SFA by default on twelve classical problems: recovery of the source, and warnings.
+"""Kernel SFA with default parameters on twelve classical problems: recovery of the source, and warnings.
 
 Mixtures of slow and fast sources, angles in products, objects that rotate once, speech, and two series
-without slow sources. Shown is the correlation of the known slow source (for objects the multiple correlation
-of the worse of sine and cosine of the pose) with two outputs: of `KernelSFA()`, of the same with the best of
-five penalties, selected by the source itself, and of `SFA` with an expansion suitable for the problem.
+without slow sources. The table has correlations of the known slow source with two outputs (for objects the
+multiple correlation of sine or cosine of the pose, whichever is lower). Methods are `KernelSFA()`; the same
+with the best of five penalties, selected by the source itself; and `SFA` with an expansion suitable for the
+problem.
 
     python benchmarks/accuracy/kernel_classical.py
     python benchmarks/accuracy/kernel_classical.py --only textbook --data DATA
@@ -30,7 +31,7 @@ PENALTIES = (0.0, 1e-6, 1e-4, 1e-3, 1e-2)
 
 
 def correlation(outputs: Any, slow: np.ndarray) -> float:
-    """Return the multiple correlation of the worst reproduced source with the outputs."""
+    """Return the lowest multiple correlation of a source with the outputs."""
     Y = np.concatenate(outputs) if isinstance(outputs, list) else outputs
     Y = np.column_stack([np.ones(len(Y)), Y])
     S = slow.reshape(len(slow), -1)

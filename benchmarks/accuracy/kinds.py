@@ -1,11 +1,11 @@
-"""Smooth processes and trends beside AR(1) factors, where paths are smooth and where counters rise.
+"""Smooth processes and trends, compared with AR(1) factors, for smooth motion and for counters.
 
-Smooth motion: 12 columns that mix three sums of filtered noise (widths 12, 18 and 25 rows), which are none of
-the models, with noise of 0.02; blocks of 30 rows are hidden in each column and 20 rows in all. Counters: the
-four counters of a solar plant, every third row of the first 4,500 (15 minutes apart), with 10 % of the values
-hidden, or six blocks of 24 rows in each column. Errors are root mean squares of hidden values in standard
-deviations of columns; coverage is that of 90 % intervals; seconds are processor seconds of fit and
-imputation. Means over seeds.
+Smooth motion: 12 columns that mix three sums of filtered noise (widths 12, 18 and 25 rows), which belong to
+none of the models, with noise of standard deviation 0.02; blocks of 30 rows are hidden in each column and 20
+rows in all. Counters: the four counters of a solar plant, every third row of the first 4,500 (15 minutes
+apart), with 10 % of the values hidden, or six blocks of 24 rows in each column. Errors are root mean squares
+of hidden values in standard deviations of columns; coverage is that of 90 % intervals; seconds are processor
+seconds of fit and imputation. Means over seeds.
 
     python benchmarks/accuracy/kinds.py [--seeds N] [--data FOLDER]
 """
@@ -43,7 +43,7 @@ COUNTERS = ["seconds_1", "seconds_2", "seconds_3", "heat"]
 
 
 def motion(rng):
-    """Columns that mix smooth paths, and which of their values are hidden."""
+    """Return columns that mix smooth paths, and a mask of hidden values."""
     paths = np.stack([gaussian_filter1d(rng.standard_normal(600), width)[100:-100] for width in (12, 18, 25)])
     x = (paths / paths.std(axis=1, keepdims=True)).T @ rng.standard_normal((3, 12))
     x += 0.02 * rng.standard_normal(x.shape)
@@ -55,7 +55,7 @@ def motion(rng):
 
 
 def hide(rng, x, blocks):
-    """Values to hide, one by one or in blocks."""
+    """Return a mask of hidden values: single values or blocks."""
     if not blocks:
         return rng.random(x.shape) < 0.1
     hidden = np.zeros(x.shape, dtype=bool)
@@ -65,9 +65,9 @@ def hide(rng, x, blocks):
     return hidden
 
 
-def interpolated(seen, kind):
-    """Values along straight lines or monotone cubic splines."""
-    rows, out = np.arange(len(seen)), seen.copy()
+def interpolated(incomplete, kind):
+    """Impute by linear or monotone cubic interpolation."""
+    rows, out = np.arange(len(incomplete)), incomplete.copy()
     for column in out.T:
         there = ~np.isnan(column)
         path = PchipInterpolator(rows[there], column[there])(rows) if kind == "pchip" else None
@@ -76,18 +76,18 @@ def interpolated(seen, kind):
 
 
 def run(x, hidden, models):
-    """Error, coverage and seconds of each method, in the order of the table."""
+    """Return error, coverage and seconds of each method, in the order of the table."""
     hidden = hidden & ~np.isnan(x) & (np.nanstd(x, axis=0) > 0.0)
-    seen, scale = np.where(hidden, np.nan, x), np.nanstd(x, axis=0)
+    incomplete, scale = np.where(hidden, np.nan, x), np.nanstd(x, axis=0)
 
     def error(filled):
         return float(np.sqrt(np.mean((((filled - x) / scale)[hidden]) ** 2)))
 
-    rows = [(error(interpolated(seen, kind)), np.nan, np.nan) for kind in ("linear", "pchip")]
+    rows = [(error(interpolated(incomplete, kind)), np.nan, np.nan) for kind in ("linear", "pchip")]
     for options in models.values():
         began = time.process_time()
-        model = ProbabilisticSFA(**{"noise": "diagonal", **options}).fit(seen)
-        filled, std = model.impute(seen, return_std=True)
+        model = ProbabilisticSFA(**{"noise": "diagonal", **options}).fit(incomplete)
+        filled, std = model.impute(incomplete, return_std=True)
         covered = np.mean(np.abs(filled - x)[hidden] < 1.645 * std[hidden])
         rows.append((error(filled), covered, time.process_time() - began))
     return np.array(rows)

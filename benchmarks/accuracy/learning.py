@@ -1,8 +1,8 @@
-"""The default solver against 20,000 steps of plain EM, over noise levels and seeds.
+"""The default solver compared with 20,000 steps of plain EM, for several noise levels and seeds.
 
-Data from the model: 3 latents with decays 0.99, 0.9 and 0.6, 6 features, standard normal loadings. Plain EM
+Data from the model: 3 factors with decays 0.99, 0.9 and 0.6, 6 columns, standard normal loadings. Plain EM
 (the exact M-step) starts from slow feature analysis; it stops early only if the gain of a step is within
-rounding errors. Both have the same noise floor, 1e-9 of each feature's variance. Columns: log-likelihood of
+rounding errors. Both have the same noise floor, 1e-9 of each column's variance. Columns: log-likelihood of
 the default solver minus that of EM (nats, in total), posterior evaluations of both, seconds, and the status
 of the default solver.
 
@@ -37,7 +37,7 @@ FLOOR = 1e-9
 
 
 def em_from_slow_features(X: np.ndarray, steps: int) -> tuple[float, int]:
-    """Log-likelihood (data units) that plain EM reaches from slow feature analysis, and its evaluations."""
+    """Return the log-likelihood (data units) of plain EM from slow feature analysis, and its evaluations."""
     mean, scale = X.mean(axis=0), X.std(axis=0)
     panel = make_panel(Sequences((X - mean) / scale, (len(X),)))
     start = next(starts(interpolate(panel), np.zeros(X.shape[1]), Latents(3)))

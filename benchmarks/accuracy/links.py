@@ -1,11 +1,11 @@
 """Learned links: factors from nonlinear functions of linear mixtures, compared with quadratic SFA.
 
-``x = Phi(C z)`` with two AR(1) latents (decays 0.97 and 0.8), six columns, loadings of about 0.7, under noise
+``x = Phi(C z)`` with two AR(1) factors (decays 0.97 and 0.8), six columns, loadings of about 0.7, and noise
 of a tenth of each column's variance; 300 training rows and 300 test rows. "monotone" is ``tanh(1.5 eta)``,
 "quadratic" is ``eta + eta^2 / 2``. "delta" is the mean squared difference of the slowest feature over the
-test rows in units of its variance, "correlation" the mean over both latents of that with the true ones, after
-alignment. Features of SFA depend on one row; models also use rows before and after, so that the correlation
-is more informative than the delta value.
+test rows in units of its variance. "correlation" is the mean correlation of estimated and true factors, after
+alignment. Features of SFA depend on one row; models also use adjacent rows, so that the correlation is more
+informative than the delta value.
 
     python benchmarks/accuracy/links.py [--seeds N] [--only NAME]
 """
@@ -33,7 +33,7 @@ N, D, DECAY = 300, 6, (0.97, 0.8)
 
 
 def simulate(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (2 N, D) and the latents behind them."""
+    """Return rows (2 N, D) and the factors."""
     rng = np.random.default_rng(seed)
     loadings = 0.7 * rng.standard_normal((D, 2))
     latents = ProbabilisticSFA.from_parameters(DECAY, np.eye(2), 1e-6).sample(2 * N, random_state=seed)[1]

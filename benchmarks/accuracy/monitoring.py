@@ -1,22 +1,21 @@
 """Process monitoring: detected faults and false alarms on two public benchmarks, compared with PCA.
 
-Tennessee Eastman (Downs & Vogel 1993, the files of Chiang, Russell & Braatz): 500 normal rows to learn
-from, then 960 rows for each of 21 faults, which begin at row 160, and 960 normal ones. As is usual, the 33
-columns that are measured every three minutes are watched (XMEAS 1 to 22 and XMV 1 to 11). Detection rate:
-part of the 800 faulty rows with an alarm. False alarms: part of the 960 normal rows, and of the first 160
-of the files of faults, with one. Faults 3, 9 and 15 are known to leave hardly a trace.
+Tennessee Eastman (Downs & Vogel 1993, the files of Chiang, Russell & Braatz): 500 normal rows for the fit,
+then 960 rows for each of 21 faults, which begin at row 160, and 960 normal ones. As usual, the 33 columns
+that are measured every three minutes are monitored (XMEAS 1 to 22 and XMV 1 to 11). Detection rate: share of
+the 800 faulty rows with an alarm. False alarms: share of the 960 normal rows, and of the first 160 rows of
+the files with faults. Faults 3, 9 and 15 are known to have hardly any effect.
 
-SKAB v0.9 (Katser & Kozitsin 2020): 34 experiments on a water circuit with eight sensors; the first 400 rows
-of each are there to learn from, all are judged, and F1, false-alarm rate and missed-alarm rate are of all
-rows of all experiments, as on its leaderboard.
+SKAB v0.9 (Katser & Kozitsin 2020): 34 experiments on a water circuit with eight sensors. Models are fitted to
+the first 400 rows of each experiment. F1, false-alarm rate and missed-alarm rate are computed over all rows
+of all experiments, as on the leaderboard of SKAB.
 
-All methods get the same: the same contiguous stretches of normal rows are left out to set limits by their
-quantiles and tails, for all charts of a method together (`probsfa.monitoring.limits.control_limits`), and the
-same windows over which statistics are averaged.
-Numbers of components and latents are chosen by the likelihood of left-out normal rows; no fault has a say
-in them. On SKAB the pair of window and alpha is chosen for each experiment by the F1 of all others, for
-each method. PCA has T2 of its components and the squared error of reconstruction (SPE); dynamic PCA the
-same for rows beside the two before them; Hotelling is T2 of all columns.
+All methods have the same held-out segments of normal rows, from which limits are computed for all charts of a
+method together, by quantiles and tails (`probsfa.monitoring.limits.control_limits`). All methods average
+statistics over the same windows. Numbers of components and factors are selected by the likelihood of held-out
+normal rows, without the faults. On SKAB the window and alpha of an experiment are selected for each method by
+the F1 of all other experiments. PCA has T2 of its components and the squared error of reconstruction (SPE);
+dynamic PCA uses rows together with the two previous ones; Hotelling is T2 of all columns.
 
     python benchmarks/accuracy/monitoring.py --data FOLDER [--only tep|skab]
 """
@@ -33,7 +32,7 @@ from probsfa import SFA, ProbabilisticSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.detection import at_equal_alarms, f1, false_alarms, missed, rates, read_skab
-from common.monitors import Judge, best_latents, best_pca, pca
+from common.monitors import MonitoringMethod, best_latents, best_pca, pca
 from common.options import read_options
 from common.side_by_side import setting
 from common.tables import Table
@@ -60,7 +59,7 @@ def main() -> None:
 
 
 def on_tennessee_eastman(path: Path, alpha: float = 0.01) -> None:
-    """Detection rates by fault."""
+    """Print detection rates by fault."""
     stored = np.load(path)
     watched = np.r_[0:22, 41:52]
     normal = stored["d00"][:, watched].astype(float)
@@ -68,20 +67,21 @@ def on_tennessee_eastman(path: Path, alpha: float = 0.01) -> None:
     started = time.process_time()
     k = best_latents(normal, [2, 4, 6, 9, 12, 16])
     p = best_pca(normal, [2, 4, 6, 9, 12, 16, 20, 24])
-    judges = {
-        f"PCA, {p}": Judge.of_function(pca(p), normal),
-        f"dynamic PCA, {3 * p}": Judge.of_function(pca(3 * p, lags=2), normal),
-        "SFA": Judge.of_monitor(SFA(), normal),
-        f"probabilistic SFA, {k}": Judge.of_monitor(ProbabilisticSFA(k), normal),
+    methods = {
+        f"PCA, {p}": MonitoringMethod.of_function(pca(p), normal),
+        f"dynamic PCA, {3 * p}": MonitoringMethod.of_function(pca(3 * p, lags=2), normal),
+        "SFA": MonitoringMethod.of_monitor(SFA(), normal),
+        f"probabilistic SFA, {k}": MonitoringMethod.of_monitor(ProbabilisticSFA(k), normal),
     }
     print(f"Tennessee Eastman: learned in {time.process_time() - started:.0f} s of processor time.\n")
     for window in (1, 10):
         columns = {
-            name: rates(judge, files, window, judge.limits(window, alpha)) for name, judge in judges.items()
+            name: rates(method, files, window, method.limits(window, alpha))
+            for name, method in methods.items()
         }
         equal = {
-            name: rates(judge, files, window, at_equal_alarms(judge, files[0], window, alpha))
-            for name, judge in judges.items()
+            name: rates(method, files, window, at_equal_alarms(method, files[0], window, alpha))
+            for name, method in methods.items()
         }
         print(f"Detection rates in per cent, statistics averaged over {window} rows, alpha {alpha:g}:\n")
         rows: list[list[str]] = []
@@ -113,16 +113,18 @@ def on_tennessee_eastman(path: Path, alpha: float = 0.01) -> None:
 
 
 def on_skab(path: Path, n_train: int = 400) -> None:
-    """F1 over all experiments."""
+    """Print F1 over all experiments."""
     experiments = read_skab(path)
     settings = [(window, alpha) for window in (1, 5, 15, 30) for alpha in (0.005, 0.01, 0.05, 0.1)]
-    methods: dict[str, Callable[[np.ndarray], Judge]] = {
-        "Hotelling": lambda X: Judge.of_function(pca(X.shape[1]), X),
-        "PCA": lambda X: Judge.of_function(pca(best_pca(X, list(range(1, 8)))), X),
-        "dynamic PCA": lambda X: Judge.of_function(pca(3 * best_pca(X, list(range(1, 8))), lags=2), X),
-        "SFA": lambda X: Judge.of_monitor(SFA(), X),
-        "SFA, 4 features": lambda X: Judge.of_monitor(SFA(4), X),
-        "probabilistic SFA, 3": lambda X: Judge.of_monitor(ProbabilisticSFA(3, max_iter=50), X),
+    methods: dict[str, Callable[[np.ndarray], MonitoringMethod]] = {
+        "Hotelling": lambda X: MonitoringMethod.of_function(pca(X.shape[1]), X),
+        "PCA": lambda X: MonitoringMethod.of_function(pca(best_pca(X, list(range(1, 8)))), X),
+        "dynamic PCA": lambda X: MonitoringMethod.of_function(
+            pca(3 * best_pca(X, list(range(1, 8))), lags=2), X
+        ),
+        "SFA": lambda X: MonitoringMethod.of_monitor(SFA(), X),
+        "SFA, 4 features": lambda X: MonitoringMethod.of_monitor(SFA(4), X),
+        "probabilistic SFA, 3": lambda X: MonitoringMethod.of_monitor(ProbabilisticSFA(3, max_iter=50), X),
     }
     rows = []
     for name, make in methods.items():
@@ -130,9 +132,9 @@ def on_skab(path: Path, n_train: int = 400) -> None:
         counts = np.zeros((len(experiments), len(settings), 4))
         for i, (X, truth) in enumerate(experiments):
             varies = X[:n_train].std(axis=0) > 0
-            judge = make(X[:n_train, varies])
+            method = make(X[:n_train, varies])
             for j, (window, alpha) in enumerate(settings):
-                alarms = judge.alarms(X[:, varies], window, judge.limits(window, alpha))
+                alarms = method.alarms(X[:, varies], window, method.limits(window, alpha))
                 counts[i, j] = [
                     np.sum(alarms & truth),
                     np.sum(alarms & ~truth),

@@ -1,15 +1,16 @@
-"""The ragged edge of an economy: what a later vintage reveals, predicted from the one before.
+"""Nowcast of a ragged edge: values of a later vintage, predicted from the previous vintage.
 
-29 monthly and quarterly series of the United States as they were known on 2016-06-29; a month later 21 cells
-that were missing are published (`probsfa.datasets.load_nowcast`). Each method predicts these 21 from the June
-vintage alone. Errors are divided by the standard deviation of each series in the June vintage.
+29 monthly and quarterly series of the United States as published on 2016-06-29. A month later, 21 of the
+missing values are published (`probsfa.datasets.load_nowcast`). Each method predicts these 21 values from the
+June vintage alone. Errors are divided by the standard deviation of each series in the June vintage.
 
-What a method leaves open is judged in the June vintage too: the last months are taken away one after the
-other, each time the cells at the end are hidden as they are missing at the end of June, and errors in hidden
-cells say which candidates are good. The models are fitted once to what precedes all of these months, and once
-more to all of June. Beside the best candidate there is the mean of the predictions of all that are not worse
-than it by more than two standard errors. The series mean, the last value (a quarter before for quarterly
-series) and an autoregression of order one for each series leave nothing open.
+Parameters of the methods are selected in the June vintage, too. The last months are removed one by one. In
+each of these shorter tables the last values are hidden in the same pattern as those missing at the end of
+June, and candidates are ranked by the errors of the hidden values. Models are fitted twice: to the rows
+before all of these months, and to all rows of June. The table has the best candidate, and the mean of the
+predictions of all candidates whose errors are at most two standard errors larger. Three methods have nothing
+to select: the mean of the series, the last value (of the previous quarter for quarterly series), and an AR(1)
+regression of each series.
 
     python benchmarks/accuracy/nowcast.py [--more]
 """
@@ -37,17 +38,17 @@ from common.options import read_options
 from common.side_by_side import setting
 from common.tables import Table
 
-#: Earlier ends of the table whose ragged edges are hidden.
+#: Number of shorter tables in which a ragged edge is hidden.
 MONTHS = 36
-#: Rows at the end in which cells are missing although their month is over.
+#: Final rows with missing values of past months.
 EDGE = 2
 
 
 def main() -> None:
-    """Print the table, and the 21 cells."""
+    """Print the table of errors, and the 21 values."""
     arguments = read_options(
         __doc__,
-        more=(False, "also Student-t noise, latents of blocks, quarters that are seen in all their months"),
+        more=(False, "also Student-t noise, factors of blocks, quarters repeated in their months"),
     )
     nowcast = load_nowcast()
     june, later = nowcast.june, nowcast.july.reindex_like(nowcast.june)
@@ -56,10 +57,10 @@ def main() -> None:
 
     families = {"probsfa": ours(more=arguments.more), "statsmodels": dynamic_factors()}
     print(setting("probsfa", "numpy", "jax", "statsmodels"), "\n")
-    print(f"{int(revealed.to_numpy().sum())} cells revealed; choices by {MONTHS} hidden edges.\n")
+    print(f"{int(revealed.to_numpy().sum())} values revealed; choices by {MONTHS} hidden edges.\n")
 
     simple = {"series mean": by_mean, "last value": by_last_value, "AR(1) of each series": by_autoregression}
-    cells, hidden = {}, edges(june)
+    predictions, hidden = {}, edges(june)
     in_quarters = np.concatenate([are_quarterly(june)[np.nonzero(mask)[1]] for _, mask in hidden])
     squares: dict[str, list[np.ndarray]] = {}
     rows = []
@@ -68,11 +69,11 @@ def main() -> None:
         in_all = np.concatenate(squares[name])
         means = np.mean(in_all), np.mean(in_all[in_quarters])
         of_edges = (f"{np.sqrt(mean):.3f}" for mean in means)
-        rows.append((name, *errors(cells[name], later, revealed, std), *of_edges, spent))
+        rows.append((name, *errors(predictions[name], later, revealed, std), *of_edges, spent))
 
     for name, predict in simple.items():
         squares[name] = [in_edge(predict(past), june, mask, std) ** 2 for past, mask in hidden]
-        cells[name] = predict(june)
+        predictions[name] = predict(june)
         add(name, "")
     for family, candidates in families.items():
         edge_errors, made, seconds = {}, {}, {}
@@ -86,27 +87,27 @@ def main() -> None:
             print(f"  {family}, {name}: {score:.4f}, {seconds[name]:.0f} s of processor time", flush=True)
         for title, chosen in choices(edge_errors).items():
             label = f"{family}, {title}"
-            cells[label] = sum(made[name] for name in chosen) / len(chosen)
+            predictions[label] = sum(made[name] for name in chosen) / len(chosen)
             squares[label] = [
                 np.mean(each, axis=0) ** 2
                 for each in zip(*(edge_errors[name] for name in chosen), strict=True)
             ]
             add(label, f"{sum(seconds[name] for name in chosen):.0f}")
     header = ("method", "RMSE", "MAE", "RMSE in hidden edges", "in quarterly series there", "processor s")
-    print("\nErrors of the 21 cells, in standard deviations of each series:\n")
+    print("\nErrors of the 21 values, in standard deviations of each series:\n")
     Table(*header, rows=rows)
     print("\nMean squared errors of ours less those of statsmodels, and their standard errors:\n")
     masked = revealed.to_numpy()
-    of_cells = {name: ((made - later) / std).to_numpy()[masked] ** 2 for name, made in cells.items()}
+    of_values = {name: ((made - later) / std).to_numpy()[masked] ** 2 for name, made in predictions.items()}
     of_edges = {name: np.array([np.mean(one) for one in each]) for name, each in squares.items()}
-    Table("ours", "statsmodels", "21 cells", "hidden edges", rows=differences(of_cells, of_edges))
-    print("\nThe 21 cells, in the units of `load_nowcast().june`:\n")
-    header, rows = by_cell(cells, later, revealed)
+    Table("ours", "statsmodels", "21 values", "hidden edges", rows=differences(of_values, of_edges))
+    print("\nThe 21 values, in the units of `load_nowcast().june`:\n")
+    header, rows = table_of_values(predictions, later, revealed)
     Table(*header, rows=rows)
 
 
 def choices(found: dict[str, list[np.ndarray]]) -> dict[str, list[str]]:
-    """The candidate with the smallest error in hidden edges, and all that are within two standard errors."""
+    """Return the candidate with the smallest error of hidden values, and all within two standard errors."""
     by_edge = {name: np.array([np.mean(one**2) for one in each]) for name, each in found.items()}
     best = min(found, key=lambda name: np.mean(np.concatenate(found[name]) ** 2))
     level = []
@@ -118,7 +119,7 @@ def choices(found: dict[str, list[np.ndarray]]) -> dict[str, list[str]]:
 
 
 def differences(*squares: dict[str, np.ndarray]) -> list[tuple[str, ...]]:
-    """Rows of a table: by how much each of ours lies above each of statsmodels."""
+    """Return table rows with the differences of errors between each model of ours and each of statsmodels."""
     names = list(squares[0])
     pairs = [
         (one, other)
@@ -135,7 +136,7 @@ def differences(*squares: dict[str, np.ndarray]) -> list[tuple[str, ...]]:
 
 
 def edges(june: pd.DataFrame) -> list[tuple[pd.DataFrame, np.ndarray]]:
-    """Earlier ends of the table with their last cells hidden as those of June are, and which these are."""
+    """Return shorter tables whose last values are hidden as at the end of June, and their masks."""
     missing = june.isna().to_numpy()[-EDGE:]
     out = []
     for k in range(1, MONTHS + 1):
@@ -148,7 +149,7 @@ def edges(june: pd.DataFrame) -> list[tuple[pd.DataFrame, np.ndarray]]:
 
 
 def in_edge(predicted: pd.DataFrame, truth: pd.DataFrame, mask: np.ndarray, std: pd.Series) -> np.ndarray:
-    """Errors of the masked cells in standard deviations."""
+    """Return errors of the masked values in standard deviations."""
     error = ((predicted - truth.loc[predicted.index]) / std).to_numpy()
     return error[mask[: len(error)]]
 
@@ -156,21 +157,21 @@ def in_edge(predicted: pd.DataFrame, truth: pd.DataFrame, mask: np.ndarray, std:
 def errors(
     predicted: pd.DataFrame, truth: pd.DataFrame, mask: pd.DataFrame, std: pd.Series
 ) -> tuple[str, str]:
-    """Root mean square and mean absolute error of the cells, in standard deviations."""
+    """Return root mean square and mean absolute error of the masked values, in standard deviations."""
     error = ((predicted - truth) / std).to_numpy()[mask.to_numpy()]
     return f"{np.sqrt(np.mean(error**2)):.3f}", f"{np.mean(np.abs(error)):.3f}"
 
 
-def by_cell(
-    cells: dict[str, pd.DataFrame], truth: pd.DataFrame, mask: pd.DataFrame
+def table_of_values(
+    predictions: dict[str, pd.DataFrame], truth: pd.DataFrame, mask: pd.DataFrame
 ) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of the table of cells."""
+    """Return header and rows of the table of predicted values."""
     rows = []
     for row, column in np.argwhere(mask.to_numpy()):
         month = f"{truth.index[row]:%Y-%m}"
-        values = [frame.iloc[row, column] for frame in (truth, *cells.values())]
+        values = [frame.iloc[row, column] for frame in (truth, *predictions.values())]
         rows.append([f"{truth.columns[column]} {month}", *(f"{value:.2f}" for value in values)])
-    return ["cell", "published", *cells], rows
+    return ["value", "published", *predictions], rows
 
 
 if __name__ == "__main__":

@@ -1,25 +1,26 @@
-"""Outliers: Student-t noise beside Gaussian noise, on model data, with artefact rows, and on real series.
+"""Outliers: Student-t and Gaussian noise on simulated data, with artefact rows, and on real series.
 
-Model data: T = 2,000, D = 10, K = 3, noise of variance 0.3, several seeds. In 5 % of the cells, or of the
-rows, an error of 8 to 30 standard deviations of the noise is added, of random sign. Errors are those of the
-signal ``mu + C E[z]`` against the true one (root mean square over cells, in standard deviations of the
-noise), which needs no alignment, and of the latents after matching and signs; "of clean" divides by the error
-of the same model fitted to the same data without outliers. AUC is of `outlier_scores` for finding the cells.
+Simulated data: T = 2,000, D = 10, K = 3, noise of variance 0.3, several seeds. Errors of 8 to 30 standard
+deviations of the noise, with random signs, are added to 5 % of the values, or of the rows. The table has
+errors of the signal ``mu + C E[z]`` (root mean square over values, in standard deviations of the noise),
+which needs no alignment, and of the factors after matching of order and signs. "of clean" is the ratio to
+the error of the same model fitted to the same data without outliers. AUC is that of `outlier_scores` as a
+detector of the outliers.
 
-Tails: T = 1,500, D = 8, K = 3, Student-t noise by cell of 3, 5 and 10 degrees of freedom and squared scale
-0.3, found again.
+Tails: T = 1,500, D = 8, K = 3, Student-t noise with a weight for each value, of 3, 5 and 10 degrees of
+freedom and squared scale 0.3; estimates of both.
 
-Memory: T = 1,000, D = 8, K = 2, noise of each column AR(1) of decay 0.8 and variance 0.4 beside white noise
-of 0.1, a tenth of the cells hidden, and errors of 8 to 30 standard deviations of the noise in 5 %: errors of
-latents and of hidden cells, of `noise="ar1"` and `robust` alone and together.
+AR(1) noise (``--only memory``): T = 1,000, D = 8, K = 2, noise of each column AR(1) of decay 0.8 and variance
+0.4, plus white noise of variance 0.1. A tenth of the values is hidden, and 5 % have errors of 8 to 30
+standard deviations of the noise. The table has errors of factors and of hidden values, for `noise="ar1"` and
+`robust`, alone and together.
 
-Artefact rows: T = 15,000, D = 14, K = 4, with four rows in which all channels are off by some thousand
-standard deviations; and the same without.
+Artefact rows: T = 15,000, D = 14, K = 4, with four rows in which all columns have errors of some thousand
+standard deviations; and the same without errors.
 
-Real data: 3,000 rows of the bundled weather and 4,000 of ETT_h1 (hourly, seven columns; Zhou et al. 2021), as
-they are and with artificial spikes in 1 % of the cells (5 to 10 standard deviations of the column). One in
-twenty cells, none of them a spike, is hidden and filled; figures are errors in standard deviations of the
-columns.
+Real data: 3,000 rows of the bundled weather and 4,000 of ETT_h1 (hourly, seven columns; Zhou et al. 2021),
+unchanged and with artificial spikes in 1 % of the values (5 to 10 standard deviations of the column). 5 % of
+the values, none of them a spike, are hidden and imputed. Errors are in standard deviations of the columns.
 
     python benchmarks/accuracy/outliers.py [--seeds N] [--only model|tails|memory|rows|real] [--data FOLDER]
 """
@@ -44,7 +45,7 @@ from common.tables import Table
 
 
 def on_model_data(seeds: range) -> None:
-    """Print the table for data from the model."""
+    """Print the table for data simulated from the model."""
     kinds = {"gaussian": False, "cell": "cell", "row": "row"}
     found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     for seed in seeds:
@@ -52,9 +53,13 @@ def on_model_data(seeds: range) -> None:
         series = make_slow_mixture(2000, 10, decay=DECAY, noise_variance=NOISE, random_state=seed)
         clean = series.data
         size = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(8.0, 30.0, clean.shape) * np.sqrt(NOISE)
-        cells = rng.random(clean.shape) < 0.05
+        single_values = rng.random(clean.shape) < 0.05
         rows = np.broadcast_to(rng.random((len(clean), 1)) < 0.05, clean.shape)
-        for name, where in {"none": np.zeros_like(cells), "cells": cells, "rows": rows}.items():
+        for name, where in {
+            "none": np.zeros_like(single_values),
+            "values": single_values,
+            "rows": rows,
+        }.items():
             X = np.where(where, clean + size, clean)
             for noise, robust in kinds.items():
                 model, seconds = fit(X, 3, robust)
@@ -79,7 +84,7 @@ def on_model_data(seeds: range) -> None:
 
 
 def of_tails(seeds: range) -> None:
-    """Print the table of degrees of freedom and scales found again."""
+    """Print the table of estimated degrees of freedom and scales."""
     spread = "median (smallest to largest)"
     print()
     table = Table("true d.f.", f"found: {spread}", f"scale over true: {spread}", "seconds")
@@ -97,8 +102,8 @@ def of_tails(seeds: range) -> None:
         table.add(f"{degrees:.0f}", of_degrees, of_scale, f"{seconds:.2f}")
 
 
-def with_memory(seeds: range) -> None:
-    """Print the table for noise with memory and outliers."""
+def with_ar1_noise(seeds: range) -> None:
+    """Print the table for AR(1) noise and outliers."""
     kinds = {
         "memory": {"noise": "ar1"},
         "robust": {"robust": True, "noise": "diagonal"},
@@ -113,7 +118,7 @@ def with_memory(seeds: range) -> None:
         clean, latents = truth.sample(1000, random_state=seed)
         hidden, off = rng.random(clean.shape) < 0.1, rng.random(clean.shape) < 0.05
         size = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(8.0, 30.0, clean.shape) * np.sqrt(0.5)
-        for name, where in {"none": np.zeros_like(off), "cells": off}.items():
+        for name, where in {"none": np.zeros_like(off), "values": off}.items():
             X = np.where(hidden, np.nan, np.where(where, clean + size, clean))
             for kind, options in kinds.items():
                 start = time.perf_counter()
@@ -154,7 +159,7 @@ def with_artefact_rows() -> None:
 
 
 def on_real_data(folder: Path) -> None:
-    """Print the table of errors in hidden cells."""
+    """Print the table of errors of hidden values."""
     etth1 = pd.read_csv(folder / "etth1" / "ETTh1.csv").iloc[:4000, 1:].to_numpy()
     sets = {"weather": (load_nyc_weather().data.to_numpy()[:3000], 4), "ETT_h1": (etth1, 3)}
     print()
@@ -181,10 +186,10 @@ def on_real_data(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the selected parts."""
     parts = ["model", "tails", "memory", "rows", "real"]
     args = read_options(__doc__, data="etth1/", seeds=20, only={"choices": parts})
-    of_seeds = {"model": on_model_data, "tails": of_tails, "memory": with_memory}
+    of_seeds = {"model": on_model_data, "tails": of_tails, "memory": with_ar1_noise}
     for part in parts if args.only is None else [args.only]:
         if part in of_seeds:
             of_seeds[part](range(args.seeds))

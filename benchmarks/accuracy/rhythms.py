@@ -1,12 +1,13 @@
-"""Rhythms: periods and decays found again in simulated series, and missing values of a real one imputed.
+"""Stochastic cycles: estimated periods and decays of simulated series, and imputation of a real series.
 
-Recovery: an AR(1) latent and a rhythm of a random period between 6 and 30 rows, seen by four columns in 3,000
-rows, 20 seeds; "below" counts fits whose log-likelihood is below that of the model without a rhythm.
+Recovery: an AR(1) factor and a cycle of a random period between 6 and 30 rows, in four columns of 3,000
+rows, 20 seeds; "below" counts fits whose log-likelihood is below that of the model without a cycle.
 
 ETT_h1 (hourly, seven columns; Zhou et al. 2021), split and standardised as in TSI-Bench (Du et al. 2024):
-twelve months to train, four to choose, four to test. Cells are hidden in windows of 48 rows, each of which is
-filled by itself: half of them by subsequences of 36 rows of one column, or half of them by blocks of 12 rows
-and 4 neighbouring columns. Training has the same pattern. Errors are mean absolute errors of hidden values.
+twelve months for training, four for validation, four for the test. Windows of 48 rows are imputed separately.
+Half of their values are hidden: in subsequences of 36 rows of one column, or in blocks of 12 rows and 4
+neighbouring columns. Values of the training part are hidden in the same pattern. Errors are mean absolute
+errors of hidden values.
 
     python benchmarks/accuracy/rhythms.py [--seeds N] [--data FOLDER]
 """
@@ -55,7 +56,7 @@ def recover(seeds: range) -> None:
         seconds = time.perf_counter() - start
         gain = model.log_likelihood_ - ProbabilisticSFA(1).fit(X).log_likelihood_
         error = model.rhythm_periods_[0] / period - 1.0
-        # Of the angle of an observed complex AR(1) process.
+        # Standard error for an observed complex AR(1) process.
         expected = np.sqrt((1.0 - 0.999**2) / (2.0 * 3000)) * period / (2.0 * np.pi)
         errors.append(abs(error))
         below += gain < 0.0
@@ -68,7 +69,7 @@ def recover(seeds: range) -> None:
 
 
 def hide_subsequences(window: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Cells of one column, 36 rows long, half of all cells in the mean."""
+    """Return a mask of subsequences of 36 rows of one column; on average, half of all values."""
     hidden = np.zeros(window.shape, dtype=bool)
     n = round(0.5 * window.size / 36)
     for column in rng.choice(window.shape[1], n, replace=False):
@@ -78,7 +79,7 @@ def hide_subsequences(window: np.ndarray, rng: np.random.Generator) -> np.ndarra
 
 
 def hide_blocks(window: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Blocks of 12 rows and 4 columns, until half of the cells are hidden."""
+    """Return a mask of blocks of 12 rows and 4 columns that cover half of the values."""
     hidden = np.zeros(window.shape, dtype=bool)
     while hidden.mean() < 0.5:
         row, column = rng.integers(0, len(window) - 11), rng.integers(0, window.shape[1] - 3)
@@ -87,7 +88,7 @@ def hide_blocks(window: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def ett(folder: Path, seeds: range) -> None:
-    """Print errors of hidden cells of the test months."""
+    """Print errors of hidden values of the test months."""
     frame = pd.read_csv(folder / "etth1" / "ETTh1.csv", index_col=0)
     month = 30 * 24
     train, test = frame.iloc[: 12 * month].to_numpy(), frame.iloc[16 * month : 20 * month].to_numpy()
@@ -98,8 +99,8 @@ def ett(folder: Path, seeds: range) -> None:
     asked = {
         "7 AR(1)": {},
         "7 AR(1) + 24 h, 12 h": {"rhythms": day},
-        "7 AR(1), memory": {"noise": "ar1"},
-        "7 AR(1) + 24 h, 12 h, memory": {"rhythms": day, "noise": "ar1"},
+        "7 AR(1), AR(1) noise": {"noise": "ar1"},
+        "7 AR(1) + 24 h, 12 h, AR(1) noise": {"rhythms": day, "noise": "ar1"},
     }
     print()
     table = Table("ETT_h1", "missing values", "MAE", "seconds to fit", "log-likelihood")
@@ -108,14 +109,14 @@ def ett(folder: Path, seeds: range) -> None:
             errors, took, values = [], [], []
             for seed in seeds:
                 rng = np.random.default_rng(seed)
-                seen = train.copy()
+                incomplete = train.copy()
                 for i in range(0, len(train), WINDOW):
-                    seen[i : i + WINDOW][hide(seen[i : i + WINDOW], rng)] = np.nan
+                    incomplete[i : i + WINDOW][hide(incomplete[i : i + WINDOW], rng)] = np.nan
                 hidden = [hide(window, rng) for window in windows]
                 start = time.perf_counter()
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    model = ProbabilisticSFA(7, **extra).fit(seen)
+                    model = ProbabilisticSFA(7, **extra).fit(incomplete)
                     took.append(time.perf_counter() - start)
                     with_missing = [np.where(h, np.nan, w) for h, w in zip(hidden, windows, strict=True)]
                     filled = model.impute(with_missing)

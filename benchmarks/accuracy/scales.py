@@ -1,10 +1,10 @@
-"""Columns in a scale of their own (`transforms="auto"`) beside columns as they are, on three records.
+"""Columns with transforms (`transforms="auto"`) and without, on three data sets.
 
-A tenth of the cells is hidden, one by one or in blocks of 24 rows; a model with 6 latents, and one with as
-many as there are columns, is fitted to the rest and fills them. Means over draws of the hidden cells.
-Errors are in standard deviations of the columns. An interval is that of `impute(quantile=[0.05, 0.95])`, and
-the fill is the mean. A fill is out of range where it is negative in a column that never is, or above 100 in
-one that comes within a hundredth of 100 and never goes beyond.
+A tenth of the values is hidden, as single values or in blocks of 24 rows. Models with 6 factors, and with as
+many as columns, are fitted to the rest and impute the hidden values. Numbers are means over random choices of
+hidden values. Errors are in standard deviations of the columns, intervals those of `impute(quantile=[0.05,
+0.95])`, and imputed values are means. An imputed value is out of range if it is negative in a column without
+negative values, or above 100 in a column whose maximum is from 99 to 100.
 
     python benchmarks/accuracy/scales.py [--draws N] [--rows N] [--data FOLDER]
 """
@@ -26,7 +26,7 @@ from common.side_by_side import setting
 from common.tables import Table
 
 NAMES = ("Beijing, one station", "air quality", "weather")
-#: Observed cells that a column must have, to be part of a record.
+#: Minimum number of observed values of a column.
 FEWEST_CELLS = 1000
 HEADER = (
     "record",
@@ -46,7 +46,7 @@ def main() -> None:
     arguments = read_options(
         __doc__,
         data="beijing_multisite and air_quality_uci",
-        draws=(3, "draws of hidden cells"),
+        draws=(3, "random choices of hidden values"),
         rows=(4000, "rows of each record, its first ones"),
     )
     print(setting("probsfa", "numpy", "jax"), "\n")
@@ -60,7 +60,7 @@ def main() -> None:
         values = values[: arguments.rows]
         values = values[:, np.isfinite(values).sum(axis=0) > FEWEST_CELLS]
         print(f"{name}: {values.shape[0]} rows, {values.shape[1]} columns.", flush=True)
-        for hidden, hide in (("cells", hide_values), ("blocks", hide_blocks)):
+        for hidden, hide in (("values", hide_values), ("blocks", hide_blocks)):
             for n_latents in (6, values.shape[1]):
                 for transforms in (None, "auto"):
                     measured = [
@@ -73,13 +73,13 @@ def main() -> None:
 
 
 def one(values: np.ndarray, hidden: np.ndarray, n_latents: int, transforms: str | None) -> tuple[float, ...]:
-    """Errors of a model, intervals that hold, fills out of range of all hidden cells, and columns mapped."""
-    seen = np.where(hidden, np.nan, values)
+    """Return errors, coverage, the number of imputed values out of range, and the transformed columns."""
+    incomplete = np.where(hidden, np.nan, values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ProbabilisticSFA(n_latents, transforms=transforms).fit(seen)
-        filled = model.impute(seen)
-        low, high = model.impute(seen, quantile=[0.05, 0.95])
+        model = ProbabilisticSFA(n_latents, transforms=transforms).fit(incomplete)
+        filled = model.impute(incomplete)
+        low, high = model.impute(incomplete, quantile=[0.05, 0.95])
     error = ((filled - values) / np.nanstd(values, axis=0))[hidden]
     inside = ((low <= values) & (values <= high))[hidden]
     highest = np.nanmax(values, axis=0)
@@ -97,7 +97,7 @@ def one(values: np.ndarray, hidden: np.ndarray, n_latents: int, transforms: str 
 
 
 def written(measured: list[tuple[float, ...]]) -> tuple[str, ...]:
-    """Means over draws, as cells of the table."""
+    """Return means over draws, as texts of the table."""
     rmse, mae, inside, outside, hidden, mapped = np.mean(measured, axis=0)
     return (
         f"{rmse:.3f}",

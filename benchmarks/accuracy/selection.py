@@ -1,13 +1,13 @@
-"""Model selection: the structure found in simulated series, and the model chosen for real records.
+"""Model selection: structures found in simulated series, and models selected for real data.
 
 *Structures.* Series of 600 rows and 6 columns: two AR(1) factors; a factor and AR(1) noise of each column; a
 smooth (Matern-3/2) process; a factor and a stochastic cycle; Poisson counts with a factor; white noise.
-A line for each kind has the number of series in which `select_model` found the structure, or a model of at
+A row for each kind has the number of series in which `select_model` found the structure, or a model of at
 most 2 BIC units more, how often it warned of counts, the number of models, and processor seconds.
 
-*Records.* The bundled weather, ETT_h1 and the UCI air-quality record, of which a tenth of the observed values
-is hidden, one by one and in blocks of 24 rows: root mean square errors in standard deviations of the selected
-model, beside `ProbabilisticSFA()` and linear interpolation.
+*Records.* The bundled weather, ETT_h1 and the UCI air-quality data, in which a tenth of the observed values
+is hidden, as single values and in blocks of 24 rows. The table has root mean square errors in standard
+deviations, of the selected model, of `ProbabilisticSFA()` and of linear interpolation.
 
     python benchmarks/accuracy/selection.py [--seeds N] [--records NAME ...] [--data FOLDER]
 """
@@ -44,7 +44,7 @@ TRUTHS = {
 
 
 def markov(rng, matrix, start):
-    """Draw a stationary process z_t = A z_t-1 + e_t with a covariance (K, K): rows of shape (ROWS, K)."""
+    """Draw rows (ROWS, K) of a stationary process z_t = A z_t-1 + e_t with a given covariance (K, K)."""
     root, innovation = np.linalg.cholesky(start), np.linalg.cholesky(start - matrix @ start @ matrix.T)
     states = [root @ rng.standard_normal(len(start))]
     while len(states) < ROWS:
@@ -108,23 +108,25 @@ def structures(seeds):
 
 def real(X):
     """Yield a line for each method of a record."""
-    cells = hide_values(X, 0.05, random_state=1)
-    blocks = hide_blocks(np.where(cells, np.nan, X), 24, 0.05, random_state=1)
-    seen, spread = np.where(cells | blocks, np.nan, X), np.nanstd(X, axis=0)
+    single_values = hide_values(X, 0.05, random_state=1)
+    blocks = hide_blocks(np.where(single_values, np.nan, X), 24, 0.05, random_state=1)
+    incomplete, spread = np.where(single_values | blocks, np.nan, X), np.nanstd(X, axis=0)
     selected = []
 
     def by_selection():
-        selected.append(select_model(seen))
-        return selected[0].best_estimator_.impute(seen)
+        selected.append(select_model(incomplete))
+        return selected[0].best_estimator_.impute(incomplete)
 
     methods = {
-        "linear interpolation": lambda: LinearInterpolation().fill(seen).values,
-        "ProbabilisticSFA()": lambda: ProbabilisticSFA().fit(seen).impute(seen),
+        "linear interpolation": lambda: LinearInterpolation().fill(incomplete).values,
+        "ProbabilisticSFA()": lambda: ProbabilisticSFA().fit(incomplete).impute(incomplete),
         "select_model": by_selection,
     }
     for called, fill in methods.items():
         seconds, filled = timed(fill, time.process_time)
-        errors = [np.sqrt(np.mean((((filled - X) / spread)[hidden]) ** 2)) for hidden in (cells, blocks)]
+        errors = [
+            np.sqrt(np.mean((((filled - X) / spread)[hidden]) ** 2)) for hidden in (single_values, blocks)
+        ]
         chosen = f": {selected[0].options}" if selected else ""
         yield [called + chosen, *(f"{error:.3f}" for error in errors), f"{seconds:.1f}"]
 

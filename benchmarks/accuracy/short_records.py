@@ -1,10 +1,10 @@
-"""Short records: the first call where rows are few, with the noise it chooses, white noise and memory.
+"""Short series: the default call, with white noise and with AR(1) noise.
 
-Windows of six bundled and public records (two of each length, spread over the record), in which 10 % of the
-observed cells are hidden, one by one or in blocks of six rows. Errors are root mean squares in units of each
-column's standard deviation in the window, over those of straight lines through the same holes; geometric
-means of the windows. The last column says in how many of them the first call chose noise with memory. Columns
-that are constant in a window, or hardly observed, are left out of it.
+Windows of six bundled and public data sets (two of each length, spread over the series), in which 10 % of the
+observed values are hidden, as single values or in blocks of six rows. Errors are root mean squares in units
+of each column's standard deviation in the window, divided by those of linear interpolation; geometric means
+of the windows. The last column is the number of windows in which the default call selected AR(1) noise.
+Columns that are constant in a window, or have fewer than ten observed values, are omitted.
 
     python benchmarks/accuracy/short_records.py [--quick] [--only NAME] [--data FOLDER]
 """
@@ -29,39 +29,39 @@ from common.tables import Table
 LENGTHS = (100, 160, 250, 400, 700)
 WINDOWS = 2
 HIDINGS = {
-    "cells": lambda X, seed: hide_values(X, 0.1, random_state=seed),
+    "values": lambda X, seed: hide_values(X, 0.1, random_state=seed),
     "6-row blocks": lambda X, seed: hide_blocks(X, 6, 0.1, random_state=seed),
 }
 
 
 def windows(X, length, count):
-    """Windows of a record, spread evenly, with columns that are observed ten times or more and vary."""
+    """Return windows of a series, spread evenly, without constant or hardly observed columns."""
     for start in np.linspace(0, len(X) - length, count).astype(int):
         window = X[start : start + length]
-        seen = np.sum(~np.isnan(window), axis=0) >= 10
-        window = window[:, seen]
+        is_observed = np.sum(~np.isnan(window), axis=0) >= 10
+        window = window[:, is_observed]
         yield int(start), window[:, np.nanstd(window, axis=0) > 0.0]
 
 
 def ratios(X, hide, seed):
-    """Errors over those of straight lines, by white noise and with memory; and whether memory was chosen."""
+    """Return errors relative to interpolation, by white and AR(1) noise, and whether AR(1) is selected."""
     hidden = hide(X, seed)
-    seen = np.where(hidden, np.nan, X)
+    incomplete = np.where(hidden, np.nan, X)
     scale = np.nanstd(X, axis=0)
 
     def error(filled):
         return float(np.sqrt(np.mean(((filled - X) / scale)[hidden] ** 2)))
 
-    first = ProbabilisticSFA().fit(seen)
+    first = ProbabilisticSFA().fit(incomplete)
     memory = hasattr(first, "noise_decay_")
-    other = ProbabilisticSFA(noise="diagonal" if memory else "ar1").fit(seen)
-    white, remembering = (other, first) if memory else (first, other)
-    lines = error(LinearInterpolation().fill(seen).values)
-    return [error(model.impute(seen)) / lines for model in (white, remembering)], memory
+    other = ProbabilisticSFA(noise="diagonal" if memory else "ar1").fit(incomplete)
+    white, with_ar1_noise = (other, first) if memory else (first, other)
+    lines = error(LinearInterpolation().fill(incomplete).values)
+    return [error(model.impute(incomplete)) / lines for model in (white, with_ar1_noise)], memory
 
 
 def main() -> None:
-    """Print a row for each length of each record."""
+    """Print a row for each length of each data set."""
     args = read_options(
         __doc__,
         data=RECORDS,

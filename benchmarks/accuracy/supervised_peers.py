@@ -1,23 +1,21 @@
-"""Labels from slow features beside the best of scikit-learn, each tuned as carefully.
+"""Prediction of labels by slow features and by tuned methods of scikit-learn.
 
-Every method of a table sees the same training rows. What it leaves open is chosen by cross-validation on
-these alone, with the same folds for all, and it is then judged once on rows that took no part.
+All methods of a table have the same training rows. Their parameters are selected by cross-validation on these
+rows, with the same folds for all methods, which are then tested once on other rows.
 
-digits   halves at random: 8 x 8 pixels, 1,797 images
-writers  the first 900 digits against the rest, which other people wrote
-few      eight to twelve digits of each class to learn from, eight draws
-semeion  halves at random: 16 x 16 binary pixels, 1,593 images
-vowels   nine speakers, 270 utterances to learn from and 370 to judge, as the set is split; an utterance
-goes to the
+digits   random halves: 8 x 8 pixels, 1,797 images
+writers  training on the first 900 digits, test on the others, which other people wrote
+few      eight to twelve training digits of each class, eight draws
+semeion  random halves: 16 x 16 binary pixels, 1,593 images
+vowels   nine speakers, 270 training and 370 test utterances, as published; an utterance is assigned to the
          speaker with the largest sum of scores of its frames
-tecator  fat in meat by its infrared spectrum, as the set is split; with --folds five folds of all 215 samples
-faces    the horizontal position of faces of people never seen, with cluttered backgrounds and plain ones: see
+tecator  fat in meat by its infrared spectrum, published split; with --folds five folds of all 215 samples
+faces    the horizontal position of faces of new people, with cluttered and with plain backgrounds: see
          benchmarks/papers/faces_position.py; cross-validation holds out people
-landsat  which pixels changed between two images: no labels are learned from, nothing is tuned
+landsat  changed pixels between two images: no labels are learned, no parameter is tuned
 moons    two half-moons, clusters without labels; 1,000 points, ten draws
-clusters three affinities of SpectralClustering on other sets, each with its default settings
-labels   the default and two graphs of GraphSFARegressor on simulated sets, 150 rows to learn from and 250 to
-         judge
+clusters three affinities of SpectralClustering on other data sets, each with its default settings
+labels   the default and two graphs of GraphSFARegressor on simulated data, 150 training and 250 test rows
 
     python benchmarks/accuracy/supervised_peers.py --data FOLDER
     python benchmarks/accuracy/supervised_peers.py --data FOLDER --parts tecator vowels
@@ -82,7 +80,7 @@ def main() -> None:
 
 
 def images(title: str, X: np.ndarray, y: np.ndarray, splits: list[Rows]) -> None:
-    """Print the shares of images that are right."""
+    """Print the shares of correctly classified images."""
     scores = Scores(f"{title}: share right")
     for train, test in splits:
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
@@ -92,7 +90,7 @@ def images(title: str, X: np.ndarray, y: np.ndarray, splits: list[Rows]) -> None
 
 
 def halves(y: np.ndarray, n_splits: int) -> list[Rows]:
-    """Return halves at random, with as much of every class."""
+    """Return random halves with equal shares of each class."""
     return [
         tuple(train_test_split(np.arange(len(y)), train_size=0.5, stratify=y, random_state=seed))
         for seed in range(n_splits)
@@ -100,19 +98,19 @@ def halves(y: np.ndarray, n_splits: int) -> list[Rows]:
 
 
 def digits(options: Any) -> None:
-    """Scikit-learn's handwritten digits."""
+    """Compare methods on scikit-learn's handwritten digits."""
     X, y = load_digits(return_X_y=True)
     images(f"digits, {options.splits} halves at random", X, y, halves(y, options.splits))
 
 
 def writers(options: Any) -> None:
-    """The same digits by others."""
+    """Compare methods on digits of other writers."""
     X, y = load_digits(return_X_y=True)
     images("digits, the first 900 against the rest", X, y, [(np.arange(900), np.arange(900, len(y)))])
 
 
 def few(options: Any) -> None:
-    """Few digits of each class."""
+    """Compare methods with few digits of each class."""
     X, y = load_digits(return_X_y=True)
     for n in (8, 9, 10, 12):
         scores = Scores(f"digits, {n} of each class, eight draws: share right")
@@ -130,14 +128,14 @@ def few(options: Any) -> None:
 
 
 def semeion(options: Any) -> None:
-    """The digits of semeion."""
+    """Compare methods on the digits of semeion."""
     data = np.load(options.data / "semeion_digits" / "semeion_digits.npz")
     X, y = np.unpackbits(data["packed"], axis=1).astype(float), data["y"]
     images(f"semeion, {options.splits} halves at random", X, y, halves(y, options.splits))
 
 
 def tecator(options: Any) -> None:
-    """Fat by spectra."""
+    """Compare predictions of fat from spectra."""
     data = np.load(options.data / "tecator" / "tecator.npz")
     (X, y), (Z, truth) = (
         (data[f"{part}_X"].astype(float), data[f"{part}_fat"].astype(float)) for part in ("train", "test")
@@ -155,7 +153,7 @@ def tecator(options: Any) -> None:
 
 
 def labels(options: Any) -> None:
-    """Which graph suits labels that are numbers."""
+    """Compare graphs for numeric labels."""
     names = ["default", "sliding_window", "serial"]
     print(f"\nlabels: root mean square error in standard deviations of the label, draws: {options.splits}\n")
     table = Table("", *names)

@@ -1,24 +1,25 @@
-"""Two networks of TSI-Bench, trained here on the windows and hidden cells of `tsibench.py`.
+"""Two networks of TSI-Bench, trained on the windows and hidden values of `tsibench.py`.
 
-SAITS (Du, Cote & Liu 2023) and BRITS (Cao et al. 2018) as PyPOTS has them, on one processor core, beside
-their published rows (Du et al. 2024, arXiv:2406.12747, tables 12 to 16). Records, windows, scales and the
-hidden cells of the test part are those of that program for each seed, so that lines compare.
+SAITS (Du, Cote & Liu 2023) and BRITS (Cao et al. 2018) as implemented by PyPOTS, on one processor core, and
+their published results (Du et al. 2024, arXiv:2406.12747, tables 12 to 16). Windows, scales and hidden values
+of the test part are those of `tsibench.py` for each seed, so that results are comparable.
 
-Settings are those of TSI-Bench: of ItalyAir as its repository has them; of ETT_h1, where its file is empty,
-those that a later study took over, with which the networks have as many parameters as its logs print. Adam,
-batches of 32, 100 epochs at most; training ends when the part between training and test, holed likewise, has
-not been filled better for ten epochs. For each pattern a network is trained on windows with holes of that
-pattern, as there; with ``--holes training`` one network is trained for all patterns, on the cells that the
-model of `tsibench.py` is fitted to. SAITS is 2,048 and 1,024 wide where its settings say 64, as it must be
-8 heads of 256 and 128 wide and PyPOTS corrects that; ``SAITS-64`` has 8 heads of 8, all else being the same.
+Settings are those of TSI-Bench: for ItalyAir from its repository; for ETT_h1, whose settings file is empty,
+from a later study, with which the networks have as many parameters as in the published logs. Training is by
+Adam with batches of 32 and at most 100 epochs. It ends when the error on the validation part, with values
+hidden in the same pattern, has not decreased for ten epochs. As in TSI-Bench, a network is trained for each
+pattern; with ``--holes training`` one network is trained for all patterns, on the values to which the model
+of `tsibench.py` is fitted. The published settings of SAITS have the width (d_model) 64, and 8 heads of width
+256 (ETT_h1) or 128 (ItalyAir). PyPOTS increases the width to that of all heads together, 2,048 or 1,024.
+``SAITS-64`` has 8 heads of width 8, and otherwise the same settings.
 
-PyPOTS is no dependency of this package. In an environment of its own:
+PyPOTS is not a dependency of this package. In a separate environment:
 
     pip install . pypots torch
 
-Seconds are those of the processor, for training and for filling all test windows; parameters are those that
-are learned. A line of what each training did goes to the error stream. The third record is the second with
-its -200, which stand for missing values, left in as values: so PyPOTS reads it.
+Seconds are processor seconds of training and of the imputation of all test windows; parameters are the
+numbers of estimated parameters. The result of each training is written to standard error. The third data set
+is the second with its code -200 for missing values left in as values, as PyPOTS reads it.
 
     python benchmarks/accuracy/tsibench_networks.py [--only NAME] [--networks LIST] [--patterns LIST]
 """
@@ -42,18 +43,18 @@ from common.window_records import HEADS, PATTERNS, RECORDS, held_out_values, sco
 
 
 def numbers(values: Iterable[float]) -> list[str]:
-    """Return cells of the table; those of patterns that were not asked for are empty."""
+    """Return texts of the table; those of patterns that were not requested are empty."""
     return ["" if np.isnan(value) else f"{value:.3f}" for value in values]
 
 
 def with_spread(values: Iterable[float], spread: Iterable[float]) -> list[str]:
-    """Return cells of the table with standard deviations."""
+    """Return texts of the table with standard deviations."""
     pairs = zip(numbers(values), spread, strict=True)
     return [f"{text} +- {deviation:.3f}" if text else "" for text, deviation in pairs]
 
 
 def add_published(table: Table, folder: Path, name: str, network: str) -> None:
-    """Add the published rows of a network."""
+    """Add the published results of a network."""
     frame = pd.read_csv(folder / "tsibench" / "published.csv")
     frame = frame[(frame.dataset == name) & (frame.method == network)].set_index(["pattern", "rate"])
     frame = frame.loc[list(PATTERNS)]
@@ -113,5 +114,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.WARNING)  # PyPOTS reports every epoch
+    logging.disable(logging.WARNING)  # PyPOTS prints a line for every epoch
     main()

@@ -1,9 +1,10 @@
-"""Spectra of a circle and a sphere sampled unevenly: eigenmaps and diffusion maps against the closed form.
+"""Spectra of an unevenly sampled circle and sphere: errors of eigenmaps and diffusion maps.
 
-Random points of density 1 + 0.8 cos(angle to one point), nine times as dense there as on the other side. The
-Laplace-Beltrami operator has the eigenvalues 1, 1, 4, 4 on the circle and 2, 2, 2 and five times 6 on the
-sphere; printed is how far the worst of them is off, the mean of five draws and the largest. An eigenmap knows
-no scale: the mean of its first two (three) is taken for right. All have the same kernel, gamma="neighbors".
+Random points of density 1 + 0.8 cos(angle to one point), which varies by a factor of nine. The
+Laplace-Beltrami operator has the eigenvalues 1, 1, 4, 4 on the circle, and three times 2 and five times 6 on
+the sphere. The table has the largest relative error of these eigenvalues, as the mean and the largest of five
+draws. Eigenvalues of an eigenmap are determined up to a factor, which is set by the mean of the first two
+(three). All methods have the same kernel, gamma="neighbors".
 
     python benchmarks/accuracy/uneven_sampling.py
     python benchmarks/accuracy/uneven_sampling.py --quick
@@ -41,7 +42,7 @@ def points(shape: str, n: int, seed: int) -> np.ndarray:
 
 
 def errors(shape: str, n: int, seed: int) -> list[float]:
-    """Return the errors of the worst eigenvalue: eigenmap, alpha=1, uniform."""
+    """Return the largest error of an eigenvalue for eigenmap, alpha=1 and alpha="uniform"."""
     X, truth = points(shape, n, seed), TRUTH[shape]
     count = len(truth)
     eigenmap = LaplacianEigenmaps(count, affinity="rbf", gamma="neighbors").fit(X).eigenvalues_
@@ -61,7 +62,7 @@ def main() -> None:
         quick=(False, "500 points, two draws"),
     )
     sizes, draws = ((500,), 2) if options.quick else ((500, 1000, 2000), 5)
-    warnings.simplefilter("ignore")  # of pieces, where sparse ends of the eigenmap's graph fall off
+    warnings.simplefilter("ignore")  # the graphs of eigenmaps may be disconnected
     print("errors: mean and largest\n")
     table = Table("shape", "points", "eigenmap", "alpha=1", "uniform")
     for n in sizes:

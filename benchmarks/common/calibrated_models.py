@@ -1,4 +1,4 @@
-"""Models of the calibration of ranks: draws from their priors, canonical forms, and the figure of ranks."""
+"""Models of simulation-based calibration: prior draws, canonical forms, and the figure of the ranks."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,7 @@ MODELS = {"factors": Model(4, 2), "ar1": Model(3, 1, ar_noise=True), "cycle": Mo
 
 
 def prior_draw(model: Model, rng: np.random.Generator) -> StateSpace:
-    """Parameters from the priors."""
+    """Draw parameters from the priors."""
     d, k, r = model.n_features, model.n_components, model.n_cycles
     own = d if model.ar_noise else 0
     priors = Priors()
@@ -49,7 +49,7 @@ def prior_draw(model: Model, rng: np.random.Generator) -> StateSpace:
 
 
 def canonical(params: StateSpace, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Parameters side by side (P,) and factors (T, S) in one labelling."""
+    """Return parameters (P,) and factors (T, S) with canonical order, signs and phases."""
     k, loadings, latents = len(params.decay), params.loadings.copy(), latents.copy()
     order = np.argsort(-params.decay)
     largest = loadings[np.argmax(np.abs(loadings[:, order]), axis=0), order]
@@ -79,7 +79,7 @@ def canonical(params: StateSpace, latents: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def names(model: Model) -> list[str]:
-    """Names of the parameters of `canonical`."""
+    """Return the names of the parameters of `canonical`."""
     d, k, r = range(model.n_features), range(model.n_components), range(model.n_cycles)
     own = d if model.ar_noise else ()
     states = [*(f"{i + 1}" for i in k), *(f"{part} {j + 1}" for j in r for part in ("cos", "sin"))]
@@ -96,7 +96,7 @@ def names(model: Model) -> list[str]:
 
 
 def draw_figure(labels: list[str], ranks: np.ndarray, path: Path) -> None:
-    """Histograms of the ranks with the band in which 99 % of the bars should be."""
+    """Draw histograms of the ranks, and the band that contains 99 % of the bars under calibration."""
     from matplotlib.figure import Figure
     from scipy.stats import binom
 

@@ -11,11 +11,11 @@ from probsfa.metrics import align_components
 from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.parameters import StateSpace
 
-LEAST = 1e-12  # smallest probability that is taken a logarithm of
+LEAST = 1e-12  # probabilities are clipped to this before the logarithm
 
 
 def simulate(family: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A complete series, which cells are hidden, and the latents."""
+    """Return a complete series, the mask of hidden values, and the factors."""
     rng = np.random.default_rng(seed)
     T, D, decay = 1000, 10, np.array([0.97, 0.85])
     offset = np.zeros(D) if family == "bernoulli" else rng.uniform(-0.5, 0.5, D)
@@ -28,14 +28,14 @@ def simulate(family: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def recovery(estimated: np.ndarray, latents: np.ndarray) -> float:
-    """Mean correlation of the latents with estimated ones that are brought to their order and signs."""
+    """Return the mean correlation of true and estimated factors, after matching of order and signs."""
     return float(align_components(estimated, latents).correlations.mean())
 
 
 def gaussian_scores(
     model: ProbabilisticSFA, X: np.ndarray, hidden: np.ndarray, transform, *, binary: bool
 ) -> tuple[float, float]:
-    """Log score and cover of hidden cells by a Gaussian model of transformed columns."""
+    """Return log score and coverage of hidden values for a Gaussian model of transformed columns."""
     given = transform(np.where(hidden, np.nan, X))
     mean, std = model.impute(given, return_std=True)
     mean, std, x = mean[hidden], std[hidden], X[hidden]
@@ -49,7 +49,7 @@ def gaussian_scores(
 
 
 def emission_scores(model: EmissionSFA, X: np.ndarray, hidden: np.ndarray) -> tuple[float, float, float]:
-    """Log score of hidden cells, and cover of the central interval, of ranks and of whole numbers."""
+    """Return the log score of hidden values, and coverage by randomized ranks and by integer intervals."""
     given = np.where(hidden, np.nan, X)
     inner, posterior = model._model, model.posterior(given)
     of_latents = posterior.means, posterior.covariances

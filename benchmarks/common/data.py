@@ -1,4 +1,4 @@
-"""Where programs look for data beyond the bundled sets, and the records that several of them judge on."""
+"""Folders of data that are not bundled, and the series that several benchmarks use."""
 
 import io
 import zipfile
@@ -11,12 +11,12 @@ from probsfa.datasets import load_nowcast, load_nyc_weather
 
 # The folders that `records` reads.
 RECORDS = "air_quality_uci, etth1, tep, occupancy_uci, beijing_multisite"
-# The folders that `uncurated` reads beside them.
+# Further folders, which `uncurated` reads.
 UNCURATED = f"{RECORDS}, imputation_panel, solar_thermal, exchange_rate, skab, co2_mauna_loa"
 
 
 def records(folder: Path):
-    """Records by name, NaN where missing; those whose files are not there are None."""
+    """Return prepared series by name, NaN where missing; None if the file does not exist."""
 
     def when_there(path, read):
         return read(folder / path) if (folder / path).exists() else None
@@ -48,9 +48,9 @@ def records(folder: Path):
 
 
 def uncurated(folder: Path):
-    """Real series by name, as they come: outliers, faults, constants, codes and missing values left in.
+    """Return real series by name without preparation: with outliers, faults, constants and codes.
 
-    Those whose files are not there are left out.
+    Series whose files do not exist are omitted.
     """
     series = {f"{name}": X for name, X in records(folder).items() if X is not None and name != "weather"}
     series["weather, with an impossible wind"] = load_nyc_weather().data.to_numpy(float)

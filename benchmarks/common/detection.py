@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from common.monitors import Judge
+from common.monitors import MonitoringMethod
 
 from probsfa.monitoring.limits import (
     empirical_limits,
@@ -14,11 +14,13 @@ from probsfa.monitoring.limits import (
 )
 
 
-def rates(judge: Judge, files: dict[int, np.ndarray], window: int, limits: np.ndarray) -> dict[int, float]:
-    """Detection rate of each fault; false-alarm rate of normal rows (0), and before faults (-1)."""
+def rates(
+    method: MonitoringMethod, files: dict[int, np.ndarray], window: int, limits: np.ndarray
+) -> dict[int, float]:
+    """Return detection rates of faults, and false-alarm rates of normal rows (0) and before faults (-1)."""
     out, before = {}, []
     for n, rows in files.items():
-        alarms = judge.alarms(rows, window, limits)
+        alarms = method.alarms(rows, window, limits)
         out[n] = float(np.mean(alarms if n == 0 else alarms[160:]))
         if n:
             before.append(np.mean(alarms[:160]))
@@ -26,13 +28,13 @@ def rates(judge: Judge, files: dict[int, np.ndarray], window: int, limits: np.nd
     return out
 
 
-def at_equal_alarms(judge: Judge, normal: np.ndarray, window: int, alpha: float) -> np.ndarray:
-    """Limits at which a part of normal rows raises an alarm."""
-    return empirical_limits(trailing_means(judge.statistics(normal), window), alpha, joint=True)[0]
+def at_equal_alarms(method: MonitoringMethod, normal: np.ndarray, window: int, alpha: float) -> np.ndarray:
+    """Return limits that a given share of normal rows exceeds."""
+    return empirical_limits(trailing_means(method.statistics(normal), window), alpha, joint=True)[0]
 
 
 def read_skab(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows and labels of every experiment."""
+    """Return rows and labels of every experiment."""
     out = []
     with zipfile.ZipFile(path) as archive:
         for name in sorted(archive.namelist()):
@@ -43,15 +45,15 @@ def read_skab(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def f1(counts: np.ndarray) -> Any:
-    """F1 of true positives, false positives, false negatives, true negatives."""
+    """Return F1 from numbers of true positives, false positives, false negatives and true negatives."""
     return 2 * counts[..., 0] / (2 * counts[..., 0] + counts[..., 1] + counts[..., 2])
 
 
 def false_alarms(counts: np.ndarray) -> Any:
-    """False-alarm rate in per cent."""
+    """Return the false-alarm rate in per cent."""
     return 100 * counts[..., 1] / (counts[..., 1] + counts[..., 3])
 
 
 def missed(counts: np.ndarray) -> Any:
-    """Missed-alarm rate in per cent."""
+    """Return the missed-alarm rate in per cent."""
     return 100 * counts[..., 2] / (counts[..., 0] + counts[..., 2])

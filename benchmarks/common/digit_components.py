@@ -18,7 +18,7 @@ def residual(model: PCA, X: np.ndarray) -> float:
 
 
 def figures_5_to_9() -> tuple[bool, list[Panel]]:
-    """Principal components: a line through a cloud; digits, eigenvalues, eigenvectors, reconstructions."""
+    """Print results on principal components: of a two-dimensional cloud, and of images of digits."""
     rng = np.random.default_rng(0)
     cloud = rng.standard_normal((200, 2)) @ np.array([[2.0, 1.2], [0.0, 0.6]])
     line = PCA(1).fit(cloud)

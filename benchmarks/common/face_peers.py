@@ -22,7 +22,7 @@ from probsfa.sfa import (
 
 
 def faces(options: Any) -> None:
-    """Where the face is, with clutter and without."""
+    """Compare errors of the position of a face, with cluttered and with plain backgrounds."""
     pictures = load_faces(options.data)
     for clutter, words in ((1.0, "cluttered backgrounds"), (0.0, "plain backgrounds")):
         ending = f"in pixels, people never seen, {options.trials} draws"

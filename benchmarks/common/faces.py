@@ -1,4 +1,4 @@
-"""Images of faces at random positions, made of the Olivetti faces."""
+"""Images of faces at random positions, from the Olivetti faces."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ FACE_SIDES = (20.0, 40.0)  # pixels from edge to edge of the Olivetti picture af
 
 
 class Images(NamedTuple):
-    """Pictures and where their faces are."""
+    """Images, and the positions and sizes of their faces."""
 
     pixels: np.ndarray  # (N, 64 * 64)
     x: np.ndarray  # (N,) pixels right of the middle
@@ -44,7 +44,7 @@ def paste(
 def people_apart(
     faces: np.ndarray, trial: int, n_train: int, clutter: float
 ) -> tuple[Images, Images, Images]:
-    """Draw images of different persons to train a network, to train the step after it, and to test both."""
+    """Draw three sets of images of different persons: for the network, the supervised step and the test."""
     rng = np.random.default_rng(trial)
     people = rng.permutation(40)
     train = paste(faces, people[:20], n_train, rng, clutter)
@@ -54,11 +54,11 @@ def people_apart(
 
 
 def load_faces(folder: Path) -> np.ndarray:
-    """Return faces (people, pictures, 64, 64) in [0, 1], a little blurred: they will be scaled down."""
+    """Return faces (people, pictures, 64, 64) in [0, 1], slightly blurred before they are scaled down."""
     faces = np.load(folder / "olivetti_faces" / "olivetti.npz")["faces"].reshape(40, 10, SIDE, SIDE)
     return gaussian_filter(faces / 255.0, (0, 0, 0.8, 0.8))
 
 
 def rmse(predicted: np.ndarray, x: np.ndarray) -> float:
-    """Root mean square error."""
+    """Return the root mean square error."""
     return float(np.sqrt(np.mean((predicted - x) ** 2)))

@@ -1,7 +1,8 @@
-"""The least a posterior can cost on this machine: its flops at the rate of a matrix product, or its traffic.
+"""Lower bound of the time of a posterior on this machine, from its operations and its memory traffic.
 
-The method counted here is the exact one of ``probsfa``: observations are collapsed onto the latents, what is
-left is a recursion over K-by-K blocks. Whoever changes the method changes the counts here, and nowhere else.
+Operations are those of the exact algorithm of ``probsfa``: observations are collapsed to the dimension of
+the factors, and the recursion works on K-by-K blocks. After a change of the algorithm, the counts in this
+module must be changed, too.
 """
 
 from typing import NamedTuple
@@ -11,14 +12,14 @@ from common.side_by_side import product_rate, timed
 
 
 class Machine(NamedTuple):
-    """What one run of this machine can do: flops and bytes per second, in double precision."""
+    """Rates of one core: floating-point operations and bytes per second, in double precision."""
 
     flops: float
     bytes: float
 
     @classmethod
     def measured(cls) -> "Machine":
-        """Measure a matrix product and a copy out of cache, the best of some runs each."""
+        """Measure a matrix product and a copy of an array larger than the cache; the best of several runs."""
         source = np.zeros(2**25)
         target = np.ones_like(source)
         copies = min(timed(lambda: np.copyto(target, source))[0] for _ in range(5))
@@ -26,10 +27,11 @@ class Machine(NamedTuple):
 
 
 def posterior_flops(n_rows: int, n_features: int, n_components: int, *, gaps: bool) -> float:
-    """Flops of one posterior with covariances and log-likelihood.
+    """Return the operations of one posterior with covariances and log-likelihood.
 
-    The collapse of the observations is ``2 D K`` a row, that of a mask ``D K (K + 1)`` (a symmetric block);
-    without gaps all rows share one block. The recursion, forward and back, is about ``12 K^3`` a row.
+    The collapse of a row takes ``2 D K`` operations, and ``D K (K + 1)`` more for its mask (a symmetric
+    block); without missing values all rows share one block. Forward and backward recursion take about
+    ``12 K^3`` operations per row.
     """
     collapse = 2.0 * n_features * n_components
     if gaps:
@@ -38,13 +40,13 @@ def posterior_flops(n_rows: int, n_features: int, n_components: int, *, gaps: bo
 
 
 def posterior_bytes(n_rows: int, n_features: int, n_components: int) -> float:
-    """Bytes that must cross the memory bus: the rows in; means, covariances, lag-one covariances out."""
+    """Return the bytes that are read (rows) and written (means, covariances, lag-one covariances)."""
     return 8.0 * n_rows * (n_features + n_components + 2.0 * n_components**2)
 
 
 def posterior_floor(
     machine: Machine, n_rows: int, n_features: int, n_components: int, *, gaps: bool
 ) -> float:
-    """Seconds below which no posterior of this size can come."""
+    """Return a lower bound, in seconds, of the time of a posterior of this size."""
     work = posterior_flops(n_rows, n_features, n_components, gaps=gaps) / machine.flops
     return max(work, posterior_bytes(n_rows, n_features, n_components) / machine.bytes)

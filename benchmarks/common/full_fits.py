@@ -1,4 +1,4 @@
-"""Fits of one model by several packages, and the time until each log-likelihood."""
+"""Fits of one model by several packages, and the time in which they reach a log-likelihood."""
 
 import time
 import warnings
@@ -11,24 +11,24 @@ import numpy as np
 from common.side_by_side import timed
 from threadpoolctl import threadpool_limits
 
-PER_STEP = 1e-4  # nats of log-likelihood per time step that count as having arrived
-STATSMODELS_ITERATIONS, DYNAMAX_ITERATIONS = 5, 25  # of EM between two looks at the log-likelihood
-STALLED = 1e-7  # nats per step and iteration: less than this is no rise
+PER_STEP = 1e-4  # tolerance of the target, in nats of log-likelihood per time step
+STATSMODELS_ITERATIONS, DYNAMAX_ITERATIONS = 5, 25  # iterations of EM per evaluation of the log-likelihood
+MIN_GAIN = 1e-7  # in nats per time step and iteration: smaller gains end the fit
 
 
-class Ascent(NamedTuple):
-    """Seconds and iterations of a peer's fit, and its highest log-likelihood."""
+class PeerFit(NamedTuple):
+    """Seconds and iterations of a fit by another package, and its highest log-likelihood."""
 
     seconds: float
     n_iterations: int
     best: float
 
 
-def follow(step: Callable[[], tuple[float, list[float]]], target: float, n: int, budget: float) -> Ascent:
-    """Take steps until the log-likelihood arrives, stops rising, or the budget is spent.
+def follow(step: Callable[[], tuple[float, list[float]]], target: float, n: int, budget: float) -> PeerFit:
+    """Run a fit until it reaches the target log-likelihood, stops improving, or exceeds the budget.
 
-    A step returns its seconds and the log-likelihoods that its iterations reached. Without a finite target,
-    it is the best value in the end, less what counts as having arrived.
+    A step returns its seconds and the log-likelihoods of its iterations. If the target is not finite, the
+    target is the final log-likelihood less the tolerance.
     """
     seconds: list[float] = []
     values: list[float] = []
@@ -37,16 +37,16 @@ def follow(step: Callable[[], tuple[float, list[float]]], target: float, n: int,
         seconds += [spent / len(reached)] * len(reached)
         values += reached
         rise = max(values) - max(values[: -len(reached)], default=-np.inf)
-        if max(values) >= target or rise < STALLED * n * len(reached):
+        if max(values) >= target or rise < MIN_GAIN * n * len(reached):
             break
     target = target if np.isfinite(target) else max(values) - PER_STEP * n
     arrived = np.flatnonzero(np.asarray(values) >= target)
     n_iterations = int(arrived[0]) + 1 if arrived.size else len(values)
-    return Ascent(sum(seconds[:n_iterations]), n_iterations, max(values))
+    return PeerFit(sum(seconds[:n_iterations]), n_iterations, max(values))
 
 
 def factor_model(X: np.ndarray, n_factors: int, *, collapsed: bool) -> Any:
-    """Return the model of statsmodels that is ours, for centred data."""
+    """Return the same model as a model of statsmodels, for centred data."""
     from statsmodels.tsa.statespace.dynamic_factor_mq import DynamicFactorMQ
 
     model = DynamicFactorMQ(X, factors=n_factors, factor_orders=1, idiosyncratic_ar1=False, standardize=False)
@@ -56,7 +56,9 @@ def factor_model(X: np.ndarray, n_factors: int, *, collapsed: bool) -> Any:
     return model
 
 
-def by_statsmodels(X: np.ndarray, n_factors: int, target: float, budget: float, *, collapsed: bool) -> Ascent:
+def by_statsmodels(
+    X: np.ndarray, n_factors: int, target: float, budget: float, *, collapsed: bool
+) -> PeerFit:
     """Run statsmodels' EM."""
     model = factor_model(X, n_factors, collapsed=collapsed)
     options = {"tolerance": -1.0, "em_initialization": False, "disp": 0, "return_params": True}
@@ -66,7 +68,7 @@ def by_statsmodels(X: np.ndarray, n_factors: int, target: float, budget: float, 
     def step() -> tuple[float, list[float]]:
         nonlocal params
         seconds, params = timed(lambda: model.fit_em(params, maxiter=n, **options), time.process_time)
-        # What the iterations before the last one reached is not known: they count as the last.
+        # The log-likelihoods of the iterations before the last one are not known.
         return seconds, [-np.inf] * (n - 1) + [float(model.loglike(params))]
 
     with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
@@ -74,12 +76,12 @@ def by_statsmodels(X: np.ndarray, n_factors: int, target: float, budget: float, 
         return follow(step, target, len(X), budget)
 
 
-def by_dynamax(X: np.ndarray, n_factors: int, target: float, budget: float, *, held: bool) -> Ascent:
-    """Run dynamax's EM from the start of statsmodels."""
+def by_dynamax(X: np.ndarray, n_factors: int, target: float, budget: float, *, restricted: bool) -> PeerFit:
+    """Run dynamax's EM from the starting point of statsmodels."""
     from dynamax.linear_gaussian_ssm import LinearGaussianSSM
 
-    class Held(LinearGaussianSSM):
-        """Diagonal F, Q and R, and the stationary start."""
+    class FactorialModel(LinearGaussianSSM):
+        """A model with diagonal F, Q and R, and the stationary distribution as initial distribution."""
 
         def m_step(self, params: Any, props: Any, batch_stats: Any, m_step_state: Any) -> Any:
             _, (before, across, after, n), (zz, zy, yy, T) = jax.tree.map(
@@ -101,7 +103,7 @@ def by_dynamax(X: np.ndarray, n_factors: int, target: float, budget: float, *, h
     noise = start[D * K + 2 * K :]
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kind = Held if held else LinearGaussianSSM
+        kind = FactorialModel if restricted else LinearGaussianSSM
         model = kind(K, D, has_dynamics_bias=False, has_emissions_bias=False)
         params, props = model.initialize(
             initial_mean=np.zeros(K),
@@ -109,7 +111,7 @@ def by_dynamax(X: np.ndarray, n_factors: int, target: float, budget: float, *, h
             dynamics_weights=np.diag(a),
             dynamics_covariance=np.diag(chol**2),
             emission_weights=start[: D * K].reshape(D, K),
-            emission_covariance=noise if held else np.diag(noise),
+            emission_covariance=noise if restricted else np.diag(noise),
         )
         params = jax.tree.map(jnp.asarray, params)
         run = jax.jit(

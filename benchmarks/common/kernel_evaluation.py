@@ -25,7 +25,7 @@ RULES = {"zeros only (1e-15)": 1e-15, "default": None}
 
 
 class Trained(NamedTuple):
-    """What one regularisation gives, over all outputs."""
+    """Result for one regularization, over all outputs."""
 
     test_slowness: float
     train_slowness: float
@@ -50,7 +50,7 @@ def evaluate(
     rules: Iterable[float | None],
     n_outputs: int,
 ) -> list[list[Trained]]:
-    """Train with every rank rule and regularisation, and measure on the test words."""
+    """Fit with each rank rule and regularization, and measure on the test words."""
     functions = KernelFunctions(kernel, support)
     moments, among = kernel_moments(functions, sequences), functions.gram()
     Z, lengths = kernel.values[support], [len(x) for x in speech.test]
@@ -73,7 +73,7 @@ def evaluate(
 
 
 def linear_slowness(speech: Speech, counts: Iterable[int]) -> dict[int, tuple[float, float]]:
-    """Return mean test slowness and deviation of the first outputs of linear SFA, by their number."""
+    """Return mean slowness and standard deviation on test words of linear SFA, by number of outputs."""
     y = np.concatenate(SFA(max(counts)).fit(speech.train).transform(speech.test))
     deltas = delta_value(y, lengths=[len(x) for x in speech.test])
     return {n: (float(np.mean(deltas[:n])), float(np.sqrt(y[:, :n].var(axis=0).mean()))) for n in counts}

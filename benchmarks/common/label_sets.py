@@ -1,4 +1,4 @@
-"""Simulated sets with numbers as labels."""
+"""Simulated data with numeric labels."""
 
 import numpy as np
 from common.tuned_peers import Rows
@@ -10,7 +10,7 @@ from sklearn.datasets import (
 
 
 def simulated_labels(seed: int) -> dict[str, Rows]:
-    """Return rows and labels by the name of the set."""
+    """Return rows and labels by name of the data set."""
     rng = np.random.default_rng(seed)
     n = 400
 

@@ -14,7 +14,7 @@ SHAPE = (6, 400, 400)
 
 
 def change_score(before: np.ndarray, after: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how much every pixel changed, in squared standard deviations, and the delta values."""
+    """Return the change of every pixel, in squared standard deviations, and the delta values."""
     n = len(before)
     X = np.concatenate([standardise(before, weights), standardise(after, weights)])  # each image by itself
     pairs = scipy.sparse.diags_array([weights], offsets=[n], shape=(2 * n, 2 * n))
@@ -37,5 +37,5 @@ def read_bands(path: Path) -> np.ndarray:
 
 
 def read_mask(path: Path) -> np.ndarray:
-    """Return which pixels are marked, shape (160000,)."""
+    """Return a mask of the marked pixels, shape (160000,)."""
     return (np.array(Image.open(path).convert("L")) > 0).ravel()

@@ -18,19 +18,19 @@ from probsfa.monitoring.limits import (
 FOLDS = 5
 
 
-#: Statistics (T, S) of rows, learned from normal ones.
+#: Returns statistics (T, S) of rows; estimated from normal rows.
 Statistics = Callable[[np.ndarray], np.ndarray]
 
 
-class Judge:
-    """A method with its held-out statistics, from which limits for any window and alpha follow."""
+class MonitoringMethod:
+    """A monitoring method and its held-out statistics, which give limits for any window and alpha."""
 
     def __init__(self, held_out: list[np.ndarray], statistics: Statistics) -> None:
         self.held_out, self.statistics = held_out, statistics
 
     @classmethod
-    def of_monitor(cls, model: Any, X: np.ndarray) -> "Judge":
-        """What `ProcessMonitor` does, with the statistics before they are averaged."""
+    def of_monitor(cls, model: Any, X: np.ndarray) -> "MonitoringMethod":
+        """Make the method from a `ProcessMonitor`, with statistics before averaging over windows."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             monitor = ProcessMonitor(model, n_folds=FOLDS).fit(X)
@@ -39,28 +39,28 @@ class Judge:
         return cls(parts, lambda rows: monitor.score_samples(rows).to_numpy())
 
     @classmethod
-    def of_function(cls, learn: Callable[[np.ndarray], Statistics], X: np.ndarray) -> "Judge":
-        """A method that learns statistics from rows."""
+    def of_function(cls, learn: Callable[[np.ndarray], Statistics], X: np.ndarray) -> "MonitoringMethod":
+        """Make the method from a function that estimates statistics from normal rows."""
         parts = []
         for [(_, a, b)] in contiguous_folds((len(X),), FOLDS):
             parts.append(learn(np.concatenate([X[:a], X[b:]]))(X[a:b]))
         return cls(parts, learn(X))
 
     def limits(self, window: int, alpha: float) -> np.ndarray:
-        """Limits of statistics averaged over a window."""
+        """Return limits of statistics that are averaged over a window."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few rows for rare alarms: the same for all methods
+            warnings.simplefilter("ignore")  # there are few rows for this rate, for all methods alike
             return control_limits(
                 np.concatenate([trailing_means(part, window) for part in self.held_out]), alpha, joint=True
             )
 
     def alarms(self, X: np.ndarray, window: int, limits: np.ndarray) -> np.ndarray:
-        """Rows with a statistic above its limit."""
+        """Return a mask of rows with a statistic above its limit."""
         return np.any(trailing_means(self.statistics(X), window) > limits, axis=1)
 
 
 def pca(n_components: int, lags: int = 0) -> Callable[[np.ndarray], Statistics]:
-    """T2 and SPE of principal components of standardised columns, with rows before them if asked for."""
+    """Return a method with T2 and SPE of principal components of standardised columns and their lags."""
 
     def learn(X: np.ndarray) -> Statistics:
         mean, std = X.mean(axis=0), X.std(axis=0)
@@ -88,7 +88,7 @@ def pca(n_components: int, lags: int = 0) -> Callable[[np.ndarray], Statistics]:
 
 
 def best_pca(X: np.ndarray, candidates: list[int]) -> int:
-    """Number of components by the held-out likelihood of segments under probabilistic PCA."""
+    """Select the number of components by the held-out likelihood of segments under probabilistic PCA."""
     mean, std = X.mean(axis=0), X.std(axis=0)
     z = (X - mean) / np.where(std > 0, std, 1.0)
     folds = [fold[0][1:] for fold in contiguous_folds((len(z),), FOLDS)]
@@ -100,7 +100,7 @@ def best_pca(X: np.ndarray, candidates: list[int]) -> int:
 
 
 def best_latents(X: np.ndarray, candidates: list[int], **options: Any) -> int:
-    """Number of factors by the held-out likelihood of segments."""
+    """Select the number of factors by the held-out likelihood of segments."""
     folds = [fold[0][1:] for fold in contiguous_folds((len(X),), FOLDS)]
     scores = {}
     with warnings.catch_warnings():
@@ -111,5 +111,5 @@ def best_latents(X: np.ndarray, candidates: list[int], **options: Any) -> int:
             ]
             scores[k] = np.mean([fit.score(X[a:b]) for fit, (a, b) in zip(fits, folds, strict=True)])
             if scores[k] < max(scores.values()):
-                break  # more latents are no better
+                break  # more factors are not better
     return max(scores, key=scores.__getitem__)

@@ -1,4 +1,4 @@
-"""An object at changing positions, and how well features identify it."""
+"""A simulated object at changing positions, and scores of features for its identity and position."""
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -14,19 +14,19 @@ SIDE = 7
 
 
 def states(gates: np.ndarray) -> np.ndarray:
-    """Which gates are on, as a number."""
+    """Return the joint state of the gates as an integer."""
     return (gates > 0.5) @ (2 ** np.arange(gates.shape[1]))
 
 
 def moving_object(
     seed: int, n_rows: int = 1500, tilt: float = 45.0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Render one of two striped objects that moves: pixels (T, 49), positions (T,) and identities (T,).
+    """Simulate images of one of two striped objects: pixels (T, 49), positions (T,) and identities (T,).
 
-    An object is a round patch of 7 by 7 pixels with stripes, which go by as it moves; the position, in
-    radians of the stripes at the centre, is a random walk. The identity changes about every 100 pictures,
-    and the object that comes moves on from there. The stripes of the second are tilted. Noise in every
-    pixel is as strong as the object.
+    An object is a round patch of 7 by 7 pixels with stripes that move with its position. The position, in
+    radians of the phase of the stripes, is a random walk. The identity changes about every 100 images, and
+    the position does not jump. The stripes of the second object are tilted. The standard deviation of the
+    noise in every pixel is that of the object.
     """
     rng = np.random.default_rng(seed)
     position = np.cumsum(0.3 * rng.standard_normal(n_rows)) + rng.uniform(0, 2 * np.pi)
@@ -40,12 +40,14 @@ def moving_object(
     return pixels + rng.standard_normal(pixels.shape), position, identity
 
 
-def judge(features: np.ndarray, position: np.ndarray, identity: np.ndarray) -> tuple[float, float, float]:
-    """How well identity is read out, and position from the same object and from the other one.
+def score_features(
+    features: np.ndarray, position: np.ndarray, identity: np.ndarray
+) -> tuple[float, float, float]:
+    """Return accuracy of the identity, and R^2 of the position for the same and for the other object.
 
-    Linear read-outs, learned from the first half of the rows. The first number is the balanced accuracy of
-    the identity in the second half; the others are R^2 of the cosine and sine of the position there, learned
-    from rows of one object and tested on rows of the same or of the other object.
+    Predictions are linear in the features, and learned from the first half of the rows. The first number is
+    the balanced accuracy of the identity in the second half. The others are R^2 of cosine and sine of the
+    position: learned from rows of one object, and tested on rows of the same or of the other object.
     """
     half = len(features) // 2
     first, second = np.arange(len(features)) < half, np.arange(len(features)) >= half
@@ -63,7 +65,7 @@ def judge(features: np.ndarray, position: np.ndarray, identity: np.ndarray) -> t
 
 
 def features_of(pixels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """Features of three methods; those of the bilinear model are split into what and where."""
+    """Return features of three methods; those of the bilinear model are divided into what and where."""
     bilinear = BilinearSFA(2, n_gates=2, noise="isotropic", random_state=seed).fit(pixels)
     both = bilinear.transform(pixels)
     quadratic = make_pipeline(PCA(8), SFA(6, expansion=Polynomial(2)))

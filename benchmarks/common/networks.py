@@ -1,4 +1,4 @@
-"""Networks of PyPOTS, their training and their results."""
+"""Networks of PyPOTS: training and results."""
 
 import contextlib
 import sys
@@ -42,28 +42,28 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     },
 }
 SETTINGS["ItalyAirRaw"] = SETTINGS["ItalyAir"]
-#: Where the random numbers of the published runs start.
+#: First seed of the published runs.
 FIRST_SEED = 2024
 PATIENCE, BATCH = 10, 32
 
 
 class Network:
-    """A network that learned to fill standardised windows."""
+    """A trained network that imputes standardised windows."""
 
     def __init__(self, model: Any, mean: np.ndarray, scale: np.ndarray) -> None:
         self.model, self.mean, self.scale = model, mean, scale
-        #: Numbers that were learned.
+        #: Number of learned parameters.
         self.parameters = sum(p.numel() for p in model.model.parameters() if p.requires_grad)
 
     def __call__(self, windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
-        """Fill windows."""
+        """Impute windows."""
         holed = (np.stack(windows) - self.mean) / self.scale
         filled = self.model.predict({"X": holed.astype(np.float32)})["imputation"]
         return list(np.asarray(filled, dtype=float) * self.scale + self.mean), None
 
 
 def cut(rows: np.ndarray, window: int) -> np.ndarray:
-    """Windows without overlap (N, T, D)."""
+    """Cut rows into windows (N, T, D) without overlap."""
     n = len(rows) // window
     return rows[: n * window].reshape(n, window, -1)
 
@@ -71,8 +71,8 @@ def cut(rows: np.ndarray, window: int) -> np.ndarray:
 def train(
     network: str, name: str, record: Record, which: int | None, seed: int, epochs: int
 ) -> tuple[Filler, str]:
-    """Train a network for one pattern, or with the missing values of the training part; print the result."""
-    with contextlib.redirect_stdout(sys.stderr):  # PyPOTS greets
+    """Train a network for one pattern, or for the missing values of the training part; print the result."""
+    with contextlib.redirect_stdout(sys.stderr):  # PyPOTS prints a greeting
         import torch
         from pypots.imputation import BRITS, SAITS
         from pypots.optim import Adam

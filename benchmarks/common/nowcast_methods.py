@@ -1,4 +1,4 @@
-"""Methods that fill the ragged edge of the nowcast panel, which is a table with NaN where it is missing."""
+"""Methods that predict the missing values of the nowcast panel; all return a complete table."""
 
 import warnings
 from collections.abc import Callable
@@ -15,12 +15,12 @@ Predict = Callable[[pd.DataFrame], pd.DataFrame]
 
 
 def are_quarterly(rows: pd.DataFrame) -> np.ndarray:
-    """Which columns are quarterly."""
+    """Return a mask of the quarterly columns."""
     return (load_nowcast().series["frequency"] == "quarter")[rows.columns].to_numpy()
 
 
 def ours(*, more: bool = False) -> dict[str, Callable[[pd.DataFrame], Predict]]:
-    """Candidates of this package by name: functions that fit and return what predicts."""
+    """Return candidates of this package by name: functions that fit a model and return a predictor."""
 
     def with_options(
         k: int, memory: bool, spread: bool = False, **options: Any
@@ -46,25 +46,25 @@ def ours(*, more: bool = False) -> dict[str, Callable[[pd.DataFrame], Predict]]:
         return fit
 
     candidates = {
-        f"{k} latents{', memory' if memory else ''}": with_options(k, memory)
+        f"{k} factors{', AR(1) noise' if memory else ''}": with_options(k, memory)
         for memory, numbers in ((False, (1, 3)), (True, (1, 2, 3, 4, 6)))
         for k in numbers
     }
     if not more:
         return candidates
     for k in (1, 3):
-        candidates[f"{k} latents, robust"] = with_options(k, False, robust=True)
-        candidates[f"{k} latents, memory, quarters in their months"] = with_options(k, True, spread=True)
+        candidates[f"{k} factors, robust"] = with_options(k, False, robust=True)
+        candidates[f"{k} factors, AR(1) noise, quarters in their months"] = with_options(k, True, spread=True)
     for shared in (1, 2):
         blocks = loaded(load_nowcast().june.columns, shared)
-        candidates[f"{shared} shared latents and 3 of blocks, memory"] = with_options(
+        candidates[f"{shared} shared factors and 3 of blocks, AR(1) noise"] = with_options(
             blocks.shape[1], True, fixed={"loadings": blocks}
         )
     return candidates
 
 
 def in_their_months(rows: pd.DataFrame) -> pd.DataFrame:
-    """The value of a quarter in each of its months, so that it is seen beside what they all had."""
+    """Repeat the value of a quarter in each of its months, in which the other columns are observed."""
     out = rows.copy()
     quarterly = are_quarterly(rows)
     out.loc[:, quarterly] = rows.loc[:, quarterly].bfill(limit=2)
@@ -81,7 +81,7 @@ BLOCKS = {
 
 
 def loaded(columns: pd.Index, shared: int) -> np.ndarray:
-    """Which series see which latents (D, K): some that all see, and one for each block."""
+    """Return a mask (D, K) of nonzero loadings: factors of all series, then one factor for each block."""
     of_blocks = [columns.isin(names.split()) for names in BLOCKS.values()]
     return np.stack([np.ones(len(columns), dtype=bool)] * shared + of_blocks, axis=1)
 
@@ -95,7 +95,7 @@ def ar1_noise_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> State
     residuals = rows - model.mean_ - model.transform(rows).to_numpy() @ model.loadings_.T
     correlation = np.array([series.dropna().autocorr(1) for _, series in residuals.items()])
     correlation = np.nan_to_num(correlation)
-    least = np.where(correlation < 0.0, -0.1, 0.1)  # none starts at zero, where its sign would be open
+    least = np.where(correlation < 0.0, -0.1, 0.1)  # not zero, to keep the sign
     decay = np.where(np.abs(correlation) < 0.1, least, np.clip(correlation, -0.9, 0.95))
     params = model.params_
     return make_parameters(
@@ -109,7 +109,7 @@ def ar1_noise_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> State
 
 
 def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
-    """Candidates of statsmodels: Banbura & Modugno's dynamic factor model for mixed frequencies."""
+    """Return candidates of statsmodels: the mixed-frequency dynamic factor model of Banbura & Modugno."""
     from statsmodels.tsa.api import DynamicFactorMQ
 
     quarterly = load_nowcast().series["frequency"] == "quarter"
@@ -146,31 +146,31 @@ def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
         return fit
 
     return {
-        f"DynamicFactorMQ, {k} factors{', memory' if memory else ''}": with_factors(k, memory)
+        f"DynamicFactorMQ, {k} factors{', AR(1) noise' if memory else ''}": with_factors(k, memory)
         for memory in (True, False)
         for k in (1, 2, 3)
     }
 
 
 def by_mean(known: pd.DataFrame) -> pd.DataFrame:
-    """The mean of each series."""
+    """Predict the mean of each series."""
     return known.fillna(known.mean())
 
 
 def by_last_value(known: pd.DataFrame) -> pd.DataFrame:
-    """The last value of each series that is known."""
+    """Predict the last observed value of each series."""
     return known.ffill()
 
 
 def by_autoregression(known: pd.DataFrame) -> pd.DataFrame:
-    """Least squares of each series on its last publication, and forecasts from that."""
+    """Predict each series by a least-squares regression on its previous publication."""
     filled = known.copy()
     for name, series in known.items():
-        seen = series.dropna()
-        step = 3 if len(seen) < 0.5 * (len(series) - series.index.get_loc(seen.index[0])) else 1
-        x, y = seen.to_numpy()[:-1], seen.to_numpy()[1:]
+        published = series.dropna()
+        step = 3 if len(published) < 0.5 * (len(series) - series.index.get_loc(published.index[0])) else 1
+        x, y = published.to_numpy()[:-1], published.to_numpy()[1:]
         slope, intercept = np.polyfit(x, y, 1)
-        last, value = series.index.get_loc(seen.index[-1]), seen.iloc[-1]
+        last, value = series.index.get_loc(published.index[-1]), published.iloc[-1]
         for row in range(last + step, len(series), step):
             value = intercept + slope * value
             filled.iloc[row, filled.columns.get_loc(name)] = value

@@ -1,4 +1,4 @@
-"""Options of the programs: one parser, whose help is the docstring of the program."""
+"""Options of the benchmarks: one parser, whose help text is the docstring of the program."""
 
 import argparse
 import os
@@ -9,18 +9,19 @@ __all__ = ["read_options"]
 
 
 def read_options(docstring: str | None, *, data: str | None = None, **options: Any) -> argparse.Namespace:
-    """Read the options of a program from its command line.
+    """Parse the command line of a program.
 
     Parameters
     ----------
     docstring : str
-        The help.
+        Help text.
     data : str, optional
-        Folders that the program reads; it then has ``--data``, the folder that contains them.
+        Folders that the program reads. The program then has the option ``--data``, the folder that contains
+        them.
     **options
-        A default by the name of each option, or a pair of a default and its help. The type is that of the
-        default; False is a flag, and a list several values. Other options are a dict of arguments of
-        ``add_argument``, where ``positional=True`` makes an argument without dashes.
+        The default of each option by its name, or a pair of default and help. The type is that of the
+        default: False is a flag, a list means several values. An option can also be a dict of arguments of
+        ``add_argument``; ``positional=True`` makes an argument without dashes.
     """
     parser = argparse.ArgumentParser(
         description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -11,7 +11,7 @@ DECAY, NOISE = [0.98, 0.9, 0.6], 0.3
 
 
 def latent_error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """Root mean square error after matching latents and signs."""
+    """Return the root mean square error of factors after matching of order and signs."""
     k = wanted.shape[1]
     correlation = np.corrcoef(found.T, wanted.T)[:k, k:]
     rows, columns = linear_sum_assignment(-np.abs(correlation))
@@ -20,14 +20,14 @@ def latent_error(found: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def fit(X: np.ndarray, k: int, robust: bool | str) -> tuple[ProbabilisticSFA, float]:
-    """A fitted model, and the seconds that it took."""
+    """Return a fitted model, and the seconds of the fit."""
     start = time.perf_counter()
     model = ProbabilisticSFA(k, robust=robust).fit(X)
     return model, time.perf_counter() - start
 
 
 def errors(model: ProbabilisticSFA, X: np.ndarray, series: object) -> tuple[float, float]:
-    """Errors of the signal, in standard deviations of the noise, and of the latents."""
+    """Return errors of the signal, in standard deviations of the noise, and of the factors."""
     latents = model.transform(X)
     truth = series.offset + series.latents @ series.loadings.T
     signal = model.mean_ + latents @ model.loadings_.T

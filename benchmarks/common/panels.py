@@ -1,17 +1,17 @@
-"""Panels of a figure, drawn side by side."""
+"""Figures of several panels."""
 
 from typing import Any, NamedTuple
 
 
 class Panel(NamedTuple):
-    """A picture: its title and a function that draws it."""
+    """A panel: its title and a function that draws it."""
 
     title: str
     draw: Any
 
 
 def draw(panels: list[Panel], path: str) -> None:
-    """Write the picture."""
+    """Write the figure."""
     import matplotlib
 
     matplotlib.use("Agg")

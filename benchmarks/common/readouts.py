@@ -1,4 +1,4 @@
-"""Predictions of a position from features: classifiers of its classes, and a regression."""
+"""Prediction of a position from features: classifiers of discretized positions, and a regression."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,34 +15,34 @@ N_CLASSES = 50
 
 
 class Classes(NamedTuple):
-    """Labels cut into equally large classes."""
+    """Labels discretized into classes of equal size."""
 
     of: np.ndarray
     centers: np.ndarray
 
     @classmethod
     def cut(cls, x: np.ndarray) -> "Classes":
-        """Cut N labels into 50 classes of N / 50."""
+        """Divide N labels into 50 classes of N / 50."""
         of = np.empty(len(x), dtype=int)
         of[np.argsort(x)] = np.arange(len(x)) * N_CLASSES // len(x)
         return cls(of, np.array([x[of == k].mean() for k in range(N_CLASSES)]))
 
 
 def nearest_centroid(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Label of the class with the nearest mean."""
+    """Predict the label of the class with the nearest mean."""
     classes = Classes.cut(x)
     return classes.centers[NearestCentroid().fit(Y, classes.of).predict(Z)]
 
 
 def soft_gaussian(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Soft labels of a Gaussian classifier, equation 36."""
+    """Predict soft labels of a Gaussian classifier (equation 36)."""
     classes = Classes.cut(x)
     model = QuadraticDiscriminantAnalysis(reg_param=1e-3).fit(Y, classes.of)
     return model.predict_proba(Z) @ classes.centers
 
 
 def support_vectors(C: float, width: float) -> Callable[..., np.ndarray]:
-    """Label of the class that a one-versus-one SVM with a Gaussian kernel predicts."""
+    """Predict by a one-versus-one support vector machine with a Gaussian kernel."""
 
     def predict(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
         classes = Classes.cut(x)
@@ -53,5 +53,5 @@ def support_vectors(C: float, width: float) -> Callable[..., np.ndarray]:
 
 
 def linear(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Linear regression."""
+    """Predict by linear regression."""
     return LinearRegression().fit(Y, x).predict(Z)

@@ -1,4 +1,4 @@
-"""Scores of methods, and a table of them, the best first."""
+"""Scores of methods, printed as a table in descending order of quality."""
 
 import sys
 
@@ -7,7 +7,7 @@ from common.tables import Table
 
 
 class Scores:
-    """Figures of methods, one for each split."""
+    """Scores of several methods, with one value for each split."""
 
     def __init__(self, title: str, *, smaller: bool = False) -> None:
         self.title = title
@@ -16,14 +16,14 @@ class Scores:
         self.losses: dict[str, np.ndarray] = {}
 
     def add(self, name: str, value: float, losses: np.ndarray | None = None) -> None:
-        """Add the figure of one more split; `losses` are squared errors, or wrong predictions, of cases."""
+        """Add the score of one split; `losses` are squared errors or wrong predictions of its cases."""
         self.rows.setdefault(name, []).append(float(value))
         if losses is not None:
             self.losses[name] = np.asarray(losses, dtype=float).ravel()
         print(f"  {name}: {value:.4f}", file=sys.stderr, flush=True)
 
     def show(self, note: str = "") -> None:
-        """Print the means, the best first, and what lies between the best of either side, split by split."""
+        """Print mean scores, best first, and the difference of the best method of either side."""
         print(f"\n{self.title}\n")
         order = sorted(self.rows, key=lambda name: np.mean(self.rows[name]) * (1 if self.smaller else -1))
         table = Table("", "mean", "smallest to largest")

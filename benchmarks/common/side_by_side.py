@@ -1,7 +1,7 @@
-"""What programs in this folder share: timings in alternation, machine and versions.
+"""Timing of several implementations in alternation, and descriptions of machine and versions.
 
-The contestants of a comparison take turns in one process, so that whatever else the machine does meets all of
-them alike. Each runs once before it counts, which pays for compilation and cold caches.
+The implementations run alternately in one process, so that other load of the machine affects all of them.
+Each runs once before measurement, for compilation and to fill caches.
 """
 
 import importlib.metadata
@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_info
 
 
 class Timing(NamedTuple):
-    """Median, shortest and longest of some wall-clock times in seconds, and how many there were."""
+    """Median, minimum and maximum of wall-clock times in seconds, and their number."""
 
     median: float
     shortest: float
@@ -33,24 +33,24 @@ class Timing(NamedTuple):
         return cls(float(np.median(seconds)), min(seconds), max(seconds), len(seconds))
 
     def __str__(self) -> str:
-        """Median, and the spread where there is one."""
+        """Return the median, and the range if there are several runs."""
         if self.n_runs == 1:
             return f"{duration(self.median)} (one run)"
         return f"{duration(self.median)} ({duration(self.shortest)} to {duration(self.longest)})"
 
 
 def timed(run: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> tuple[float, Any]:
-    """Return the seconds of a run by a clock, of the wall unless another is given, and what it returned."""
+    """Return the duration of a run by a clock, the wall clock by default, and the result of the run."""
     started = clock()
     result = run()
     return clock() - started, result
 
 
 def in_fresh_process(script: str, given: Any, bytecode: str | None = None) -> Any:
-    """Return what a script prints last in a Python of its own; that and its argument are JSON there.
+    """Run a script in a new Python process and return its last line of output, decoded from JSON.
 
-    ``bytecode`` is a folder in which that Python keeps compiled modules, also where the environment has
-    ``PYTHONDONTWRITEBYTECODE``.
+    The script receives `given` as JSON in its first argument. ``bytecode`` is a folder for compiled modules,
+    which is used even if the environment sets ``PYTHONDONTWRITEBYTECODE``.
     """
     command = [sys.executable, "-W", "ignore", "-c", script, json.dumps(given)]
     environment = dict(os.environ)
@@ -62,22 +62,22 @@ def in_fresh_process(script: str, given: Any, bytecode: str | None = None) -> An
 
 
 def alternate(
-    contestants: dict[str, Callable[[], Any]], *, repeats: int, budget: float = 60.0, warm_up: bool = True
+    implementations: dict[str, Callable[[], Any]], *, repeats: int, budget: float = 60.0, warm_up: bool = True
 ) -> dict[str, Timing]:
-    """Time contestants in turns.
+    """Measure implementations alternately.
 
-    A contestant whose runs have taken `budget` seconds runs no more; where the first run took that long, it
-    is the one that counts, compilation and all.
+    An implementation is not run again after its runs have taken `budget` seconds. If the first run exceeds
+    the budget, its time, including compilation, is the result.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    spent = dict.fromkeys(contestants, 0.0)
+    seconds: dict[str, list[float]] = {name: [] for name in implementations}
+    spent = dict.fromkeys(implementations, 0.0)
     if warm_up:
-        for name, run in contestants.items():
+        for name, run in implementations.items():
             spent[name] = timed(run)[0]
             if spent[name] > budget:
                 seconds[name].append(spent[name])
     for _ in range(repeats):
-        for name, run in contestants.items():
+        for name, run in implementations.items():
             if spent[name] > budget:
                 continue
             seconds[name].append(timed(run)[0])
@@ -86,7 +86,7 @@ def alternate(
 
 
 def duration(seconds: float) -> str:
-    """Write a time with three digits in its natural unit."""
+    """Return a time with three digits and a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:.0f} {unit}"
@@ -99,7 +99,7 @@ def machine() -> str:
 
 
 def setting(*packages: str) -> str:
-    """One line with the machine and the versions of what takes part."""
+    """Return one line with the machine and the versions of the packages."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     pools = {f"{pool['internal_api']} with {pool['num_threads']} threads" for pool in threadpool_info()}
     parts = [
@@ -112,7 +112,7 @@ def setting(*packages: str) -> str:
 
 
 def product_rate(n: int = 768, repeats: int = 30) -> float:
-    """Double-precision flops per second of a square matrix product, the best of some runs."""
+    """Return operations per second of a matrix product in double precision, the best of several runs."""
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, n, n))
     return 2.0 * n**3 / min(timed(lambda: left @ right)[0] for _ in range(repeats))
@@ -125,7 +125,7 @@ def peak_memory() -> float:
 
 
 def require_close(name: str, returned: Any, expected: Any, *, rtol: float = 0.0, atol: float = 0.0) -> float:
-    """Return the largest difference, and raise where a contestant does not return the same numbers."""
+    """Return the largest difference, and raise an error if results differ by more than the tolerances."""
     returned, expected = np.asarray(returned), np.asarray(expected)
     gap = np.max(np.abs(returned - expected), initial=0.0)
     np.testing.assert_allclose(returned, expected, rtol=rtol, atol=atol, err_msg=name)

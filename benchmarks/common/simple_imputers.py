@@ -8,45 +8,45 @@ from sklearn.impute import IterativeImputer, KNNImputer
 from probsfa.datasets import hide_values
 from probsfa.imputation import LinearInterpolation
 
-# Held out of the seen values to choose a number of neighbours or a rank.
+# Held out of the observed values to select a number of neighbours or a rank.
 TUNING = 0.05
 
 
 def standardised(fill):
-    """Return a method that fills standardised columns, and the mean where it fills nothing."""
+    """Return a method that imputes standardised columns; values that it returns as 0 are column means."""
 
-    def filled(seen, *given):
-        mean, scale = np.nanmean(seen, axis=0), np.nanstd(seen, axis=0)
+    def filled(incomplete, *given):
+        mean, scale = np.nanmean(incomplete, axis=0), np.nanstd(incomplete, axis=0)
         scale = np.where(scale > 0.0, scale, 1.0)
-        values = fill((seen - mean) / scale, *given) * scale + mean
-        return np.where(np.isnan(seen), values, seen)
+        values = fill((incomplete - mean) / scale, *given) * scale + mean
+        return np.where(np.isnan(incomplete), values, incomplete)
 
     return filled
 
 
 def tuned(fill, choices):
-    """Return a method whose parameter is the one that fills held-out values best."""
+    """Return a method whose parameter minimizes the error of held-out values."""
 
-    def filled(seen):
-        held = hide_values(seen, TUNING, random_state=0)
-        held[:, np.sum(~np.isnan(seen) & ~held, axis=0) < 2] = False
-        rest, scale = np.where(held, np.nan, seen), np.nanstd(seen, axis=0)
+    def filled(incomplete):
+        held_out = hide_values(incomplete, TUNING, random_state=0)
+        held_out[:, np.sum(~np.isnan(incomplete) & ~held_out, axis=0) < 2] = False
+        rest, scale = np.where(held_out, np.nan, incomplete), np.nanstd(incomplete, axis=0)
         scale = np.where(scale > 0.0, scale, 1.0)
-        errors = [np.mean(((fill(rest, c) - seen) / scale)[held] ** 2) for c in choices]
-        return fill(seen, choices[int(np.argmin(errors))])
+        errors = [np.mean(((fill(rest, c) - incomplete) / scale)[held_out] ** 2) for c in choices]
+        return fill(incomplete, choices[int(np.argmin(errors))])
 
     return filled
 
 
 @standardised
 def neighbours(z, n_neighbors):
-    """Fill by the nearest rows."""
+    """Impute from the nearest rows."""
     return KNNImputer(n_neighbors=n_neighbors, weights="distance", keep_empty_features=True).fit_transform(z)
 
 
 @standardised
 def svd(z, rank):
-    """Fill by truncated singular value decompositions, fifty times."""
+    """Impute by iterated truncated singular value decomposition, with fifty iterations."""
     missing, z = np.isnan(z), np.nan_to_num(z)
     for _ in range(50):
         u, s, v = np.linalg.svd(z, full_matrices=False)
@@ -56,13 +56,13 @@ def svd(z, rank):
 
 @standardised
 def iterative(z):
-    """Fill by regressions of each column on all others."""
+    """Impute by regressions of each column on all others."""
     return IterativeImputer(random_state=0, keep_empty_features=True).fit_transform(z)
 
 
 @standardised
 def pchip(z):
-    """Fill by piecewise cubic curves, and by the nearest value beyond the first and the last."""
+    """Impute by piecewise cubic interpolation, and by the nearest observation at the ends."""
     rows = np.arange(len(z))
     for column in z.T:
         known = np.flatnonzero(~np.isnan(column))
@@ -73,7 +73,7 @@ def pchip(z):
 
 SIMPLE = {
     "mean": standardised(np.nan_to_num),
-    "linear": lambda seen: LinearInterpolation().fill(seen).values,
+    "linear": lambda incomplete: LinearInterpolation().fill(incomplete).values,
     "pchip": pchip,
     "KNN": tuned(neighbours, (1, 3, 10, 30)),
     "SVD": tuned(svd, (1, 2, 4, 8, 16)),

@@ -11,37 +11,37 @@ from probsfa.expansions import Polynomial
 
 
 class Problem(NamedTuple):
-    """Rows, the slow sources behind them (none where there are none), an expansion for SFA, other rows."""
+    """Rows, their slow sources (None if there are none), an expansion for SFA, and test rows."""
 
     rows: Any
     slow: np.ndarray | None
     expansion: Any
-    test: Any = None  # the rows of `slow`, where these are not those that are learned from
+    test: Any = None  # rows of `slow`, if they are not the training rows
 
 
 def waves(n: int, fast: int) -> Problem:
-    """A sine of one period, with the square of a fast cosine added."""
+    """Return a sine of one period, plus the square of a fast cosine."""
     t = np.linspace(0, 2 * np.pi, n)
     rows = np.column_stack([np.sin(t) + np.cos(fast * t) ** 2, np.cos(fast * t)])
     return Problem(rows, np.sin(t), Polynomial(2))
 
 
 def two_periods() -> Problem:
-    """A wave of period 100 behind products with one of period 23."""
+    """Return products of a wave of period 100 and a wave of period 23."""
     t = np.arange(400)
     slow, fast = np.sin(2 * np.pi * t / 100), np.sin(2 * np.pi * t / 23 + 1)
     return Problem(np.column_stack([slow + fast**2, fast, slow * fast]), slow, Polynomial(2))
 
 
 def angle_behind_products() -> Problem:
-    """A square of a slow sine, the radius of a fast rotation."""
+    """Return a rotation whose radius is a slow sine; the source is the square of this sine."""
     t = np.linspace(0, 4 * np.pi, 400)
     rows = np.column_stack([np.sin(t) * np.cos(17 * t), np.sin(t) * np.sin(17 * t)])
     return Problem(rows, np.sin(t) ** 2, Polynomial(2))
 
 
 def latent_behind_square() -> Problem:
-    """An AR(1) process behind the square of white noise."""
+    """Return an AR(1) process plus the square of white noise."""
     rng = np.random.default_rng(0)
     latent = np.zeros(400)
     for i in range(1, 400):
@@ -51,7 +51,7 @@ def latent_behind_square() -> Problem:
 
 
 def angle_in_noise() -> Problem:
-    """A random walk on a circle, seen through noise; its cosine."""
+    """Return a random walk on a circle with noise; the source is its cosine."""
     rng = np.random.default_rng(0)
     angle = np.cumsum(rng.standard_normal(400)) / 8
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -59,7 +59,7 @@ def angle_in_noise() -> Problem:
 
 
 def turning_object(seed: int, n_views: int = 72, size: int = 16, n_blobs: int = 12) -> Problem:
-    """Images of some opaque blobs that turn once about the vertical axis."""
+    """Return images of opaque blobs that rotate once about the vertical axis."""
     rng = np.random.default_rng(seed)
     points = rng.standard_normal((n_blobs, 3)) * [0.5, 0.4, 0.5]
     brightness, width = rng.uniform(0.3, 1, n_blobs), rng.uniform(0.1, 0.25, n_blobs)
@@ -80,7 +80,7 @@ def turning_object(seed: int, n_views: int = 72, size: int = 16, n_blobs: int = 
 
 
 def noise(walk: bool) -> Problem:
-    """White noise of five columns, or a random walk in ten dimensions, seen once."""
+    """Return white noise of five columns, or one series of a random walk in ten dimensions."""
     rng = np.random.default_rng(0)
     if walk:
         return Problem(np.cumsum(rng.standard_normal((300, 10)), axis=0), None, Polynomial(2))
@@ -88,7 +88,7 @@ def noise(walk: bool) -> Problem:
 
 
 def speech(folder: Path) -> Problem:
-    """Short-time spectra of two spoken words; the slow source is which word it is, in other recordings."""
+    """Return short-time spectra of two spoken words; the source is the word, also in other recordings."""
     stored = np.load(folder / "fsdd_subset" / "fsdd_subset.npz")
     name = sorted(set(stored["speaker"].tolist()))[0]
 
@@ -113,7 +113,7 @@ def speech(folder: Path) -> Problem:
 
 
 def problems(folder: Path) -> dict[str, Callable[[], Problem]]:
-    """Return what makes each problem, by its name."""
+    """Return functions that make each problem, by its name."""
     named: dict[str, Callable[[], Problem]] = {
         "textbook, 400 rows": lambda: waves(400, 11),
         "textbook, 1,000 rows": lambda: waves(1000, 11),

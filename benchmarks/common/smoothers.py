@@ -1,7 +1,8 @@
-"""The smoothers of the peers, each in its best setting, behind one function: data in, a ready run out.
+"""Smoothers of several packages, each in its fastest setting, with one interface.
 
-A run returns the log-likelihood and the smoothed means, and has the smoothed covariances computed too. What
-can be prepared for many runs on data of one shape (compilation, buffers) is prepared outside of it.
+A function prepares everything that can be reused for data of the same shape (compilation, buffers), and
+returns a function without arguments. That function returns the log-likelihood and the smoothed means, and
+also computes the smoothed covariances.
 """
 
 import functools
@@ -32,16 +33,16 @@ class Problem(NamedTuple):
 
     @property
     def has_gaps(self) -> bool:
-        """Whether any cell is missing."""
+        """Whether any value is missing."""
         return bool(np.isnan(self.X).any())
 
 
 class Unable(Exception):
-    """The contestant has no way to solve this problem; the message says why."""
+    """The package cannot solve this problem; the message has the reason."""
 
 
 def draw_problem(n_rows: int, n_features: int, n_components: int, missing: float, seed: int = 0) -> Problem:
-    """Draw parameters and a series, and hide a share of its cells."""
+    """Draw parameters and a series, and hide a share of its values."""
     rng = np.random.default_rng(seed)
     decay = np.linspace(0.98, 0.5, n_components)
     loadings = rng.standard_normal((n_features, n_components)) / np.sqrt(n_components)
@@ -60,7 +61,7 @@ def draw_problem(n_rows: int, n_features: int, n_components: int, missing: float
 
 
 def ours(problem: Problem) -> Run:
-    """Return probsfa: means, covariances, lag-one covariances, log-likelihood, in NumPy arrays."""
+    """Prepare probsfa: means, covariances, lag-one covariances and log-likelihood, in NumPy arrays."""
     panel = make_panel(Sequences(problem.X, (len(problem.X),)))
 
     def run() -> Answer:
@@ -71,12 +72,12 @@ def ours(problem: Problem) -> Run:
 
 
 def dynamax(problem: Problem, *, parallel: bool = False) -> Run:
-    """Return dynamax: compiled, in double precision, with the diagonal noise given as a vector."""
+    """Prepare dynamax: compiled, in double precision, with the diagonal noise variances as a vector."""
     from dynamax.linear_gaussian_ssm import inference, parallel_inference
     from dynamax.linear_gaussian_ssm.inference import make_lgssm_params
 
     if problem.has_gaps:
-        raise Unable("has no path for missing cells")
+        raise Unable("does not support missing values")
     module = parallel_inference if parallel else inference
     a, C, r, mu = problem.params.to_arrays().values()
     with jax.enable_x64(True), warnings.catch_warnings():
@@ -98,7 +99,7 @@ def dynamax(problem: Problem, *, parallel: bool = False) -> Run:
 
 
 def cuthbert(problem: Problem, *, parallel: bool = False) -> Run:
-    """Return cuthbert's square-root smoother, compiled, in double precision."""
+    """Prepare cuthbert's square-root smoother: compiled, in double precision."""
     from cuthbert import filter as run_filter
     from cuthbert import smoother as run_smoother
     from cuthbert.gaussian import kalman
@@ -115,7 +116,7 @@ def cuthbert(problem: Problem, *, parallel: bool = False) -> Run:
         smoothing = kalman.build_smoother(transition)
         states = run_filter(filtering, X, filtering.init_prepare(), parallel=parallel)
         smoothed = run_smoother(smoothing, states, X, parallel=parallel)
-        # The first state lies one step before the first row.
+        # The first state is one step before the first row.
         return states.log_normalizing_constant[-1], smoothed.mean[1:], smoothed.chol_cov[1:]
 
     compiled = jax.jit(program)
@@ -133,7 +134,7 @@ def cuthbert(problem: Problem, *, parallel: bool = False) -> Run:
 def statsmodels(
     problem: Problem, *, collapse: bool = False, univariate: bool = False, smoothing: str = "default"
 ) -> Run:
-    """Return statsmodels' compiled smoother, asked for means and covariances only."""
+    """Prepare statsmodels' compiled smoother, which computes only means and covariances."""
     from statsmodels.tsa.statespace import kalman_filter, kalman_smoother
 
     a, C, r, mu = problem.params.to_arrays().values()
@@ -162,11 +163,11 @@ def statsmodels(
 
 
 def pykalman(problem: Problem) -> Run:
-    """Return pykalman's smoother and, in a pass of its own, its log-likelihood."""
+    """Prepare pykalman's smoother, and a separate pass for its log-likelihood."""
     from pykalman import KalmanFilter
 
     if problem.has_gaps:
-        raise Unable("leaves out a whole row where a cell is missing")
+        raise Unable("skips rows with missing values")
     a, C, r, mu = problem.params.to_arrays().values()
     model = KalmanFilter(
         transition_matrices=np.diag(a),
@@ -187,12 +188,12 @@ def pykalman(problem: Problem) -> Run:
 
 
 def _one_thread() -> threadpool_limits:
-    # Products of small matrices, one after the other: threads would only wait for each other.
+    # For products of small matrices more threads are slower.
     return threadpool_limits(1, user_api="blas")
 
 
 OURS = "probsfa"
-CONTESTANTS: dict[str, Callable[[Problem], Run]] = {
+IMPLEMENTATIONS: dict[str, Callable[[Problem], Run]] = {
     OURS: ours,
     "dynamax": dynamax,
     "dynamax, parallel": functools.partial(dynamax, parallel=True),

@@ -19,7 +19,7 @@ class Speech(NamedTuple):
 
 
 def load(folder: Path, large: bool, stride: int, level: bool) -> Speech:
-    """Read the words, `level` their loudness, and cut them into windows, keeping every `stride`-th."""
+    """Read the words, normalize their loudness by `level`, and cut every `stride`-th window."""
     stored = np.load(folder / "fsdd_subset" / "fsdd_subset.npz")
     signal, offset, digit = stored["signal"], stored["offset"], stored["digit"]
     speaker, index = stored["speaker"], stored["index"]

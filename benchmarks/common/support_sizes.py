@@ -1,4 +1,4 @@
-"""Slowness by the size of the support and by its selection (Boehmer et al. 2011, figure 2a)."""
+"""Slowness by number and selection of support vectors (Boehmer et al. 2011, figure 2a)."""
 
 import time
 from pathlib import Path
@@ -16,14 +16,14 @@ from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_suppo
 
 
 def chosen(speech: Speech, sigma: float, n_support: int) -> np.ndarray:
-    """Support vectors by matching pursuit for one width, used for all, as in the paper."""
+    """Select support vectors by matching pursuit for one kernel width; all widths use them."""
     return mp_mah(prepare(speech, 0.5 / sigma**2)[0], n_support)
 
 
 def figure_2a(
     speech: Speech, sigma: float, sizes: list[int], trials: int, n_outputs: int, path: Path
 ) -> None:
-    """Test slowness over support size for the four selections (lambda = 1e-7)."""
+    """Measure slowness on test words by number of support vectors, for four selections (lambda = 1e-7)."""
     kernel, sequences = prepare(speech, 0.5 / sigma**2)
     largest = max(sizes)
     started = time.perf_counter()
@@ -63,7 +63,7 @@ def figure_2a(
 
 
 def picture_2a(table: np.ndarray, sigma: float, linear: float, count: int, path: Path) -> None:
-    """Save the picture of one table of figure 2a."""
+    """Save the figure of one table of figure 2a."""
     figure, axis = plt.subplots(figsize=(7, 5))
     axis.errorbar(table[:, 0], table[:, 5], table[:, 6], fmt="s-", color="0.5", label="random", capsize=3)
     axis.plot(table[:, 0], table[:, 1], "o-", label="matching pursuit MAH")
@@ -83,6 +83,6 @@ def picture_2a(table: np.ndarray, sigma: float, linear: float, count: int, path:
 
 
 def residual_fit(kernel: KernelColumns, support: np.ndarray) -> np.ndarray:
-    """Return how much of every ``k(x, x)`` the support explains."""
+    """Return the share of every ``k(x, x)`` that the support vectors explain."""
     factor = np.linalg.cholesky(kernel.block(support, support) + 1e-13 * np.eye(len(support)))
     return np.sum(np.linalg.solve(factor, kernel.block(support, np.arange(kernel.n_rows))) ** 2, axis=0)

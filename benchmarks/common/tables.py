@@ -1,4 +1,4 @@
-"""The one writer of tables: Markdown, printed row by row."""
+"""Tables in Markdown, printed row by row."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,14 @@ FIRST, OTHERS = 28, 7  # least widths of the first column and of the others
 
 
 class Table:
-    """A table in Markdown: the first column to the left, the others to the right.
+    """A table in Markdown: the first column is aligned to the left, the others to the right.
 
     Parameters
     ----------
     *header : str
         Names of the columns; they are printed at once.
     rows : sequence of sequences
-        Rows that are known already, which are printed too. Columns are as wide as their cells.
+        Rows that are already known; they are printed, too, and determine the widths of the columns.
     """
 
     def __init__(self, *header: str, rows: Sequence[Sequence[object]] = ()) -> None:
@@ -28,7 +28,7 @@ class Table:
             self.add(*row)
 
     def add(self, *cells: object) -> None:
-        """Print a row; columns at the end of which no cell is given are empty."""
+        """Print a row; missing entries at its end are empty."""
         texts = [*map(str, cells), *[""] * (len(self.widths) - len(cells))]
         aligned = [
             text.rjust(n) if j else text.ljust(n)

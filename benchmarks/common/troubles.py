@@ -1,7 +1,7 @@
-"""Simulated series, each with one trouble that real records have; nothing is missing.
+"""Simulated series, each with one difficulty of real data; no value is missing.
 
-All are made of the same parts: slow shared factors, an AR(1) process of each column, and white noise. Where
-readings are wrong, the series is a pair: with them, and as it would be without them.
+All consist of slow common factors, an AR(1) process of each column, and white noise. For series with wrong
+readings the functions return a pair: the series with wrong readings, and the correct series.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ def ar1(rng, n_rows, decay):
 
 
 def shared(rng, n_rows, n_columns, *, n_factors=3, slowest=0.98, own=0.5, noise=0.1):
-    """Return factors seen by all columns, beside an AR(1) process and white noise of each (T, D)."""
+    """Return common factors, with an AR(1) process and white noise of each column (T, D)."""
     factors = ar1(rng, n_rows, np.linspace(0.8, slowest, n_factors))
     common = factors @ rng.standard_normal((n_factors, n_columns)) / np.sqrt(n_factors)
     single = ar1(rng, n_rows, rng.uniform(0.7, 0.97, n_columns))
@@ -27,7 +27,7 @@ def shared(rng, n_rows, n_columns, *, n_factors=3, slowest=0.98, own=0.5, noise=
 
 
 def frozen_columns(rng):
-    """Return 60 moving columns beside 30 that stand still but for rare steps."""
+    """Return 60 varying columns, and 30 that are constant except for rare steps."""
     x = shared(rng, 3000, 90)
     steps = np.where(rng.random((3000, 30)) < 0.002, rng.standard_normal((3000, 30)), 0.0)
     x[:, 60:] = np.cumsum(steps, axis=0)
@@ -35,7 +35,7 @@ def frozen_columns(rng):
 
 
 def frozen_for_hours(rng):
-    """Return columns that repeat their last value for some hundred rows now and then."""
+    """Return columns that sometimes repeat their last value for some hundred rows."""
     x = shared(rng, 2000, 20)
     for d in range(20):
         for first in rng.integers(0, 1900, 4):
@@ -44,7 +44,7 @@ def frozen_for_hours(rng):
 
 
 def level_shifts(rng):
-    """Return columns of which half change their level for good, once or twice."""
+    """Return columns, half of which have one or two permanent level shifts."""
     x = shared(rng, 1500, 16)
     for d in range(8):
         for first in rng.integers(200, 1300, 2):
@@ -53,7 +53,7 @@ def level_shifts(rng):
 
 
 def one_gross_reading(rng):
-    """Return a series with one value a thousand standard deviations away."""
+    """Return a series with one value a thousand standard deviations from the mean."""
     truth = shared(rng, 1500, 12)
     x = truth.copy()
     x[700, 4] += 1000.0
@@ -61,7 +61,7 @@ def one_gross_reading(rng):
 
 
 def outliers(rng):
-    """Return a series of which 1 % of the values are off by some ten standard deviations."""
+    """Return a series in which 1 % of the values have errors of about ten standard deviations."""
     truth = shared(rng, 1500, 12)
     x, bad = truth.copy(), rng.random(truth.shape) < 0.01
     x[bad] += rng.choice([-1.0, 1.0], bad.sum()) * rng.uniform(8.0, 15.0, bad.sum())
@@ -69,7 +69,7 @@ def outliers(rng):
 
 
 def artefact_rows(rng):
-    """Return fast, correlated columns with four rows in which all of them are far off."""
+    """Return fast, correlated columns with four rows in which all values are far from the others."""
     truth = shared(rng, 1500, 12, slowest=0.9, own=0.2)
     x = truth.copy()
     x[[300, 301, 800, 1200]] += 40.0 * rng.standard_normal(12)
@@ -96,14 +96,14 @@ def regime_change(rng):
 
 
 def counters(rng):
-    """Return columns that only grow, beside columns that vary around a level."""
+    """Return increasing columns, and columns that vary around a level."""
     x = shared(rng, 1500, 12)
     x[:, :4] = np.cumsum(np.maximum(rng.random((1500, 4)) - 0.6, 0.0), axis=0)
     return x
 
 
 def on_and_off(rng):
-    """Return relays that are on or off for some dozens of rows, and what they heat."""
+    """Return relays that are on or off for some dozens of rows, and the temperatures that they affect."""
     x = shared(rng, 1500, 10)
     for d in range(4):
         x[:, d] = np.cumsum(rng.random(1500) < 0.03) % 2
@@ -112,7 +112,7 @@ def on_and_off(rng):
 
 
 def smooth_motion(rng):
-    """Return 110 markers of a moving body, a second of rows for each turn, nearly without noise."""
+    """Return 110 markers of a rotating body, nearly without noise."""
     t = np.arange(400) / 100.0
     frequency, phase = rng.uniform(0.3, 2.5, 12), rng.uniform(0.0, 2.0 * np.pi, 12)
     waves = np.sin(2.0 * np.pi * frequency * t[:, None] + phase)

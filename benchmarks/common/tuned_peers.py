@@ -1,4 +1,4 @@
-"""Classifiers and regressions of scikit-learn, tuned by cross-validation, and those of this package."""
+"""Tuned classifiers and regressions of scikit-learn, and those of this package."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 def classifiers(X: np.ndarray, folds: Any) -> dict[str, Any]:
-    """Return classifiers of images with what they leave open tuned on `folds`; ours tunes itself."""
+    """Return classifiers of images, tuned on `folds`; those of this package tune themselves."""
     unit = 1 / X.var(axis=0).sum()
     grids: dict[str, tuple[Any, dict[str, Any]]] = {
         "SVC": (SVC(), {"C": [1, 10, 100], "gamma": [0.5 * unit, unit, 2 * unit]}),
@@ -65,7 +65,7 @@ def classifiers(X: np.ndarray, folds: Any) -> dict[str, Any]:
 
 
 def regressions(scores: Scores, train: Rows, test: Rows) -> None:
-    """Add the errors of all methods on one split, each tuned on the training rows."""
+    """Add the errors of all methods on one split; each method is tuned on the training rows."""
     folds = KFold(5, shuffle=True, random_state=0)
     counts = [6, 8, 10, 12]
     white = PCA(whiten=True, random_state=0)

@@ -10,7 +10,7 @@ from probsfa.sfa import LaplacianEigenmaps, SpectralClustering
 
 
 def circles(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return points on two circles in noise, which circle each is on, and its angle."""
+    """Return points on two circles with noise, the number of the circle of each point, and its angle."""
     circle = np.repeat([0, 1], n // 2)
     angle = rng.uniform(0.0, 2 * np.pi, n)
     radius = np.where(circle == 0, 10.0, 25.0) + 0.3 * rng.standard_normal(n)
@@ -18,7 +18,7 @@ def circles(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, n
 
 
 def harmonic_share(values: np.ndarray, angle: np.ndarray) -> float:
-    """Largest part of the variance of values that a single harmonic of the angle explains."""
+    """Return the largest share of the variance of values that a single harmonic of the angle explains."""
     centred = values - values.mean()
     shares = []
     for order in range(1, 9):
@@ -29,7 +29,7 @@ def harmonic_share(values: np.ndarray, angle: np.ndarray) -> float:
 
 
 def figure_1() -> tuple[bool, list[Panel]]:
-    """Two circles: eigenvalues, clusters, and eigenvectors that are waves along each circle."""
+    """Print results for two circles: eigenvalues, clusters, and eigenvectors (waves on each circle)."""
     X, circle, angle = circles(np.random.default_rng(0), 600)
     options: dict[str, Any] = {"affinity": "rbf", "gamma": 1 / (2 * 3.0**2)}
     model = LaplacianEigenmaps(19, **options).fit(X)

@@ -29,7 +29,7 @@ from probsfa.sfa import (
 
 
 def landsat(options: Any) -> None:
-    """Which pixels changed."""
+    """Compare methods that detect changed pixels."""
     folder = options.data / "landsat_taizhou"
     before, after = (read_bands(folder / name) for name in ("2000TM", "2003TM"))
     changed, unchanged = (read_mask(folder / name) for name in ("change.bmp", "unchanged.bmp"))
@@ -61,7 +61,7 @@ def landsat(options: Any) -> None:
 
 
 def moons(options: Any) -> None:
-    """Two half-moons without labels."""
+    """Compare methods that cluster two half-moons."""
     scores = Scores("half-moons: adjusted Rand index, mean of ten draws")
     for seed in range(10):
         X, y = make_moons(1000, noise=0.1, random_state=seed)
@@ -86,7 +86,7 @@ def moons(options: Any) -> None:
 
 
 def clusters(options: Any) -> None:
-    """Which affinity finds which clusters."""
+    """Compare the affinities of spectral clustering on several data sets."""
     simulated: dict[str, Callable[[int], Rows]] = {
         "circles": lambda seed: make_circles(800, noise=0.07, factor=0.5, random_state=seed),
         "blobs": lambda seed: make_blobs(600, centers=4, random_state=seed),

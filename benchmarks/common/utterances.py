@@ -1,4 +1,4 @@
-"""Classification of utterances by the scores of their frames."""
+"""Classification of utterances by the sum of the scores of their frames."""
 
 import sys
 from collections.abc import Iterable
@@ -21,14 +21,14 @@ from probsfa.sfa import (
 
 
 def pick(X: list[np.ndarray], chosen: np.ndarray) -> list[np.ndarray]:
-    """Return some of the utterances."""
+    """Return a selection of the utterances."""
     return [X[i] for i in chosen]
 
 
 def spoken(
     model: Any, X: list[np.ndarray], y: np.ndarray, Z: list[np.ndarray], truth: np.ndarray
 ) -> tuple[float, float]:
-    """Return the shares of utterances, and of frames, that go to the right speaker."""
+    """Return the shares of utterances, and of frames, that are assigned to the correct speaker."""
     utterances, each = spoken_utterances(model, X, y, Z, truth)
     return float(np.mean(utterances)), float(np.mean(each))
 
@@ -36,7 +36,7 @@ def spoken(
 def spoken_utterances(
     model: Any, X: list[np.ndarray], y: np.ndarray, Z: list[np.ndarray], truth: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return which utterances, and which frames, go to the right speaker."""
+    """Return which utterances, and which frames, are assigned to the correct speaker."""
     frames, lengths = np.concatenate(Z), [len(z) for z in Z]
     if isinstance(model, GraphSFAClassifier):
         fitted = clone(model).fit(X, y)
@@ -52,7 +52,7 @@ def spoken_utterances(
 
 
 def vowels(options: Any) -> None:
-    """Speakers by their vowels."""
+    """Compare methods that recognize speakers by their vowels."""
     data = np.load(options.data / "japanese_vowels" / "japanese_vowels.npz")
     (X, y), (Z, truth) = (
         (

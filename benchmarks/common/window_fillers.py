@@ -1,4 +1,4 @@
-"""Methods that fill windows: a fitted model, interpolation, centres of columns, and regressions on rows."""
+"""Methods that impute windows: a fitted model, interpolation, column means and medians, and regressions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,26 +9,26 @@ from sklearn.preprocessing import StandardScaler
 
 from probsfa import ProbabilisticSFA
 
-#: Rows that scikit-learn's imputers learn from.
+#: Number of training rows of scikit-learn's imputers.
 ROWS_FOR_PEERS = 5000
 
 
 class Model:
-    """Fill by a fitted model of this package."""
+    """Impute by a fitted model of this package."""
 
     def __init__(self, model: ProbabilisticSFA) -> None:
         self.model = model
-        #: Numbers that were learned.
+        #: Number of learned parameters.
         self.parameters = sum(array.size for array in model.params_.to_arrays().values())
 
     def __call__(self, windows: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Means and standard deviations of all cells, window by window."""
+        """Return means and standard deviations of all values, window by window."""
         filled, std = self.model.impute(windows, return_std=True)
         return filled, std
 
 
 def straight_lines(mean: np.ndarray) -> Filler:
-    """Fill along straight lines, levelled at the ends; by the mean where a column has nothing."""
+    """Interpolate linearly, with the nearest value at the ends, and the mean for columns without values."""
 
     def fill(windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
         filled = []
@@ -36,8 +36,12 @@ def straight_lines(mean: np.ndarray) -> Filler:
             values = window.copy()
             rows = np.arange(len(values))
             for column, level in zip(values.T, mean, strict=True):
-                seen = ~np.isnan(column)
-                column[~seen] = np.interp(rows[~seen], rows[seen], column[seen]) if seen.any() else level
+                is_observed = ~np.isnan(column)
+                column[~is_observed] = (
+                    np.interp(rows[~is_observed], rows[is_observed], column[is_observed])
+                    if is_observed.any()
+                    else level
+                )
             filled.append(values)
         return filled, None
 
@@ -45,7 +49,7 @@ def straight_lines(mean: np.ndarray) -> Filler:
 
 
 def middle_of_test(middle: Callable[..., np.ndarray]) -> Filler:
-    """Fill with the mean or the median of what is seen of a column in all windows."""
+    """Impute the mean or the median of the observed values of a column in all windows."""
 
     def fill(windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
         level = middle(np.concatenate(windows), axis=0)
@@ -54,11 +58,11 @@ def middle_of_test(middle: Callable[..., np.ndarray]) -> Filler:
     return fill
 
 
-def row_by_row(imputer: Any, seen: np.ndarray) -> Filler:
-    """Fill by an imputer of scikit-learn that was learned from some of the rows, standardised."""
-    scaler = StandardScaler().fit(seen)
-    step = max(len(seen) // ROWS_FOR_PEERS, 1)
-    imputer.fit(scaler.transform(seen[::step]))
+def row_by_row(imputer: Any, training_rows: np.ndarray) -> Filler:
+    """Impute by an imputer of scikit-learn that is fitted to some of the standardised training rows."""
+    scaler = StandardScaler().fit(training_rows)
+    step = max(len(training_rows) // ROWS_FOR_PEERS, 1)
+    imputer.fit(scaler.transform(training_rows[::step]))
 
     def fill(windows: list[np.ndarray]) -> tuple[list[np.ndarray], None]:
         filled = scaler.inverse_transform(imputer.transform(scaler.transform(np.concatenate(windows))))

@@ -1,4 +1,4 @@
-"""Records, hidden values, scores and published errors of TSI-Bench (Du et al. 2024, arXiv:2406.12747)."""
+"""Data sets, hidden values, scores and published errors of TSI-Bench (Du et al. 2024, arXiv:2406.12747)."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +14,12 @@ HALF_WIDTH = 1.6448536269514722
 
 
 class Record(NamedTuple):
-    """A record and its protocol.
+    """A data set and its protocol.
 
-    ``options`` are those of the model if no search is affordable, ``hidden_share`` is the share of the
-    training values that is hidden. With ``segment_rows``, the model is first fitted to every fourth segment
-    of so many rows, then to all rows with `EVALUATIONS` more. ``kinds`` are the quantities of the columns.
+    ``options`` are those of the model if no search is affordable. ``hidden_share`` is the share of the
+    training values that is hidden. With ``segment_rows``, the model is fitted to every fourth segment of that
+    many rows first, then to all rows with `EVALUATIONS` more evaluations. ``kinds`` are the quantities of the
+    columns.
     """
 
     values: np.ndarray
@@ -34,18 +35,18 @@ class Record(NamedTuple):
 
 
 def ett(folder: Path) -> Record:
-    """ETT_h1."""
+    """Return ETT_h1."""
     frame = pd.read_csv(folder / "etth1" / "ETTh1.csv", index_col=0, parse_dates=True)
     train, test = until(frame.index, "2017-09-01"), until(frame.index, "2018-02-01")
     return Record(frame.to_numpy(float), slice(train), slice(test, None), 48, 36, 6)
 
 
 def beijing(folder: Path) -> Record:
-    """Twelve stations with eleven columns each."""
+    """Return twelve stations with eleven columns each."""
     archive = np.load(folder / "beijing_multisite" / "beijing_multisite.npz")
     times = pd.DatetimeIndex(archive["time"])
     train, test = until(times, "2015-07-01"), until(times, "2016-05-01")
-    # Pollutants, ozone and rain are never negative and skewed; wind speed is better left as it is.
+    # Pollutants, ozone and rain are nonnegative and skewed; wind speed has lower errors untransformed.
     skewed = ("PM2.5", "PM10", "SO2", "NO2", "CO", "O3", "RAIN")
     transforms = {j: "sqrt" for j, name in enumerate(archive["names"]) if str(name).endswith(skewed)}
     options = {"n_components": 90, "solver": "em", "max_iter": 30, "transforms": transforms}
@@ -56,7 +57,7 @@ def beijing(folder: Path) -> Record:
 
 
 def italy(folder: Path) -> Record:
-    """The UCI air-quality record."""
+    """Return the UCI air-quality data."""
     frame = pd.read_csv(folder / "air_quality_uci" / "AirQualityUCI.csv.gz").iloc[:, 2:15]
     values = frame.astype(float).replace(-200.0, np.nan).to_numpy()
     n = len(values)
@@ -64,7 +65,7 @@ def italy(folder: Path) -> Record:
 
 
 def italy_raw(folder: Path) -> Record:
-    """The same as PyPOTS reads it: -200 is a value."""
+    """Return the same data as PyPOTS reads them, with the code -200 as values."""
     record = italy(folder)
     return record._replace(values=np.where(np.isnan(record.values), -200.0, record.values))
 
@@ -73,17 +74,17 @@ RECORDS = {"ETT_h1": ett, "BeijingAir": beijing, "ItalyAir": italy, "ItalyAirRaw
 PATTERNS = (("point", "10%"), ("point", "50%"), ("point", "90%"), ("subsequence", "50%"), ("block", "50%"))
 #: Names of the patterns in tables.
 HEADS = [f"{pattern} {rate.rstrip('%')} %" for pattern, rate in PATTERNS]
-#: Fills windows; returns values, and standard deviations where there are such.
+#: Imputes windows; returns values, and standard deviations or None.
 Filler = Callable[[list[np.ndarray]], tuple[list[np.ndarray], list[np.ndarray] | None]]
 
 
 def until(index: pd.Index, date: str) -> int:
-    """Number of rows before a date."""
+    """Return the number of rows before a date."""
     return int(np.searchsorted(index, np.datetime64(date)))
 
 
 def hide(window: np.ndarray, pattern: str, rate: str, record: Record, rng: np.random.Generator) -> np.ndarray:
-    """Cells of a window that are hidden."""
+    """Return the hidden values of a window."""
     part = float(rate.rstrip("%")) / 100.0
     if pattern == "point":
         return rng.random(window.shape) < part
@@ -103,7 +104,7 @@ def hide(window: np.ndarray, pattern: str, rate: str, record: Record, rng: np.ra
 
 
 def held_out_values(windows: list[np.ndarray], record: Record, seed: int) -> list[list[np.ndarray]]:
-    """Cells of each window that are hidden, pattern by pattern."""
+    """Return the hidden values of each window, pattern by pattern."""
     rng = np.random.default_rng([seed, 1])
     return [[hide(window, pattern, rate, record, rng) for window in windows] for pattern, rate in PATTERNS]
 
@@ -111,7 +112,7 @@ def held_out_values(windows: list[np.ndarray], record: Record, seed: int) -> lis
 def score(
     fill: Filler, windows: list[np.ndarray], hidden: list[np.ndarray], scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Errors, absolute and squared, probability score and coverage of hidden cells (4); squares by column."""
+    """Return absolute and squared error, CRPS and coverage of hidden values (4,), and squares by column."""
     holed = [np.where(h, np.nan, w) for h, w in zip(hidden, windows, strict=True)]
     filled, spread = fill(holed)
     error = np.concatenate([((f - w) / scale)[h] for f, w, h in zip(filled, windows, hidden, strict=True)])
@@ -126,7 +127,7 @@ def score(
 
 
 def best_published(folder: Path, name: str) -> tuple[list[float], list[str], list[float]]:
-    """The smallest published absolute error of each pattern, whose it is, and the smallest squared one."""
+    """Return the smallest published absolute error of each pattern, its method, and squared errors."""
     table = pd.read_csv(folder / "tsibench" / "published.csv")
     table = table[table.dataset == name]
     parts = [table[(table.pattern == pattern) & (table.rate == rate)] for pattern, rate in PATTERNS]

@@ -1,4 +1,4 @@
-"""Digits without their labels: spectral clustering, and how well its clusters are the ten digits.
+"""Digits without their labels: spectral clustering, compared with the ten digits.
 
 All 1,797 handwritten digits of scikit-learn; normalised mutual information of clusters and labels, for five
 seeds. Classification and regression from labels are in benchmarks/accuracy/supervised_peers.py.
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def clusters() -> None:
-    """Print how well spectral clustering finds the digits."""
+    """Print the agreement of spectral clusters with the digits."""
     X, y = load_digits(return_X_y=True)
     labellings = [SpectralClustering(10, random_state=seed).fit_predict(X) for seed in range(5)]
     nmi = [normalized_mutual_info_score(y, labels) for labels in labellings]

@@ -1,17 +1,17 @@
-"""Labels coded in the graph itself: what the paper on exact label learning says, on data at hand.
+"""Exact label learning: claims of Escalante-B. & Wiskott (2016, JMLR 17, 157), on other data.
 
-Escalante-B. & Wiskott (2016, JMLR 17, 157) say of exact label learning, in their abstract: the slowest
-feature is the normalised label itself, without a supervised step behind it; labels coded beside it make it
-more accurate; and where the number of features is limited, compact features of classes classify better than
-those of the graph of Fisher's discriminants. Their images of faces and traffic signs could not be obtained.
+The abstract of the paper claims the following: the slowest feature is the normalised label itself, without a
+supervised step; additional labels in the graph make it more accurate; and if the number of features is
+limited, compact features of classes classify better than those of the graph of Fisher's discriminants. The
+images of faces and traffic signs of the paper could not be obtained.
 
-label     one feature, given the mean and spread of the training labels and nothing else, beside the graphs
-          that know ranks only: progress of diabetes from four columns, and Friedman's third function, ten
+label     one feature, scaled to the mean and standard deviation of the training labels, compared with graphs
+          that use only ranks: progress of diabetes from four columns, and Friedman's third function, ten
           draws each
-beside    age from 40 simulated columns, two of which tell of age and sex in a product: linear features that
-          code age and its powers, or age and sex; least squares on their products
-compact   digits, ten classes: four features that code the class in binary, or fewer than nine of the
-          clustered graph; a linear classifier on top; ten halves
+beside    age from 40 simulated columns, two of which depend on a product of age and sex: linear features that
+          represent age and its powers, or age and sex; least squares on their products
+compact   digits, ten classes: four features that represent the class in binary, or fewer than nine of the
+          clustered graph; a linear classifier; ten random halves
 
     python benchmarks/papers/exact_labels.py
 """
@@ -60,18 +60,18 @@ def show(title: str, rows: dict[str, list[float]]) -> None:
 
 
 def rescaled(feature: np.ndarray, train_feature: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Give a feature of unit variance the mean, spread and sign of the training labels."""
+    """Return a feature, scaled to mean, standard deviation and sign of the training labels."""
     sign = 1.0 if np.corrcoef(train_feature, y)[0, 1] >= 0 else -1.0
     return y.mean() + sign * y.std() * feature
 
 
 def relative(predicted: np.ndarray, y: np.ndarray) -> float:
-    """Root mean square error in standard deviations of the labels."""
+    """Return the root mean square error in standard deviations of the labels."""
     return float(np.sqrt(np.mean((predicted - y) ** 2)) / y.std())
 
 
 def label() -> None:
-    """One feature as the label."""
+    """Print errors of one feature as an estimate of the label."""
     for title, draw in (
         ("label: blood sugar and pressure of diabetes patients to their progress", diabetes),
         ("label: Friedman's third function", friedman),
@@ -98,14 +98,14 @@ def label() -> None:
 
 
 def beside() -> None:
-    """Other labels coded in the graph, for a step that can use them."""
+    """Print errors with additional labels in the graph."""
     rows: dict[str, list[float]] = {}
     for seed in range(DRAWS):
         rng = np.random.default_rng(seed)
         sex, age = rng.integers(0, 2, 2000), rng.uniform(16, 65, 2000)
-        seen = np.column_stack([age / 20 * (0.5 + sex), sex + 0.3 * rng.standard_normal(2000)])
+        informative = np.column_stack([age / 20 * (0.5 + sex), sex + 0.3 * rng.standard_normal(2000)])
         rest = rng.standard_normal((2000, 38))
-        X = np.column_stack([seen, rest]) @ np.linalg.qr(rng.standard_normal((40, 40)))[0]
+        X = np.column_stack([informative, rest]) @ np.linalg.qr(rng.standard_normal((40, 40)))[0]
         half = slice(1000), slice(1000, 2000)
         for name, graph, labels in (
             ("age", graphs.ExactLabel(), age),
@@ -126,7 +126,7 @@ def beside() -> None:
 
 
 def compact() -> None:
-    """Classes in few features."""
+    """Print accuracies of classifiers with few features."""
     X, y = load_digits(return_X_y=True)
     bits = (y[:, None] >> np.arange(4)) & 1
     rows: dict[str, list[float]] = {}
@@ -156,7 +156,7 @@ def compact() -> None:
 
 
 def diabetes(seed: int) -> tuple[np.ndarray, ...]:
-    """Return training rows and labels, and new ones."""
+    """Return training rows and labels, and test rows and labels."""
     X, y = load_diabetes(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(y))
     train, test = order[:300], order[300:]
@@ -164,7 +164,7 @@ def diabetes(seed: int) -> tuple[np.ndarray, ...]:
 
 
 def friedman(seed: int) -> tuple[np.ndarray, ...]:
-    """Return training rows and labels, and new ones."""
+    """Return training rows and labels, and test rows and labels."""
     X, y = make_friedman3(1000, noise=0.05, random_state=seed)
     return X[:500], y[:500], X[500:], y[500:]
 

@@ -1,15 +1,14 @@
-"""Where is the face? Regression by hierarchies of graph-based slow feature analysis, in miniature.
+"""Position of faces: regression by hierarchies of graph-based slow feature analysis, on small images.
 
 Escalante-B. & Wiskott (2013, section 6.2, table 2) estimate the horizontal position of faces in images of
-128 x 128 pixels. Here faces of the Olivetti set (40 people, 10 pictures each) are pasted with soft borders at
-random positions and sizes on smooth random backgrounds of 64 x 64 pixels: the centre is off by at most 22.5
-pixels across and 10 down, and the smallest faces are half the size of the largest. People are split: 20 train
-the hierarchy, 12 the supervised step, 8 test; nobody is in two of these sets.
+128 x 128 pixels. Here faces of the Olivetti set (40 people, 10 pictures each) are pasted with soft edges at
+random positions and sizes on smooth random backgrounds of 64 x 64 pixels. The centre is displaced by at most
+22.5 pixels horizontally and 10 vertically, and the smallest faces are half the size of the largest. 20 people
+are for the hierarchy, 12 for the supervised step, and 8 for the test, without overlap.
 
-The hierarchy is that of table 1, for 64 x 64 pixels; every training graph and every supervised step of
-table 2 is tried. How many features a step gets (and C and gamma of the SVM) is chosen on four of the twelve
-people in the first trial. The table gives root mean square errors in pixels on people never seen, averaged
-over trials.
+The hierarchy is that of table 1, for 64 x 64 pixels, with all training graphs and supervised steps of table
+2. The number of features of a step (and C and gamma of the SVM) is selected on four of the twelve people in
+the first trial. The table has root mean square errors in pixels for new people, averaged over trials.
 
     python benchmarks/papers/faces_position.py --data FOLDER --jobs 2
     python benchmarks/papers/faces_position.py --quick
@@ -49,7 +48,7 @@ ALL = {False: (60,), True: (120,)}
 
 
 def reduce(name: str, train: Images, others: list[Images], jobs: int) -> list[np.ndarray]:
-    """Train a hierarchy of the paper's kind; return its features of other images."""
+    """Fit a hierarchy as in the paper, and return its features of other images."""
     build = GRAPHS[name]
     model = HierarchicalSFA(
         escalante_wiskott_layers((SIDE, SIDE), method="pca" if build is None else "sfa"),
@@ -70,7 +69,7 @@ STEPS = {
 
 
 def choose(step: str, name: str, Y: np.ndarray, images: Images) -> tuple[str, int]:
-    """Return the settings of a supervised step that do best on the last four people of its training set."""
+    """Return the settings of a supervised step with the smallest error for the last four people."""
     methods, counts = STEPS[step]
     last = np.isin(images.person, np.unique(images.person)[-4:])
     errors = {}
@@ -83,7 +82,7 @@ def choose(step: str, name: str, Y: np.ndarray, images: Images) -> tuple[str, in
 
 
 def main() -> int:
-    """Print the table; return 1 where graph-based training does not beat the rest."""
+    """Print the table; return 1 if graph-based training is not better than the other methods."""
     options = read_options(
         __doc__,
         data="olivetti_faces",
@@ -126,11 +125,11 @@ def main() -> int:
     for name in GRAPHS:
         table.add(name, *(f"{mean[name, step]:.2f} ({settings[name, step][1]})" for step in STEPS))
     print("\nSVM: " + "; ".join(f"{name}: {settings[name, 'SVM'][0]}" for name in GRAPHS))
-    return judge(errors_of)
+    return compare_graphs(errors_of)
 
 
-def judge(errors_of: dict[tuple[str, str], list[float]]) -> int:
-    """Say how much graph-based training gains in the same trial, by step; return 1 where it does not."""
+def compare_graphs(errors_of: dict[tuple[str, str], list[float]]) -> int:
+    """Print the gain of graph-based training in the same trial, by step; return 1 if there is none."""
     holds = True
     print("smaller RMSE in the same trial, mean over trials (standard error):\n")
     graphs = [name for name in GRAPHS if "GSFA" in name]

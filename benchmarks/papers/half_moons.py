@@ -1,9 +1,10 @@
 """Hierarchical spectral clustering of two half-moons, on unseen data (Sprekeler 2011, figure 1).
 
-Four levels of generalised slow feature analysis on one heat-kernel graph of 2,000 points, polynomials of
-degree 3 on each, four outputs passed on. For every seed: how much of the variance of the first output lies
-within the half-moons, level by level, on 2,000 other points; with outputs clipped to the range of training,
-and without. Beside it the full Laplacian eigenmap of the same graph, extended to the other points.
+Four layers of generalised slow feature analysis on one heat-kernel graph of 2,000 points, each with
+polynomials of degree 3 and four outputs. For every seed, the table has the share of the variance of the first
+output within the half-moons, layer by layer, on 2,000 other points: with outputs clipped to the range of the
+training outputs, and without. For comparison, the full Laplacian eigenmap of the same graph is extended to
+the other points.
 
     python benchmarks/papers/half_moons.py
     python benchmarks/papers/half_moons.py --picture half_moons.png
@@ -34,12 +35,12 @@ SIGMA, N_LEVELS, N_OUTPUTS = 0.05, 4, 4
 
 
 class Trial(NamedTuple):
-    """What one seed gives."""
+    """Result for one seed."""
 
-    levels: list[np.ndarray]  # outputs of every level on unseen points, clipped
-    clipped: list[float]  # within-cluster variance of the first output over its total, by level
+    levels: list[np.ndarray]  # outputs of every layer on unseen points, clipped
+    clipped: list[float]  # share of the variance of the first output within clusters, by layer
     free: list[float]
-    largest: float  # size of the first output of the last level without clipping
+    largest: float  # largest first output of the last layer without clipping
     rand: float
     eigenmap: np.ndarray
     eigenmap_within: float
@@ -49,19 +50,19 @@ class Trial(NamedTuple):
 
 
 def within(y: np.ndarray, target: np.ndarray) -> float:
-    """Variance within the clusters over the total variance."""
+    """Return the variance within the clusters, divided by the total variance."""
     inside = sum(np.sum((y[target == k] - y[target == k].mean()) ** 2) for k in np.unique(target))
     return float(inside / np.sum((y - y.mean()) ** 2))
 
 
 def cluster(train: np.ndarray, test: np.ndarray, target: np.ndarray) -> float:
-    """Adjusted Rand index on unseen points of two means fitted to the first output of the training points."""
+    """Return the adjusted Rand index on unseen points of two clusters of the first training output."""
     clusters = KMeans(2, n_init=10, random_state=0).fit(train[:, :1])
     return float(adjusted_rand_score(target, clusters.predict(test[:, :1])))
 
 
 def run(seed: int, n: int) -> Trial:
-    """Train on one draw of the half-moons and look at another."""
+    """Fit to one draw of the half-moons, and evaluate on another."""
     train = make_half_moons(n, random_state=seed).data
     test, target = (moons := make_half_moons(n, random_state=seed + 1000)).data, moons.target
     started = time.perf_counter()
@@ -91,7 +92,7 @@ def run(seed: int, n: int) -> Trial:
 
 
 def draw(trial: Trial, seed: int, n: int, path: str) -> None:
-    """Write the picture: the points, the first output of every level in the order of the half-moons."""
+    """Write the figure: the points, and the first output of every layer in the order of the half-moons."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -115,7 +116,7 @@ def draw(trial: Trial, seed: int, n: int, path: str) -> None:
 
 
 def main() -> int:
-    """Print the table; return 1 where a claim does not hold."""
+    """Print the table; return 1 if a claim does not hold."""
     options = read_options(
         __doc__,
         seeds=5,

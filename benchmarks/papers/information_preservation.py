@@ -1,13 +1,13 @@
-"""Slow features that keep information in a hierarchy: what the paper on them says, on data at hand.
+"""Information-preserving hierarchies: claims of Escalante-B. & Wiskott (2020), on other data.
 
-Escalante-B. & Wiskott (2020, Machine Learning 109, 999-1037) say of hierarchies of information-preserving
-nodes, in their abstract, that they outperform those of slow features alone in the slowness of features, in
-the accuracy of estimation and in the reconstruction of the input. Their images (a simulated rat's view, faces
-in patches, MORPH-II) could not be obtained; here it is the position of Olivetti faces of
-benchmarks/papers/faces_position.py: 3,000 images of 20 people train a network, 1,500 of 12 others the ridge
-regression behind it and the linear reconstruction of the pixels, and 750 of 8 others judge.
+The abstract of the paper (Machine Learning 109, 999-1037) claims that hierarchies of information-preserving
+nodes are better than those of slow features alone: in the slowness of features, the accuracy of estimation
+and the reconstruction of the input. Its images (the simulated view of a rat, faces in patches, MORPH-II)
+could not be obtained. Here the position of Olivetti faces is estimated, as in
+benchmarks/papers/faces_position.py: 3,000 images of 20 people are for the network, 1,500 of 12 others for a
+ridge regression and a linear reconstruction of the pixels, and 750 of 8 others for the test.
 
-Slowness is the delta value of the first output on the mixed graph of the positions in the new images.
+Slowness is the delta value of the first output on the mixed graph of the positions in the test images.
 
     python benchmarks/papers/information_preservation.py --data FOLDER
 """
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def delta_of_first(Y: np.ndarray, x: np.ndarray) -> float:
-    """Return the delta value on new images of the first output."""
+    """Return the delta value of the first output on test images."""
     return float(GraphSFA(1, graph=graphs.mixed(x, 30)).fit(Y[:, :1]).delta_values_[0])
 
 

@@ -1,19 +1,20 @@
-"""Regularised sparse kernel SFA on spoken words: Boehmer et al. (2011), figures 1 and 2 in kind.
+"""Regularised sparse kernel SFA on spoken words: Boehmer et al. (2011), figures 1 and 2 on other data.
 
-Words are cut into overlapping windows as in the paper (52 ms of sound, one window per millisecond; there 500
-of every fifth amplitude at 48 kHz, here 417 amplitudes at 8 kHz), every word is one sequence, and slowness is
-measured on words not used for training, with every output divided by its own standard deviation there. Two
+Words are cut into overlapping windows as in the paper: 52 ms of sound, one window per millisecond, here 417
+amplitudes at 8 kHz, in the paper 500 (every fifth amplitude at 48 kHz). Every word is one sequence. Slowness
+is measured on test words, with every output divided by its standard deviation there. The small set has two
 words with different vowels ("three" and "seven") by one speaker, four recordings each for training and for
-testing, are the small set; four speakers with eight recordings each and a fifth for testing the large set.
-The fifth speaks 8 times more quietly than the others, and a Gaussian kernel is no judge of what lies near its
-origin, so every recording is brought to the same root mean square first (``--loudness as_recorded``
-leaves them as they are).
+the test. The large set has eight recordings of each of four speakers for training, and a fifth speaker for
+the test. The fifth speaker is 8 times quieter than the others, and all vectors near the origin are similar
+for a Gaussian kernel; therefore every recording is scaled to the same root mean square (``--loudness
+as_recorded`` omits this).
 
-* Figure 1a: all windows are support vectors; width of the Gaussian and regularisation vary. Twice: with
-  eigenvalues removed only where they are zero (the paper's rule; here 1e-15), and with this package's rule.
-* Figure 1b: the large set with a support chosen by matching pursuit.
-* Figure 2a: support size, for the four ways to choose it. A support of m vectors has m - 1 outputs, so the
-  mean over 200 is there for the large ones only, and over 24 for all; linear SFA over as many stands beside.
+* Figure 1a: all windows are support vectors; width of the Gaussian and regularisation vary. Two rank rules:
+  eigenvalues of zero are removed (the paper's rule; here below 1e-15), and this package's rule.
+* Figure 1b: the large set with support vectors selected by matching pursuit.
+* Figure 2a: number of support vectors, for the four selections. m support vectors have m - 1 outputs;
+  therefore means over 200 outputs exist only for large m, and means over 24 for all. Linear SFA with as many
+  outputs is added for comparison.
 * Figure 2c: two outputs on the large test set.
 
     python benchmarks/papers/kernel_sfa_speech.py PICTURES --data DATA
@@ -53,7 +54,7 @@ from common.tables import Table
 def figure_1(
     speech: Speech, sigmas: np.ndarray, n_support: int | None, n_outputs: int, base: float, path: Path
 ) -> None:
-    """Slowness and variance over the width of the kernel and the regularisation."""
+    """Print slowness and variance by width of the kernel and by regularisation."""
     figure, axes = plt.subplots(2, len(RULES), figsize=(11, 7), sharex=True, sharey="row")
     n = sum(len(x) for x in speech.train)
     support = np.arange(n) if n_support is None else chosen(speech, base, n_support)
@@ -90,7 +91,7 @@ def figure_1(
 
 
 def figure_2c(speech: Speech, sigma: float, n_support: int, path: Path) -> None:
-    """Two outputs on the test words of the large set."""
+    """Print and draw two outputs on the test words of the large set."""
     kernel, sequences = prepare(speech, 0.5 / sigma**2)
     support = mp_mah(kernel, n_support)
     functions = KernelFunctions(kernel, support)
@@ -119,7 +120,7 @@ def figure_2c(speech: Speech, sigma: float, n_support: int, path: Path) -> None:
 
 
 def main() -> None:
-    """Print the tables and save the pictures."""
+    """Print the tables and save the figures."""
     widths = [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
     options = read_options(
         __doc__,

@@ -1,10 +1,10 @@
-"""A hierarchy overfits less than direct slow feature analysis (Escalante-B. & Wiskott 2013, figure 1 right).
+"""Overfitting: a hierarchy and direct slow feature analysis (Escalante-B. & Wiskott 2013, figure 1 right).
 
-Useless data: 25 independent normal samples of 24 dimensions, reduced to 3 outputs. Direct linear slow feature
-analysis has 24 directions for 25 samples and finds the slowest course that there is; on new data its outputs
-scatter. The hierarchy is linear too and has the 7 nodes of the paper, 6 inputs and 3 outputs each: four nodes
-over 6 dimensions, two over two of those each, one on top. The paper reports test standard deviations of 6.5
-(direct) and 1.18 (hierarchy) for a training standard deviation of 1.
+Data without structure: 25 independent normal samples of 24 dimensions, reduced to 3 outputs. Direct linear
+slow feature analysis has 24 directions for 25 samples, and finds the slowest possible outputs; their standard
+deviation is large on new data. The hierarchy is linear, too, and has the 7 nodes of the paper with 6 inputs
+and 3 outputs each: four nodes over 6 dimensions, two over two of those each, one on top. The paper reports
+test standard deviations of 6.5 (direct) and 1.18 (hierarchy) for a training standard deviation of 1.
 
     python benchmarks/papers/overfitting.py
 """
@@ -29,18 +29,16 @@ LAYERS = [Layer(3, field=6), Layer(3, field=2), Layer(3, field=2)]
 
 
 def spread(model: SFA | HierarchicalSFA, train: np.ndarray, test: np.ndarray) -> tuple[float, float, float]:
-    """Root mean square of the outputs on training and test data, and the delta value of the slowest."""
+    """Return root mean squares of the outputs on training and test data, and the smallest delta value."""
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="The 25 rows have rank"
-        )  # it warns of just what is shown here
+        warnings.filterwarnings("ignore", message="The 25 rows have rank")  # expected
         model.fit(train)
     sizes = [float(np.sqrt(np.mean(model.transform(X) ** 2))) for X in (train, test)]
     return sizes[0], sizes[1], float(model.delta_values_[0])
 
 
 def main() -> int:
-    """Print the table; return 1 where the hierarchy does not generalise several times better."""
+    """Print the table; return 1 if the hierarchy does not generalise several times better."""
     options = read_options(
         __doc__,
         trials=200,

@@ -1,15 +1,15 @@
-"""Figures 1 to 10 of Ravikumar's notes on representation learning, with numbers beside the pictures.
+"""Figures 1 to 10 of Ravikumar's notes on representation learning, with numbers.
 
-The notes do not give their data. Figure 1 is drawn from two circles, figure 10 from an arc in noise, figure 5
-from an oblique cloud; for the zip codes of figures 2, 4 and 6 to 9 (16 x 16 pixels) stand the digits that
-come with scikit-learn (8 x 8 pixels, values from 0 to 16). Their bandwidths are those of their units, so that
-for figure 2 a row of bandwidths is tried.
+The notes do not include their data. Here figure 1 uses two circles, figure 10 an arc with noise, and figure 5
+an oblique cloud. The digits of scikit-learn (8 x 8 pixels, values from 0 to 16) replace the zip codes of
+figures 2, 4 and 6 to 9 (16 x 16 pixels). The bandwidths of the notes depend on the units of their data;
+therefore figure 2 is computed for several bandwidths.
 
-Printed for each is what its caption or text says, as a number: eigenvalues that are zero for each connected
-component, eigenvectors that oscillate along each circle, digits that two eigenvectors tell apart or not by
-the bandwidth, the risk of principal subspaces (theorem 7), curves that straighten as they are regularised,
-and autoencoders beside them. (Example 2 of the notes has a 0 for the last diagonal entry of its Laplacian,
-which must be 1, and calls the eigenvalues those of W.)
+For each figure, numbers test the claim of its caption or text: one zero eigenvalue for each connected
+component, eigenvectors that oscillate along each circle, digits that two eigenvectors separate or not
+depending on the bandwidth, the risk of principal subspaces (theorem 7), curves that become straight with
+regularisation, and autoencoders. (Example 2 of the notes has a 0 for the last diagonal entry of its
+Laplacian, which must be 1, and calls the eigenvalues those of W.)
 
     python benchmarks/papers/ravikumar.py [--quick]
     python benchmarks/papers/ravikumar.py --picture docs/figures/ravikumar.png
@@ -44,7 +44,7 @@ BANDWIDTHS = (4.0, 6.0, 10.0, 16.0, 40.0)
 
 
 def figure_2(quick: bool) -> tuple[bool, list[Panel]]:
-    """Digits 1, 2 and 3: how well two eigenvectors tell them apart, by the bandwidth."""
+    """Print the separation of the digits 1, 2 and 3 by two eigenvectors, for several bandwidths."""
     X, y = load_digits(return_X_y=True)
     X, y = X[np.isin(y, (1, 2, 3))], y[np.isin(y, (1, 2, 3))]
     print("figure 2: digits 1, 2 and 3, Gaussian weights; three means on the second and third eigenvector")
@@ -69,7 +69,7 @@ def figure_2(quick: bool) -> tuple[bool, list[Panel]]:
 
 
 def figure_3() -> tuple[bool, list[Panel]]:
-    """The graph of example 2: eigenvalues, and eigenvectors beyond those of the components."""
+    """Print eigenvalues of the graph of example 2, and eigenvectors that are not those of the components."""
     W = np.zeros((5, 5))
     for i, j in ((0, 1), (2, 3), (3, 4)):
         W[i, j] = W[j, i] = 1.0
@@ -95,7 +95,7 @@ def figure_3() -> tuple[bool, list[Panel]]:
 
 
 def figure_4() -> tuple[bool, list[Panel]]:
-    """The similarity graph of the digits 1 and 2 in two dimensions."""
+    """Draw the similarity graph of the digits 1 and 2 in two dimensions."""
     X, y = load_digits(return_X_y=True)
     X, y = X[np.isin(y, (1, 2))], y[np.isin(y, (1, 2))]
     model = LaplacianEigenmaps(2).fit(X)
@@ -112,7 +112,7 @@ def figure_4() -> tuple[bool, list[Panel]]:
 
 
 def figure_10(quick: bool) -> tuple[bool, list[Panel]]:
-    """Principal curves by the weight of their smoothness; autoencoders beside them."""
+    """Print results for principal curves by weight of the smoothness penalty, and for autoencoders."""
     rng = np.random.default_rng(0)
     angle = rng.uniform(0.0, np.pi, 200)
     X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * rng.standard_normal((200, 2))
@@ -147,8 +147,8 @@ def figure_10(quick: bool) -> tuple[bool, list[Panel]]:
 
 
 def main() -> int:
-    """Print the numbers; return 1 where something that the notes say does not hold."""
-    warnings.filterwarnings("ignore", "The graph has .* connected components")  # which is what is shown
+    """Print the numbers; return 1 if a claim of the notes does not hold."""
+    warnings.filterwarnings("ignore", "The graph has .* connected components")  # expected
     options = read_options(
         __doc__,
         quick=(False, "fewer starts"),

@@ -1,12 +1,12 @@
 """Figure 3 of Escalante-B. & Wiskott (2013): ten inputs whose features are the slowest possible.
 
-Their example is designed so that the features extracted are the slowest ones theoretically possible, and is
-not given. Here ten columns are random mixtures of the four slowest courses that a series of T rows can have,
-cos(pi j (t - 1/2) / T), and of six that jump from row to row. Slow features must be those courses, with their
-delta values, which no other input can undercut: T / (T - 1) (2 - 2 cos(pi j / T)), also the delta values of
-the free responses of the temporal graph. The last lines are what the paper warns of below its figure: noise
-alone, in as many dimensions as there are rows less one, gives the same features, and on new rows they are
-noise.
+The example of the paper is designed so that the extracted features are the slowest theoretically possible;
+its data are not given. Here ten columns are random mixtures of the four slowest signals of T rows,
+cos(pi j (t - 1/2) / T), and of six columns of white noise. The slow features must be these
+four signals, with their delta values T / (T - 1) (2 - 2 cos(pi j / T)), which are the smallest possible and
+also those of the free responses of the temporal graph. The last lines demonstrate the overfitting that the
+paper describes below its figure: noise in T - 1 dimensions has the same slow features in training, but on new
+rows they are noise.
 
     python benchmarks/papers/slowest_features.py [--quick]
     python benchmarks/papers/slowest_features.py --picture docs/figures/slowest_features.png
@@ -29,7 +29,7 @@ N_SLOW, N_FAST = 4, 6
 
 
 def inputs(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ten columns, and the four slowest courses that are mixed into them."""
+    """Return ten columns, and the four slowest signals that they contain."""
     steps = np.pi * (np.arange(n) + 0.5) / n
     slow = np.sqrt(2) * np.cos(np.outer(steps, np.arange(1, N_SLOW + 1)))
     fast = rng.standard_normal((n, N_FAST))
@@ -37,7 +37,7 @@ def inputs(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def main() -> int:
-    """Print the table; return 1 where the features are not the slowest possible."""
+    """Print the table; return 1 if the features are not the slowest possible."""
     options = read_options(
         __doc__,
         quick=(False, "shorter series"),
@@ -62,7 +62,7 @@ def main() -> int:
 
     few = 40
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The 40 rows have rank")  # which is what is shown here
+        warnings.filterwarnings("ignore", message="The 40 rows have rank")  # expected
         noise = SFA(N_SLOW).fit(rng.standard_normal((few, few - 1)))
     least = few / (few - 1) * (2 - 2 * np.cos(np.pi * np.arange(1, N_SLOW + 1) / few))
     new = metrics.delta_value(noise.transform(rng.standard_normal((5000, few - 1))))
@@ -86,7 +86,7 @@ def main() -> int:
 
 
 def draw(X: np.ndarray, y: np.ndarray, path: str) -> None:
-    """Write the picture: inputs on the left, outputs on the right."""
+    """Write the figure: inputs on the left, outputs on the right."""
     import matplotlib
 
     matplotlib.use("Agg")

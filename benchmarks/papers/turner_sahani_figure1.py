@@ -1,21 +1,21 @@
 """Figure 1 of Turner & Sahani (2007), the geometry of PCA and SFA, and its footnote 2 on frequencies.
 
-Data: two columns, an oblique mixture of a slow and a fast latent (decays 0.95 and 0.1), of which the fast one
-is the larger. The panels are those of the paper: A data and differences; B their covariance ellipses, with
-the principal axes of the data (black) and the directions of the slow features (red); C sphered data, where
-the differences (dashed) still have axes of their own; D the rotation R to those axes; E weights, on the
+Data: two columns, an oblique mixture of a slow and a fast factor (decays 0.95 and 0.1), of which the fast one
+has the larger variance. The panels are those of the paper: A data and differences; B their covariance
+ellipses, with the principal axes of the data (black) and the directions of the slow features (red); C sphered
+data, whose differences (dashed) still have principal axes; D the rotation R to these axes; E weights, on the
 ellipse w' B w = 1.
 
-Printed is what the paper says of them, number by number: W A = Omega^2 W B (eq. 3), W = R B^-1/2 with R
-orthogonal (eq. 4), R from the differences of the sphered data, other units, and eq. 5: an eigenvalue is the
-mean squared frequency of its feature, by spectral power.
+Claims of the paper are tested by numbers: W A = Omega^2 W B (eq. 3), W = R B^-1/2 with R orthogonal (eq. 4),
+R from the differences of the sphered data, other units, and eq. 5: an eigenvalue is the mean squared
+frequency of its feature, weighted by spectral power.
 
-Where the paper is loose: the rows of B^-1/2 (R = I) are principal directions only for the root D^-1/2 U' of
+Corrections to the paper: the rows of B^-1/2 (R = I) are principal directions only for the root D^-1/2 U' of
 an eigendecomposition U D U', which its figure calls B^-T/2, not for the symmetric root. The ellipse of the
-data is x' B^-1 x = 1, not x' B x = 1, which is that of the weights. Eq. 5 holds for the frequencies of a
-derivative; for differences of rows w^2 becomes 4 sin(w/2)^2, and the discrete Fourier transform counts one
-difference more, from the last row to the first. With both it is exact; without, it is right where all of the
-power is at low frequencies. (In the footnote, w' A w' should read w' A w.)
+data is x' B^-1 x = 1; x' B x = 1 is the ellipse of the weights. Eq. 5 holds for the frequencies of a
+derivative. For differences of rows, w^2 becomes 4 sin(w/2)^2, and the discrete Fourier transform includes the
+difference from the last row to the first. With both changes eq. 5 is exact; without them it is accurate only
+if all power is at low frequencies. (In the footnote, w' A w' should read w' A w.)
 
     python benchmarks/papers/turner_sahani_figure1.py [--quick]
     python benchmarks/papers/turner_sahani_figure1.py --picture docs/figures/turner_sahani_figure1.png
@@ -41,7 +41,7 @@ EXACT = 1e-9
 
 
 def mean_squared_frequencies(y: np.ndarray) -> tuple[float, float]:
-    """Mean of w^2 (eq. 5), and of 4 sin(w/2)^2, over the spectral power of a feature."""
+    """Return means of w^2 (eq. 5) and of 4 sin(w/2)^2 over the spectral power of a feature."""
     power = np.abs(np.fft.fft(y)) ** 2
     w = 2 * np.pi * np.fft.fftfreq(len(y))
     power /= power.sum()
@@ -49,7 +49,7 @@ def mean_squared_frequencies(y: np.ndarray) -> tuple[float, float]:
 
 
 def geometry(X: np.ndarray, latents: np.ndarray) -> bool:
-    """Print the claims of sections 2 and 3; true where those that are exact hold."""
+    """Print the claims of sections 2 and 3; return True if the exact ones hold."""
     A, B = moments(X)
     W, P = slow_weights(X), principal_weights(B)
     delta = np.diag(W @ A @ W.T)
@@ -84,7 +84,7 @@ def geometry(X: np.ndarray, latents: np.ndarray) -> bool:
 
 
 def frequencies(X: np.ndarray) -> bool:
-    """Print eq. 5 for features of noise and for sinusoids; true where the exact form holds."""
+    """Print eq. 5 for features of noise and for sinusoids; return True if the exact form holds."""
     print("eq. 5, footnote 2: eigenvalue and mean squared frequency of its feature")
     table = Table("", "eigenvalue", "w^2", "4 sin(w/2)^2", "with the last difference")
     n = len(X)
@@ -104,13 +104,13 @@ def frequencies(X: np.ndarray) -> bool:
 
 
 def ellipse(M: np.ndarray) -> np.ndarray:
-    """Points (2, 200) with x' M x = 1."""
+    """Return points (2, 200) with x' M x = 1."""
     turn = np.linspace(0, 2 * np.pi, 200)
     return np.linalg.solve(np.linalg.cholesky(M).T, np.array([np.cos(turn), np.sin(turn)]))
 
 
 def draw(X: np.ndarray, path: str) -> None:
-    """Write the picture: PCA on the left, SFA on the right, panels A to E from the top."""
+    """Write the figure: PCA on the left, SFA on the right, panels A to E from the top."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -165,7 +165,7 @@ def draw(X: np.ndarray, path: str) -> None:
 
 
 def main() -> int:
-    """Print the claims; return 1 where one that is exact does not hold."""
+    """Print the claims; return 1 if an exact one does not hold."""
     args = read_options(
         __doc__,
         quick=(False, "2,000 rows"),

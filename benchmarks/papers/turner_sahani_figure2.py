@@ -1,20 +1,20 @@
-"""Figure 2 of Turner & Sahani (2007): classic and probabilistic slow features under noise and with holes.
+"""Figure 2 of Turner & Sahani (2007): classic and probabilistic slow features with noise and missing rows.
 
-Their statistic is D: root-mean-square error of slow feature analysis less that of the probabilistic model,
-both for the slowest latent, divided by the root mean square of that latent. Theirs are single draws: D =
-0.03 at low noise, 1.10 at high noise, and 1.4 over a missing stretch, where slow feature analysis is
-continued by a straight line.
+The statistic D of the paper is the root mean square error of slow feature analysis minus that of the
+probabilistic model, both for the slowest factor, divided by the root mean square of that factor. In the paper
+D is 0.03 at low noise, 1.10 at high noise, and 1.4 in a missing block, in which slow features are
+interpolated linearly; each is a single draw.
 
 Settings here: three orthogonal loadings of norms 1, 8 and 8, decays 0.999, 0.99 and 0.5, T = 50,000, noise
-variance 1e-4 (low) and 0.25 (high). At high noise the slowest latent is the weakest, so that slow feature
-analysis takes the second for it. Missing: 49 stretches of 20 rows. The probabilistic model is fitted to the
-same rows; both features are centred (the mean of a slow latent and the offset of the data cannot be told
-apart) and given the sign of the truth. The paper does not tell its series' length, weights, decays or noise,
-so that only the size of D can be compared.
+variance 1e-4 (low) and 0.25 (high). At high noise the slowest factor is the weakest, so that the slowest
+feature of slow feature analysis is the second factor. Missing: 49 blocks of 20 rows. The probabilistic model
+is fitted to the same rows. Both features are centred, because the mean of a slow factor and the offset of the
+data are not identified, and have the sign of the true factor. The paper does not report the length of its
+series, weights, decays or noise, so that only the magnitude of D can be compared.
 
-The picture has the panels of the paper, from a series of its own: the observations on the left, on the right
-the slowest latent (dashed), its slow feature (grey) and the posterior of the probabilistic model (mean and 90
-% interval).
+The figure has the panels of the paper, from a separate series: the observations on the left; on the right the
+slowest factor (dashed), its slow feature (grey) and the posterior of the probabilistic model (mean and 90 %
+interval).
 
     python benchmarks/papers/turner_sahani_figure2.py [--quick]
     python benchmarks/papers/turner_sahani_figure2.py --seeds 1 --picture
@@ -39,34 +39,34 @@ DECAY, NORMS = (0.999, 0.99, 0.5), np.array([1.0, 8.0, 8.0])
 LOW, HIGH = 1e-4, 0.25
 STRETCH = 20
 REPORTED = (0.03, 1.10, 1.4)
-# The picture: shorter stretches of time and a longer hole, so that both can be seen.
+# The figure has shorter series and a longer missing block, so that both are visible.
 SHOWN, HOLE = slice(0, 600), slice(250, 320)
 
 
 def rms(x: np.ndarray) -> float:
-    """Root mean square."""
+    """Return the root mean square."""
     return float(np.sqrt(np.mean(x**2)))
 
 
 def aligned(feature: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Centred feature with the sign of the truth."""
+    """Return the centred feature with the sign of the true factor."""
     centred = feature - feature.mean()
     return centred * np.sign(centred @ truth)
 
 
 def statistic(X: np.ndarray, truth: np.ndarray, rows: np.ndarray) -> float:
-    """D over some rows, from data that may have missing rows."""
+    """Return D over some rows, for data that may have missing rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         probabilistic = aligned(probsfa.ProbabilisticSFA(3).fit_transform(X)[:, 0], truth)
         classic = probsfa.SFA(1, missing="skip").fit_transform(X)[:, 0]
-    seen = ~np.isnan(classic)
-    classic = aligned(np.interp(np.arange(len(X)), np.flatnonzero(seen), classic[seen]), truth)
+    is_complete = ~np.isnan(classic)
+    classic = aligned(np.interp(np.arange(len(X)), np.flatnonzero(is_complete), classic[is_complete]), truth)
     return (rms((classic - truth)[rows]) - rms((probabilistic - truth)[rows])) / rms(truth)
 
 
 def statistics(seed: int, n_steps: int) -> tuple[float, float, float]:
-    """D of the three rows of the figure for one seed."""
+    """Return D for the three rows of the figure, for one seed."""
     loadings = np.linalg.qr(np.random.default_rng([seed, 1]).standard_normal((3, 3)))[0] * NORMS
     everywhere = np.ones(n_steps, dtype=bool)
     missing = np.zeros(n_steps, dtype=bool)
@@ -86,7 +86,7 @@ def statistics(seed: int, n_steps: int) -> tuple[float, float, float]:
 
 
 def draw(path: str, n_steps: int) -> None:
-    """Write the picture of three series: low noise, high noise, high noise with missing rows."""
+    """Write the figure of three series: low noise, high noise, high noise with missing rows."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -113,8 +113,10 @@ def draw(path: str, n_steps: int) -> None:
             classic = probsfa.SFA(1, missing="skip").fit_transform(X)[:, 0]
         posterior = model.posterior(X)
         mean = aligned(posterior.means[:, 0], truth)
-        seen = ~np.isnan(classic)
-        classic = aligned(np.interp(np.arange(len(X)), np.flatnonzero(seen), classic[seen]), truth)
+        is_complete = ~np.isnan(classic)
+        classic = aligned(
+            np.interp(np.arange(len(X)), np.flatnonzero(is_complete), classic[is_complete]), truth
+        )
         t = np.arange(len(X))[SHOWN]
         left.plot(t, X[SHOWN], lw=0.7)
         left.set(title=f"{name}: observations")

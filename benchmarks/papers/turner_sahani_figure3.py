@@ -1,14 +1,14 @@
-"""Figure 3 of Turner & Sahani (2007): expanded rows held to the parabola on which they can be.
+"""Figure 3 of Turner & Sahani (2007): a product of experts restricts expanded rows to a parabola.
 
-One column whose size is slow and whose sign is not, 400 rows, expanded to ``(y, y^2)``. Numbers are root mean
-square distances of drawn second coordinates from the squares of the first ones, in standard deviations of the
-squares in the data: of the linear model of expanded rows, which the paper calls the old generative model, and
-of the product of experts as the width of its local experts goes to zero; means over seeds. The share of drawn
-rows with ``|y|`` below half of what 99 in 100 of the data are above says whether samples stay off the
-middle, where there are no data.
+One column whose absolute value is slow and whose sign is fast, 400 rows, expanded to ``(y, y^2)``. The table
+has root mean square distances of the drawn second coordinates from the squares of the first, in standard
+deviations of the squares in the data: for the linear model of expanded rows, which the paper calls the old
+generative model, and for the product of experts, with decreasing width of its local experts; means over
+seeds. It also has the share of drawn rows whose ``|y|`` is below half of the 1 % quantile of the data, where
+there are no data.
 
-The picture has contours of the linear model's density of one row with its draws, the product's draws at two
-widths, and a drawn series beside that of the data.
+The figure has contours of the linear model's density of one row with its draws, draws of the product at two
+widths, and a drawn series next to the data.
 
     python benchmarks/papers/turner_sahani_figure3.py [--seeds N]
     python benchmarks/papers/turner_sahani_figure3.py --seeds 1 --picture
@@ -34,24 +34,24 @@ WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)
 
 
 def series(seed: int) -> np.ndarray:
-    """One column (T, 1): slow in size, fast in sign, away from zero."""
+    """Return a column (T, 1) with slow absolute value and fast sign, away from zero."""
     rng = np.random.default_rng(seed)
     slow = ProbabilisticSFA.from_parameters([DECAY], [[1.0]], 1e-6).sample(T, random_state=seed)[1][:, 0]
     return (np.exp(0.35 * slow) * rng.choice([-1.0, 1.0], T) + 0.15 * rng.standard_normal(T))[:, None]
 
 
 def off_parabola(expanded: np.ndarray, y: np.ndarray) -> float:
-    """Root mean square distance of the second coordinate from the square of the first."""
+    """Return the root mean square distance of the second coordinate from the square of the first."""
     return float(np.sqrt(np.mean((expanded[:, 1] - expanded[:, 0] ** 2) ** 2)) / np.std(y**2))
 
 
 def in_the_middle(drawn: np.ndarray, y: np.ndarray) -> float:
-    """Share of rows where there are no data."""
+    """Return the share of drawn rows near zero, where there are no data."""
     return float(np.mean(np.abs(drawn) < 0.5 * np.quantile(np.abs(y), 0.01)))
 
 
 def product(y: np.ndarray, width: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Drawn rows and expanded rows of a product of experts of that width."""
+    """Draw rows and expanded rows from a product of experts with this width."""
     model = ProductOfExpertsSFA(1, width=width, random_state=seed, tol=1e6).fit(y)
     drawn, _, expanded = model.sample(T, expanded=True, random_state=seed)
     return drawn, expanded
@@ -76,7 +76,7 @@ def distances(seeds: int) -> None:
 
 
 def draw(path: str) -> None:
-    """Draw the picture."""
+    """Draw the figure."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -125,7 +125,7 @@ def draw(path: str) -> None:
 
 
 def main() -> None:
-    """Print the table, or draw the picture."""
+    """Print the table, or draw the figure."""
     options = read_options(
         __doc__,
         seeds=5,

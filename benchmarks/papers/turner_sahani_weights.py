@@ -1,14 +1,16 @@
-"""Weights without noise (Turner & Sahani 2007, eqs. 18-24): what holds of them, and how far edges move them.
+"""Weights without noise (Turner & Sahani 2007, eqs. 18-24): tests of their properties, and of edge terms.
 
-Three tables, each beside what the paper says:
+Three tables, each with the claim of the paper:
 
-* decays held at many values: the directions are always those of slow feature analysis, the larger decay the
-  slower one; lengths differ (eqs. 22-23). The paper says this for different decays between 0 and 1; it holds
-  for negative ones as well. Maxima are found by a general optimiser from random weights, without edge terms.
-* decays that go to zero, with innovation variances 1 - decay^2: the outputs become white (eq. 24).
-* the maximum of the exact likelihood and that without edge terms: T times the distance stays as T grows, so
-  the distance falls like 1/T (the paper: edges vanish as T grows). Turn and stretch are the largest entry of
-  exact weights times inverse weights, less the identity; decays are learned.
+* Known decays with different values: the directions are always those of slow feature analysis, and the larger
+  decay belongs to the slower direction; lengths differ (eqs. 22-23). The paper claims this for different
+  decays between 0 and 1; it holds for negative ones as well. Maxima are found by a general optimiser from
+  random weights, without edge terms.
+* Decays that approach zero, with innovation variances 1 - decay^2: the outputs become white (eq. 24).
+* The distance between the maxima of the exact likelihood and of that without edge terms: T times the distance
+  stays constant as T grows, so that the distance is proportional to 1/T (paper: edge terms vanish as T
+  grows). The distance is the largest absolute entry of the exact weights times the inverse of the approximate
+  weights, minus the identity, which measures rotation and scale; decays are learned.
 
     python benchmarks/papers/turner_sahani_weights.py [--quick]
 """
@@ -44,13 +46,13 @@ MIXTURES = {"short timescales": (0.9, 0.6, 0.1), "long timescales": (0.99, 0.9, 
 
 
 def series(n_steps: int, decay: tuple[float, ...], seed: int) -> np.ndarray:
-    """Noise-free mixture of three latents in three columns."""
+    """Return a noise-free mixture of three factors in three columns."""
     data = make_slow_mixture(n_steps, 3, decay=decay, noise_variance=0.0, random_state=seed).data
     return np.asarray(data)
 
 
 def best_weights(X: np.ndarray, decay: tuple[float, ...], n_starts: int) -> np.ndarray:
-    """Weights of the largest likelihood without edge terms that a general optimiser finds."""
+    """Maximize the likelihood without edge terms over the weights, with a general optimiser."""
     rng = np.random.default_rng(0)
     mean, units = X.mean(axis=0), X.std(axis=0)
 
@@ -63,7 +65,7 @@ def best_weights(X: np.ndarray, decay: tuple[float, ...], n_starts: int) -> np.n
 
 
 def held_decays(n_starts: int) -> bool:
-    """Print the first table; true where directions and order are those of slow feature analysis."""
+    """Print the first table; return True if directions and order are those of slow feature analysis."""
     X = series(1_000, MIXTURES["short timescales"], 0)
     components = SFA().fit(X).components_
     table = Table("decays held", "largest angle to SFA (degrees)", "ranks by slowness", "variances")
@@ -71,10 +73,10 @@ def held_decays(n_starts: int) -> bool:
     for decay in HELD:
         W = best_weights(X, decay, n_starts)
         # Rows in the space of the slow features, where directions of SFA are the axes.
-        seen = W @ np.linalg.inv(components)
-        ranks = np.argmax(np.abs(seen), axis=1)
-        sizes = np.linalg.norm(seen, axis=1)
-        off_axis = np.sqrt(np.maximum(sizes**2 - np.max(np.abs(seen), axis=1) ** 2, 0.0)) / sizes
+        rotated = W @ np.linalg.inv(components)
+        ranks = np.argmax(np.abs(rotated), axis=1)
+        sizes = np.linalg.norm(rotated, axis=1)
+        off_axis = np.sqrt(np.maximum(sizes**2 - np.max(np.abs(rotated), axis=1) ** 2, 0.0)) / sizes
         angle = float(np.degrees(np.arcsin(np.max(off_axis))))
         table.add(decay, f"{angle:.1e}", (ranks + 1).tolist(), np.round(sizes**2, 3))
         holds &= angle < 0.1 and np.array_equal(ranks, np.argsort(np.argsort(-np.array(decay))))
@@ -83,7 +85,7 @@ def held_decays(n_starts: int) -> bool:
 
 
 def small_decays() -> bool:
-    """Print the second table; true where the distance from white outputs falls with the decays."""
+    """Print the second table; return True if the distance from white outputs decreases with the decays."""
     X = series(1_000, MIXTURES["short timescales"], 0)
     centred = X - X.mean(axis=0)
     distances = []
@@ -99,7 +101,7 @@ def small_decays() -> bool:
 
 
 def edges(lengths: list[int], n_seeds: int) -> bool:
-    """Print the third table; true where T times the distances stays within a factor of 5."""
+    """Print the third table; return True if T times the distances stays within a factor of 5."""
     holds = True
     for name, decay in MIXTURES.items():
         print(
@@ -127,7 +129,7 @@ def edges(lengths: list[int], n_seeds: int) -> bool:
 
 
 def main() -> int:
-    """Print the tables; return 1 where one of them is not as the paper says."""
+    """Print the tables; return 1 if a claim of the paper does not hold."""
     args = read_options(
         __doc__,
         quick=(False, "fewer starts, series and lengths"),

@@ -4,9 +4,9 @@ Two autoregressive sources s1, s2 with values in [-1, 1] are mixed to ::
 
     x1 = (s2 + 3 s1 + 6) cos(1.5 pi s1)        x2 = (s2 + 3 s1 + 6) sin(1.5 pi s1)
 
-(Harmeling et al. 2003). Either the slower or the faster source is the angle. Correlations of the extracted
-with the true sources are measured on rows not used for training, for xSFA, for SFA on the same polynomials of
-degree 7, and for linear SFA. The paper separates sounds; here are processes of known time scales.
+(Harmeling et al. 2003). The angle is either the slower or the faster source. Correlations of extracted and
+true sources are measured on test rows, for xSFA, for SFA on the same polynomials of degree 7, and for linear
+SFA. The paper separates sounds; here the sources are processes of known time scales.
 
     python benchmarks/papers/xsfa_spiral.py
     python benchmarks/papers/xsfa_spiral.py --seeds 2 --rows 3000
@@ -29,7 +29,7 @@ TIMESCALES = ((40, 15), (100, 40), (40, 25), (200, 20))
 
 
 def source(rng: np.random.Generator, n: int, timescale: float) -> np.ndarray:
-    """Return an autoregressive process of order 1, scaled to [-1, 1]."""
+    """Return an AR(1) process, scaled to [-1, 1]."""
     decay, s = np.exp(-1 / timescale), np.zeros(n)
     for t, e in enumerate(rng.standard_normal(n - 1)):
         s[t + 1] = decay * s[t] + e

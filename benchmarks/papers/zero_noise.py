@@ -1,10 +1,10 @@
-"""How maximum likelihood approaches slow feature analysis as the observation noise goes to zero.
+"""Maximum likelihood and slow feature analysis: angles between their directions for decreasing noise.
 
 For each noise variance r and length T, ``ProbabilisticSFA(noise=r)`` is fitted to a square mixture (D = K =
-3) and the rows of ``pinv(loadings)``, its recognition weights, are compared with the directions of ``SFA``:
-the table holds the largest angle between matched rows after whitening, in degrees. It falls with r to a
-floor that falls like 1/T, the edge terms of Turner & Sahani (2007), eq. 18. That floor is the last row: the
-maximum of the exact likelihood at r = 0, edge terms and all.
+3), and the rows of ``pinv(loadings)``, its recognition weights, are compared with the directions of ``SFA``.
+The table has the largest angle between matched rows after whitening, in degrees. The angle decreases with r
+to a limit that is proportional to 1/T, because of the edge terms of Turner & Sahani (2007), eq. 18. The limit
+is the last row: the maximum of the exact likelihood at r = 0, with edge terms.
 
     python benchmarks/papers/zero_noise.py [--quick]
 """
@@ -29,7 +29,7 @@ DECAY = (0.99, 0.9, 0.6)
 
 
 def fitted_weights(X: np.ndarray, noise: float) -> np.ndarray:
-    """Recognition weights of a fit, or of the exact maximum where there is no noise."""
+    """Return recognition weights of a fit, or of the exact maximum if there is no noise."""
     if noise == 0.0:
         return noise_free_maximum_likelihood(X, edge_terms=True).weights
     with warnings.catch_warnings():
@@ -39,7 +39,7 @@ def fitted_weights(X: np.ndarray, noise: float) -> np.ndarray:
 
 
 def largest_angle(X: np.ndarray, noise: float) -> float:
-    """Largest angle (degrees) between recognition weights and slow feature directions, in whitened space."""
+    """Return the largest angle (degrees) between recognition weights and SFA directions, after whitening."""
     # In the coordinates in which the data are white, the directions of SFA are orthonormal.
     weights = fitted_weights(X, noise) @ probsfa.SFA().fit(X).loadings_
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)

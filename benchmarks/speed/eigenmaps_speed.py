@@ -1,10 +1,10 @@
-"""Laplacian eigenmaps against scikit-learn's SpectralEmbedding, and alone on larger graphs.
+"""Time of Laplacian eigenmaps, compared with scikit-learn's SpectralEmbedding, and on larger graphs.
 
-Both make the graph of 10 neighbours (the point itself counted) and embed it; times are of ``fit``, graph
-included, and of the eigenproblem alone on a ready graph. scikit-learn keeps no eigenvalues, so they are
-computed from its embedding; the difference is relative to the largest of them. Point sets: a surface (swiss
-roll), a solid (cube), clusters (8 Gaussians in 8 dimensions), a cloud (Gaussian in 10 dimensions). The cloud
-is left out for scikit-learn: its factorisation fills n^2 / 2 numbers.
+Both build the graph of 10 neighbours (including the point itself) and embed it; times are those of ``fit``,
+and of the eigenproblem alone for a given graph. scikit-learn returns no eigenvalues, so they are computed
+from its embedding; the difference is relative to the largest of them. Point sets: a surface (swiss roll), a
+solid (cube), clusters (8 Gaussians in 8 dimensions), a cloud (Gaussian in 10 dimensions). The cloud is
+omitted for scikit-learn, because its factorisation fills n^2 / 2 numbers.
 
     python benchmarks/speed/eigenmaps_speed.py
     python benchmarks/speed/eigenmaps_speed.py --quick
@@ -36,7 +36,7 @@ N_NEIGHBORS = 10
 
 
 def points(kind: str, n: int) -> np.ndarray:
-    """Return one of the point sets, the same for the same arguments."""
+    """Return one of the point sets, identical for identical arguments."""
     rng = np.random.default_rng(0)
     if kind == "surface":
         return make_swiss_roll(n, noise=0.05, random_state=0)[0]
@@ -48,7 +48,7 @@ def points(kind: str, n: int) -> np.ndarray:
 
 
 def timed(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Return the shortest time of some runs, and what the last one returned."""
+    """Return the shortest time of several runs, and the last result."""
     best = np.inf
     for _ in range(repeats):
         started = time.perf_counter()
@@ -58,7 +58,7 @@ def timed(run: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 
 def rayleigh(W: Any, y: np.ndarray) -> np.ndarray:
-    """Eigenvalues of the random-walk Laplacian that belong to columns of y."""
+    """Return Rayleigh quotients of the random-walk Laplacian for the columns of y."""
     d = np.asarray(W.sum(axis=1)).ravel() - W.diagonal()
     energy = np.sum(y * (d[:, None] * y - W @ y + W.diagonal()[:, None] * y), axis=0)
     return energy / np.sum(d[:, None] * y**2, axis=0)
@@ -70,7 +70,7 @@ def compare(kind: str, n: int, n_components: int, repeats: int) -> list[object]:
     ours = LaplacianEigenmaps(n_components, n_neighbors=N_NEIGHBORS)
     theirs = SpectralEmbedding(n_components, n_neighbors=N_NEIGHBORS, affinity="nearest_neighbors")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # both would say how connected the graph is
+        warnings.simplefilter("ignore")  # warnings of disconnected graphs, the same for both
         own, ours = timed(lambda: ours.fit(X), repeats)
         other, theirs = timed(lambda: theirs.fit(X), repeats)
         W = theirs.affinity_matrix_

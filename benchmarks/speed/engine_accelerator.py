@@ -1,14 +1,15 @@
-"""The engine's strategies on whatever JAX computes with: row by row, in segments, joined by a parallel scan.
+"""Time of the algorithms of the engine on an accelerator: row by row, in segments, and by a parallel scan.
 
-One evaluation is what a fit asks for, sums of expected moments and log-likelihood, of 20 columns with a fifth
-of the cells missing. First every strategy is checked against the recursions on the CPU. Then rows and
-latents grow. A strategy whose first run takes more than ``--budget`` seconds is not tried on more rows.
+One evaluation computes sums of expected moments and the log-likelihood, as in a fit, for 20 columns with a
+fifth of the values missing. First the results of all algorithms are compared with those of the recursions on
+the CPU. Then times are measured for increasing numbers of rows and factors. An algorithm whose first run
+takes more than ``--budget`` seconds is not run on more rows.
 
     python benchmarks/speed/engine_accelerator.py [--rows 10000 100000 1000000] [--latents 1 3 5 8 16]
         [--chunk-rows N] [--budget 30]
 
-``--rows 2000 10000 --latents 1 3`` is enough for a look without an accelerator. ``--chunk-rows`` says how
-many rows are worked through at once, by which it is tuned to a card.
+``--rows 2000 10000 --latents 1 3`` is sufficient for a test without an accelerator. ``--chunk-rows`` is the
+number of rows that are processed at once, which can be tuned to the accelerator.
 """
 
 import sys
@@ -35,12 +36,12 @@ SAME = 1e-10
 
 
 def strategies(n_components):
-    """Those that a number of latents allows on this platform."""
+    """Return the algorithms that support this number of factors on this platform."""
     return [name for name in NAMES if name != "segmented" or n_components <= 8]
 
 
 def problem(n_rows, n_components):
-    """Draw parameters and a panel; what the cells hold does not matter to the time."""
+    """Draw parameters and a panel; the time does not depend on the values."""
     rng = np.random.default_rng(0)
     params = StateSpace(
         np.linspace(0.98, 0.5, n_components),
@@ -54,7 +55,7 @@ def problem(n_rows, n_components):
 
 
 def check(latents, n_rows, options):
-    """Compare every strategy with the recursions on the CPU: largest difference, relative to size."""
+    """Compare every algorithm with the recursions on the CPU: largest relative difference."""
     print(f"\nAgainst the recursions on the CPU, {n_rows:,} rows:", flush=True)
     for n_components in latents:
         with jax.default_device(jax.devices("cpu")[0]):
@@ -72,7 +73,7 @@ def check(latents, n_rows, options):
 
 
 def growth(latents, rows, options):
-    """Time of an evaluation, and of the first with its compilation."""
+    """Return the time of an evaluation, and that of the first one, which includes compilation."""
     print()
     heads = "one evaluation", "ns a row", "the first, with compilation"
     table = Table("latents", "rows", "strategy", *heads)
@@ -94,7 +95,7 @@ def growth(latents, rows, options):
 
 
 def main():
-    """Check, then time."""
+    """Validate the results, then measure times."""
     options = read_options(
         __doc__,
         rows=[10_000, 100_000, 1_000_000],

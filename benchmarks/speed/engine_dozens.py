@@ -1,8 +1,8 @@
-"""Some dozen states, 20 % of the values missing: processor time beside a floor and statsmodels.
+"""Dozens of states, 20 % of the values missing: processor time, compared with a lower bound and statsmodels.
 
-Each case is one posterior with all moments. Times are of the processor, the least of some runs that take
-turns, so that a busy machine counts little; the floor is the count of ``common/floor.py`` at the rate of a
-matrix product on one core. "First" is the first posterior.
+Each case is one posterior with all moments. Times are processor times, the minimum of several alternating
+runs, so that other load of the machine has little effect. The lower bound is that of ``common/floor.py`` at
+the rate of a matrix product on one core. "First" is the first posterior.
 
     python benchmarks/speed/engine_dozens.py [--components 12 24] [--features 20] [--rows 10000] [--repeats 5]
 """
@@ -25,23 +25,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.floor import Machine, posterior_floor
 from common.options import read_options
 from common.side_by_side import duration, setting
-from common.smoothers import CONTESTANTS, Unable, draw_problem
+from common.smoothers import IMPLEMENTATIONS, Unable, draw_problem
 from common.tables import Table
 
 SAME = 1e-10
 SHORTEST = 0.05  # seconds over which runs are averaged
-LONGEST_PEER = 5.0  # seconds after which the peer runs no more
+LONGEST_PEER = 5.0  # seconds after which the other package is not run again
 
 
 def processor_seconds(run):
-    """Processor time of a run, and what it returned."""
+    """Return the processor time of a run, and its result."""
     started = time.process_time()
     answer = run()
     return time.process_time() - started, answer
 
 
 def seconds_of_several(run):
-    """Processor time and time of one run, from as many as take a while: other threads' is booked late."""
+    """Return processor and wall-clock time of a run, as means over enough runs to include all threads."""
     seconds, answer = processor_seconds(run)
     del answer
     n_runs = 1 + int(SHORTEST / max(seconds, 1e-4))
@@ -52,14 +52,14 @@ def seconds_of_several(run):
 
 
 def product_rate():
-    """Flops per second of a matrix product on one core."""
+    """Return operations per second of a matrix product on one core."""
     left, right = np.random.default_rng(0).standard_normal((2, 800, 800))
     with one_blas_thread():
         return 2.0 * 800**3 / min(processor_seconds(lambda: left @ right)[0] for _ in range(9))
 
 
 def largest_difference(found, wanted):
-    """Of all arrays of two answers, relative to the largest number of each array, at least one."""
+    """Return the largest difference of all arrays, relative to the largest entry of each array or to one."""
     return max(
         float(np.max(np.abs(np.asarray(x) - np.asarray(y))) / max(np.max(np.abs(y)), 1.0))
         for x, y in zip(found, wanted, strict=True)
@@ -67,12 +67,12 @@ def largest_difference(found, wanted):
 
 
 def best_setting(problem):
-    """Name of the quickest setting of statsmodels on the first rows."""
+    """Return the name of the fastest setting of statsmodels on the first rows."""
     start = problem._replace(X=problem.X[:500])
     seconds = {}
-    for name in (name for name in CONTESTANTS if name.startswith("statsmodels")):
+    for name in (name for name in IMPLEMENTATIONS if name.startswith("statsmodels")):
         try:
-            run = CONTESTANTS[name](start)
+            run = IMPLEMENTATIONS[name](start)
         except Unable:
             continue
         run()
@@ -81,7 +81,7 @@ def best_setting(problem):
 
 
 def against_peers(n_components, n_features, n_rows, repeats, machine):
-    """A row of the table."""
+    """Return a row of the table."""
     problem = draw_problem(n_rows, n_features, n_components, 0.2)
     panel = make_panel(Sequences(problem.X, (n_rows,)))
     began = time.perf_counter()
@@ -94,7 +94,7 @@ def against_peers(n_components, n_features, n_rows, repeats, machine):
         raise SystemExit(f"the answers differ by {gap:.1e}")
     del answer, wanted
     name = best_setting(problem)
-    peer = CONTESTANTS[name](problem)
+    peer = IMPLEMENTATIONS[name](problem)
     ours, theirs = [], []
     peer()
     for i in range(repeats):

@@ -1,12 +1,13 @@
 """Time of the engine by size of the data, and relative to that of its matrix products.
 
-*Length*: one evaluation (expected statistics, which a fit asks for) of 20 columns and 3 latents, from 1e3
-rows to ``--longest``, streamed from a file, with the slope of log time in log rows and the peak memory.
-*Gradient*: value and gradient against the value alone. *Latents*: one evaluation at K = 90 on simulated data
-of the size of twelve stations' hourly air quality (20,448 rows, 132 columns, 1.6 % missing), against the time
-of as many flops in matrix products. With ``--beijing`` the air quality itself (the first 20,448 hours, in
-units of their standard deviations), after ``--steps`` steps of EM from the usual start, and no other part.
-With ``--memory`` only the simulated data, with AR(1) noise: one further state for each column.
+*Length*: one evaluation (expected statistics, as in a fit) of 20 columns and 3 factors, from 1e3 rows to
+``--longest``, read from a file, with the slope of log time over log rows and the peak memory. *Gradient*:
+likelihood and gradient, compared with the likelihood alone. *Latents*: one evaluation at K = 90 on simulated
+data of the size of the hourly air quality of twelve stations (20,448 rows, 132 columns, 1.6 % missing),
+compared with the time of as many operations in matrix products. With ``--beijing`` this part uses the air
+quality itself (the first 20,448 hours, in units of their standard deviations), after ``--steps`` steps of EM
+from the usual starting point, and the other parts are omitted. With ``--memory`` only the simulated data are
+used, with AR(1) noise: one further state for each column.
 
     python benchmarks/speed/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448] [--beijing FILE.npz]
         [--memory]
@@ -38,7 +39,7 @@ from common.tables import Table
 
 
 def repeated(run, n):
-    """Time a run n times after one that does not count."""
+    """Measure n runs, after one that is not counted."""
     run()
     return Timing.of([timed(run)[0] for _ in range(n)])
 
@@ -54,14 +55,14 @@ def model(rng, n_features, n_components):
 
 
 def with_holes(rng, n_rows, n_features, share):
-    """Draw rows with a share of missing cells; what they hold does not matter to the time."""
+    """Draw rows with a share of missing values; the time does not depend on the values."""
     X = rng.standard_normal((n_rows, n_features))
     X[rng.random(X.shape) < share] = np.nan
     return X
 
 
 def length(longest):
-    """Cost against the number of rows, read from a file."""
+    """Print times by number of rows, read from a file."""
     rng = np.random.default_rng(0)
     params = model(rng, 20, 3)
     print()
@@ -89,7 +90,7 @@ def length(longest):
 
 
 def gradient():
-    """Value and gradient against the value."""
+    """Print times of likelihood and gradient, and of the likelihood alone."""
     rng = np.random.default_rng(0)
     print()
     table = Table("rows, columns, latents", "value", "value and gradient", "ratio")
@@ -118,7 +119,7 @@ def gradient():
 
 
 def latents(params, X):
-    """Many latents against matrix products."""
+    """Print times for many factors, compared with matrix products."""
     (n_rows, n_features), n_latents = X.shape, len(params.decay)
     n_states = n_latents + len(params.memory_decay)
     panel = make_panel(Sequences(X, (n_rows,)))
@@ -140,7 +141,7 @@ def latents(params, X):
 
 
 def beijing(path, n_components, n_rows, n_steps):
-    """Many latents on the air quality of Beijing."""
+    """Print times for many factors on the air quality of Beijing."""
     X = np.load(path)["X"][:n_rows].astype(float)
     X = (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0)
     model = ProbabilisticSFA(n_components, solver="em", max_iter=n_steps)
@@ -152,7 +153,7 @@ def beijing(path, n_components, n_rows, n_steps):
 
 
 def main():
-    """Run the parts."""
+    """Run the selected parts."""
     options = read_options(
         __doc__,
         longest=1e7,

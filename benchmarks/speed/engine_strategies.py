@@ -27,7 +27,7 @@ from common.options import read_options
 from common.side_by_side import alternate, duration, setting
 from common.tables import Table
 
-# States, columns, rows, the part of the cells that is missing, and how many rhythms of two states there are.
+# States, columns, rows, share of missing values, and number of cycles of two states.
 CASES = [
     (3, 20, 1_000, 0.2, 0),
     (3, 20, 10_000, 0.2, 0),
@@ -51,7 +51,7 @@ SAME = 1e-8
 
 
 def case(n_states, n_features, n_rows, missing, n_rhythms):
-    """Draw parameters and a panel; what the cells hold does not matter to the time."""
+    """Draw parameters and a panel; the time does not depend on the values."""
     rng = np.random.default_rng(0)
     params = StateSpace(
         np.linspace(0.98, 0.5, n_states - 2 * n_rhythms),
@@ -67,20 +67,20 @@ def case(n_states, n_features, n_rows, missing, n_rhythms):
 
 
 def allowed(name, params):
-    """Whether an algorithm can be tried: compiling segments of many states takes minutes."""
+    """Whether an algorithm is measured: compilation of segments of many states takes minutes."""
     if name == "segmented":
         return params.n_states <= 12
     return name != "core" or supports(params)
 
 
 def evaluate(params, panel, asked):
-    """One evaluation by an algorithm."""
+    """Run one evaluation by an algorithm."""
     with use_strategy(**asked):
         return expected_statistics(params, panel)
 
 
 def first(params, panel, name, asked):
-    """The first evaluation, which compiles a program; None where XLA cannot compile it."""
+    """Run the first evaluation, which compiles a program; return None if XLA cannot compile it."""
     try:
         return evaluate(params, panel, asked)
     except jax.errors.JaxRuntimeError as error:
@@ -89,7 +89,7 @@ def first(params, panel, name, asked):
 
 
 def main():
-    """Time all algorithms on all cases."""
+    """Measure all algorithms on all cases."""
     options = read_options(
         __doc__,
         repeats=7,

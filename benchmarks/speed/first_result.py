@@ -1,15 +1,15 @@
-"""Time to the first fitted result, in fresh processes: imports, compilation, and the fit itself.
+"""Time to the first fitted result, in new processes: imports, compilation, and the fit.
 
-A series of 1,000 rows and 10 columns with 3 latents is fitted by the default solver in new processes, one
-after the other. The split is taken inside each process: importing ``probsfa`` and its estimator (NumPy,
-SciPy, scikit-learn), importing JAX, compiling (JAX's own count of what its tracer and compiler took), and
-the rest of the fit. "again" is a second fit in the same process, "processor" the processor time without it.
-With ``--cache`` the compiled programs are kept in a temporary folder by ``probsfa.enable_compilation_cache``;
-the first process fills it and is not counted.
+A series of 1,000 rows and 10 columns with 3 factors is fitted by the default solver in new processes, one
+after the other. Parts are measured in each process: the import of ``probsfa`` and its estimator (NumPy,
+SciPy, scikit-learn), the import of JAX, compilation (tracing and compiling as reported by JAX), and the rest
+of the fit. "again" is a second fit in the same process, "processor" the processor time without it. With
+``--cache``, ``probsfa.enable_compilation_cache`` stores the compiled programs in a temporary folder; the
+first process, which fills it, is not counted.
 
-With ``--components`` it is the seconds that tracing and compiling the posterior takes instead: its moments
-(`smooth`) and its sums (`expected_statistics`), each for K = 1 to 8, on 1,000 and 10,000 rows with gaps (run
-row by row and in segments), every program in a process of its own.
+With ``--components`` the table has seconds of tracing and compiling the posterior instead: its moments
+(`smooth`) and its sums (`expected_statistics`), each for K = 1 to 8, on 1,000 and 10,000 rows with missing
+values (computed row by row and in segments), every program in a separate process.
 
     python benchmarks/speed/first_result.py [--repeats 5] [--cache] [--components]
 """
@@ -94,7 +94,7 @@ print(json.dumps(sum(took)))
 
 
 def compiling() -> None:
-    """Print how long the posterior compiles at each number of latents."""
+    """Print the time of compilation of the posterior, by number of factors."""
     cases = [(name, n) for name in ("smooth", "expected_statistics") for n in (1000, 10_000)]
     table = Table("K", *(f"{name}, {n:,} rows" for name, n in cases))
     for k in range(1, 9):
@@ -103,7 +103,7 @@ def compiling() -> None:
 
 
 def measure(folder: str | None) -> dict[str, float]:
-    """Seconds of each part in a fresh process."""
+    """Return seconds of each part in a new process."""
     return in_fresh_process(CHILD, folder)
 
 

@@ -1,10 +1,10 @@
-"""Install size, and time to a first imputation in a new process, beside IterativeImputer.
+"""Size of an installation, and time to a first imputation in a new process, compared with IterativeImputer.
 
-Sizes are of the files of installed distributions: the package; what it needs at run time for ``SFA`` and for
-imputation by ``ProbabilisticSFA`` (NumPy, SciPy, scikit-learn, pandas), with all that these depend on; and
-what it declares besides. The times are of new processes, in turns, with a series of 300 rows and 6 columns
-of which 10 % are missing: importing NumPy, importing the estimator, ``fit``, and the imputation. Processor
-seconds, user and system time; medians.
+Sizes are those of the files of installed distributions: the package; its dependencies for ``SFA`` and for
+imputation by ``ProbabilisticSFA`` (NumPy, SciPy, scikit-learn, pandas), with all of their dependencies; and
+its other declared dependencies. Times are measured in new processes, alternately, with a series of 300 rows
+and 6 columns of which 10 % are missing: importing NumPy, importing the estimator, ``fit``, and the
+imputation. They are processor seconds, user and system time; medians.
 
 ``pip`` compiles the modules that it installs. Modules of a checkout are compiled again at each start if
 ``PYTHONDONTWRITEBYTECODE`` is set; this added 0.2 s to the import of the estimator. All processes therefore
@@ -53,7 +53,7 @@ done = time.process_time()
 print(json.dumps([with_numpy - began, imported - ready, fitted - imported, done - fitted, done - began]))
 """
 PARTS = ["import numpy", "import the estimator", "fit", "impute", "in all"]
-CONTESTANTS = {
+IMPLEMENTATIONS = {
     "IterativeImputer": "IterativeImputer",
     "ProbabilisticSFA(2)": '{"n_components": 2}',
     "ProbabilisticSFA()": "{}",
@@ -61,7 +61,7 @@ CONTESTANTS = {
 
 
 def closure(names: tuple[str, ...]) -> set[str]:
-    """Return distributions and all that they depend on, as far as they are installed."""
+    """Return distributions and all of their installed dependencies."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:
@@ -77,7 +77,7 @@ def closure(names: tuple[str, ...]) -> set[str]:
 
 
 def megabytes(name: str) -> float:
-    """Return the size of the files of a distribution; a checkout that is not installed has none."""
+    """Return the size of the files of a distribution; zero for a checkout that is not installed."""
     try:
         files = metadata.files(name) or []
     except metadata.PackageNotFoundError:
@@ -108,10 +108,10 @@ def main() -> None:
     print()
     sizes()
     print()
-    runs: dict[str, list[list[float]]] = {name: [] for name in CONTESTANTS}
+    runs: dict[str, list[list[float]]] = {name: [] for name in IMPLEMENTATIONS}
     with tempfile.TemporaryDirectory() as bytecode:
         for i in range(args.repeats + 1):
-            for name, given in CONTESTANTS.items():
+            for name, given in IMPLEMENTATIONS.items():
                 run = in_fresh_process(CHILD, given, bytecode)
                 if i:
                     runs[name].append(run)

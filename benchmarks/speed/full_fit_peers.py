@@ -1,23 +1,25 @@
-"""A whole fit against statsmodels' DynamicFactorMQ and dynamax's EM: D = 20, K = 3 or as asked, T = 5,000.
+"""Time of a complete fit, compared with statsmodels and dynamax: D = 20, T = 5,000, K = 3 by default.
 
-The clock of a peer stops where its parameters reach our optimum less 1e-4 nats per step, in the
-log-likelihood of the same model: for statsmodels ``mod.loglike(params)``, for dynamax the value its EM
-reports. Where a peer does not get there, because it stops rising or the budget is spent, the table says how
-far it came.
+The time of another package ends when its parameters reach our maximum minus 1e-4 nats per step, in the
+log-likelihood of the same model: for statsmodels ``mod.loglike(params)``, for dynamax the value that its EM
+reports. If a package does not reach it, because the likelihood stops increasing or the budget is exceeded,
+the table has the remaining difference.
 
-* Ours is ``ProbabilisticSFA(K).fit(X)`` from the raw array: starts, climb, attributes, to its own tolerance.
-* statsmodels maximises the same likelihood. It has no mean, so it is given the series less the mean that our
-  fit found, and can reach the same optimum. EM with ``em_initialization=False`` (otherwise its likelihood is
-  another model's) from its own principal components: as it comes, and with its filter collapsed, its fastest.
-* dynamax fits full matrices F, Q and R: 200 parameters more, with which it passes our optimum in any case.
-  So it runs twice, from the start of statsmodels: held to our model (its smoother with the noise as a
-  vector, its EM, and an M-step with diagonal matrices), and as it comes, to the best it reaches itself less
-  1e-4 nats per step. It has no path for gaps.
+* Ours is ``ProbabilisticSFA(K).fit(X)`` from the array: starting points, optimization, attributes, to its own
+  tolerance.
+* statsmodels (DynamicFactorMQ) maximises the same likelihood. It has no mean, so that it receives the series
+  minus the mean of our fit, and can reach the same maximum. EM with ``em_initialization=False`` (otherwise
+  its likelihood is that of another model) starts from its principal components: with its default filter, and
+  with the collapsed filter, its fastest.
+* dynamax fits full matrices F, Q and R: 200 parameters more, with which its likelihood exceeds our maximum in
+  any case. It therefore runs twice, from the starting point of statsmodels: restricted to our model (its
+  smoother with the noise as a vector, its EM, and an M-step with diagonal matrices), and unrestricted, to its
+  own best value minus 1e-4 nats per step. It does not support missing values.
 
-Seconds are of the processor, all threads together, so that other work on the machine counts little; our
-fits are timed before and after the peers. Compilation is not counted (everything runs once before), and
-neither is, for statsmodels, the evaluation that tells when to stop. A peer has as many seconds as
-``--budget`` says, or as many of our fits as ``--fits`` says if that is longer.
+Seconds are processor seconds of all threads, so that other load of the machine has little effect. Our fits
+are measured before and after the others. Compilation is not counted (everything runs once before), and, for
+statsmodels, neither is the evaluation that determines the end. The budget of a package is ``--budget``
+seconds, or the time of ``--fits`` of our fits if that is longer.
 
     python benchmarks/speed/full_fit_peers.py
     python benchmarks/speed/full_fit_peers.py --quick
@@ -38,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.full_fits import (
     PER_STEP,
-    Ascent,
+    PeerFit,
     by_dynamax,
     by_statsmodels,
 )
@@ -49,7 +51,7 @@ from common.tables import Table
 
 
 def compare(missing: float, options: argparse.Namespace) -> None:
-    """Print the table of all contestants on one series."""
+    """Print the table of all packages on one series."""
     K = options.components
     X = draw_problem(options.rows, 20, K, missing).X
     n = len(X)
@@ -63,13 +65,13 @@ def compare(missing: float, options: argparse.Namespace) -> None:
     optimum = model.log_likelihood_
     target = optimum - PER_STEP * n
     centred = X - model.mean_
-    peers: dict[str, Callable[[], Ascent]] = {
+    peers: dict[str, Callable[[], PeerFit]] = {
         "statsmodels": lambda: by_statsmodels(centred, K, target, budget, collapsed=False),
         "statsmodels, collapsed": lambda: by_statsmodels(centred, K, target, budget, collapsed=True),
     }
     if missing == 0.0:
-        peers["dynamax, held to our model"] = lambda: by_dynamax(centred, K, target, budget, held=True)
-        peers["dynamax, its larger model"] = lambda: by_dynamax(centred, K, np.inf, budget, held=False)
+        peers["dynamax, held to our model"] = lambda: by_dynamax(centred, K, target, budget, restricted=True)
+        peers["dynamax, its larger model"] = lambda: by_dynamax(centred, K, np.inf, budget, restricted=False)
     courses = {name: run() for name, run in peers.items()}
     ours = Timing.of([*fits, *(timed(fit, time.process_time)[0] for _ in range(options.repeats))])
     rows = [("probsfa", str(ours), "1.0", f"{model.n_evaluations_} posteriors", f"{optimum / n:.5f}")]
@@ -105,9 +107,7 @@ def main() -> None:
         options.rows, options.repeats, options.budget = 1_000, 3, 10.0
     print(setting("numpy", "jax", "dynamax", "statsmodels"))
     for missing in (0.0, 0.2):
-        print(
-            f"\nT = {options.rows:,}, D = 20, K = {options.components}, {missing:.0%} of the cells missing:\n"
-        )
+        print(f"\nT = {options.rows:,}, D = 20, K = {options.components}, {missing:.0%} of values missing:\n")
         compare(missing, options)
 
 

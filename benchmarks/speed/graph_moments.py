@@ -1,10 +1,11 @@
-"""Second moments on training graphs in linear time: CPU seconds over samples, and the slope.
+"""Second moments on training graphs in linear time: CPU seconds by number of samples, and the slope.
 
 A graph of N samples has up to N^2 edges (a clustered one with ten classes N^2 / 10), but its moments A and B
-are formed through the Laplacian in O(N D^2). The slope is that of log seconds on log N by least squares: 1 is
-linear, and a little more is the price of leaving the cache, which 10,000 samples of 20 columns fit in. Beside
-it, for the smallest N only, the time of the same moments from the explicit sparse matrix. The last line is
-the time of centring a copy of X and of one product X'X, which no method could do without.
+are computed through the Laplacian in O(N D^2). The slope is that of log seconds over log N by least squares.
+It is 1 for linear time; slightly larger slopes are due to the cache, which contains 10,000 samples of 20
+columns completely. For the smallest N the table also has the time of the same moments from the explicit
+sparse matrix. The last row is the time of a centred copy of X and of one product X'X, which all methods
+require.
 
     python benchmarks/speed/graph_moments.py
     python benchmarks/speed/graph_moments.py --quick
@@ -81,27 +82,29 @@ def main() -> None:
 
 
 def fastest_of(run: Callable[[], object], repeats: int) -> float:
-    """Return the shortest CPU time of some runs."""
+    """Return the shortest CPU time of several runs."""
     return min(timed(run, time.process_time)[0] for _ in range(repeats))
 
 
 def slopes(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
-    """Return the slopes of log seconds on log N over all sizes and over the last three."""
+    """Return the slopes of log seconds over log N, for all sizes and for the last three."""
     x, y = np.log(sizes), np.log(seconds)
     return float(np.polyfit(x, y, 1)[0]), float(np.polyfit(x[-3:], y[-3:], 1)[0])
 
 
 def centred_product(X: np.ndarray) -> np.ndarray:
-    """Return the scatter matrix of X, by a copy."""
+    """Return the scatter matrix of X from a centred copy."""
     centred = X - X.mean(axis=0)
     return centred.T @ centred
 
 
 def matrix_seconds(graph: graphs.TrainingGraph, X: np.ndarray) -> str:
-    """Return the time of A through the explicit matrix, and the number of its edges."""
+    """Return the time of A from the explicit matrix, and the number of its edges."""
     probe = np.zeros(graph.n_vertices)
     probe[0] = 1.0
-    edges = np.count_nonzero(graph.laplacian_matmul(probe)) * graph.n_vertices  # about: vertices are alike
+    edges = (
+        np.count_nonzero(graph.laplacian_matmul(probe)) * graph.n_vertices
+    )  # approximately: all vertices have the same degree
     if edges > MATRIX_EDGES:
         return f"({edges:.0e} edges)"
     started = time.process_time()

@@ -1,8 +1,8 @@
-"""A grid search over small fits with one worker and with two, without and with the cache of programs.
+"""Time of a grid search over small fits with one and two workers, with and without the compilation cache.
 
-A ``GridSearchCV`` of three numbers of latents in two folds (six fits; 400 rows, 6 columns) and the last fit
-to all, each in a fresh process after its imports. With the cache (`probsfa.enable_compilation_cache` of a
-temporary folder, handed on to workers) it runs once to fill it, and from then on.
+A ``GridSearchCV`` of three numbers of factors in two folds (six fits; 400 rows, 6 columns) and the final fit
+to all rows, each in a new process after its imports. With the cache (`probsfa.enable_compilation_cache` with
+a temporary folder, also for the workers) the first run, which fills it, is reported separately.
 
     python benchmarks/speed/grid_search.py [--repeats 3]
 """
@@ -52,12 +52,12 @@ def main() -> None:
 
 
 def median(repeats: int, folder: str | None, n_jobs: int) -> str:
-    """The median of some processes."""
+    """Return the median over several processes."""
     return f"{statistics.median(seconds(folder, n_jobs) for _ in range(repeats)):.1f}"
 
 
 def seconds(folder: str | None, n_jobs: int) -> float:
-    """Wall-clock seconds of the search in a fresh process."""
+    """Return wall-clock seconds of the search in a new process."""
     return float(in_fresh_process(CHILD, [folder, n_jobs]))
 
 

@@ -1,8 +1,8 @@
-"""Time and memory of a deep hierarchy on many large images, streamed.
+"""Time and memory of a deep hierarchy on many large images, processed in chunks.
 
 Escalante-B. & Wiskott (2013, section 1) train on 100,000 samples of 10,000 dimensions "in less than three
-hours". Here: the network of their table 1 on 100 x 100 synthetic images (a bright spot that wanders over a
-slowly changing background, with noise in every pixel), made chunk by chunk and never held together.
+hours". Here: the network of their table 1 on 100 x 100 synthetic images (a bright spot that moves over a
+slowly changing background, with noise in every pixel), generated chunk by chunk.
 
     python benchmarks/speed/hierarchy_speed.py --samples 100000 --jobs 2
     python benchmarks/speed/hierarchy_speed.py --quick
@@ -29,14 +29,14 @@ CHUNK = 500
 
 
 def spot_path(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Horizontal and vertical place of the spot in [0.15, 0.85], sums of incommensurate waves of t."""
+    """Return horizontal and vertical positions in [0.15, 0.85], sums of incommensurate waves of t."""
     x = 0.5 + 0.2 * np.sin(2 * np.pi * t / 997) + 0.15 * np.sin(2 * np.pi * t / 617 + 1)
     y = 0.5 + 0.2 * np.cos(2 * np.pi * t / 211) + 0.15 * np.sin(2 * np.pi * t / 137 + 2)
     return x, y
 
 
 def images(n_samples: int, side: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield chunks (rows, side * side); the same for the same arguments."""
+    """Yield chunks (rows, side * side), identical for identical arguments."""
     pixel = (np.arange(side) + 0.5) / side
     shades = np.random.default_rng(seed).standard_normal((3, side * side))
     for start in range(0, n_samples, CHUNK):
@@ -52,7 +52,7 @@ def images(n_samples: int, side: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def main() -> None:
-    """Print times and memory."""
+    """Print times and peak memory."""
     options = read_options(
         __doc__,
         samples=5000,

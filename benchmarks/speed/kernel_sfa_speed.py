@@ -37,14 +37,14 @@ from common.tables import Table
 
 
 def timed(run: Callable[[], Any]) -> np.ndarray:
-    """Return the seconds of one run, by the clock and of the processors together."""
+    """Return wall-clock and processor seconds of one run."""
     started = np.array([time.perf_counter(), time.process_time()])
     run()
     return np.array([time.perf_counter(), time.process_time()]) - started
 
 
 def series(n: int, d: int) -> np.ndarray:
-    """Windows of a slowly changing sound: rows that follow each other closely."""
+    """Return windows of a slowly changing sound; adjacent rows are similar."""
     rng = np.random.default_rng(0)
     t = np.arange(n + d, dtype=np.float64)
     pitch = 0.06 + 0.03 * np.sin(2 * np.pi * t / 4111) + 0.02 * np.sin(2 * np.pi * t / 1777)
@@ -53,7 +53,7 @@ def series(n: int, d: int) -> np.ndarray:
 
 
 def products(X: np.ndarray, m: int, n_components: int, selection: bool) -> dict[str, np.ndarray]:
-    """Return the seconds of the bare operations."""
+    """Return the seconds of the matrix products and eigenproblems alone."""
     Z, rng = X[:m], np.random.default_rng(1)
     K = X @ Z.T
     first = timed(lambda: X @ Z.T)

@@ -32,7 +32,7 @@ TRUTH = np.repeat([2.0, 6.0], [3, 5])
 
 
 def sphere(n: int) -> np.ndarray:
-    """Return random points of a sphere, denser towards one pole."""
+    """Return random points of a sphere, with a higher density near one pole."""
     rng = np.random.default_rng(0)
     points = rng.standard_normal((3 * n + 100, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
@@ -40,7 +40,7 @@ def sphere(n: int) -> np.ndarray:
 
 
 def one_fit(kind: str, n: int) -> None:
-    """Fit one estimator and print what it took."""
+    """Fit one estimator, and print its time, memory and errors."""
     started = time.process_time()
     if kind == "diffusion":
         model = DiffusionMap(8).fit(sphere(n))
@@ -60,7 +60,7 @@ def one_fit(kind: str, n: int) -> None:
 
 
 def compare(n: int) -> None:
-    """Print how far landmarks are from all pairs."""
+    """Print differences between landmarks and all pairs."""
     X = sphere(n)
     gamma = 20.0
     exact = LaplacianEigenmaps(8, affinity="rbf", gamma=gamma, n_landmarks=None).fit(X)

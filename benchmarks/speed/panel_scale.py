@@ -1,10 +1,10 @@
 """One evaluation of a panel of many rows: in memory, read from a file, and on a cluster of two workers.
 
-All give the same sums of expected moments, which is compared before any clock starts: one long series, the
-same rows as many sequences of 1,000 rows, and as very many of 20. Times are of the processor, of all
-processes together, per row, and the least of some runs, so that a busy machine counts little. On the cluster
-they include what Dask itself takes, its scheduler and its messages; the workers are processes of one thread,
-and read their rows from the file.
+All compute the same sums of expected moments, which are compared before the measurement: for one long series,
+for the same rows as many sequences of 1,000 rows, and as very many sequences of 20 rows. Times are processor
+times of all processes together, per row; the minimum of several runs, so that other load of the machine has
+little effect. Times on the cluster include scheduler and messages of Dask; the workers are processes with one
+thread, and read their rows from the file.
 
     python benchmarks/speed/panel_scale.py [--rows 1000000] [--repeats 3]
 """
@@ -36,13 +36,13 @@ SAME = 1e-9
 
 
 def used(client=None):
-    """Processor seconds of this process and of the workers of a cluster."""
+    """Return processor seconds of this process and of the workers of a cluster."""
     workers = 0.0 if client is None else sum(client.run(time.process_time).values())
     return time.process_time() + workers
 
 
 def least(ask, repeats, client=None):
-    """Least processor seconds of some runs, and the answer."""
+    """Return the minimum of the processor seconds of several runs, and the result."""
     answer, seconds = ask(), []
     for _ in range(repeats):
         started = used(client)
@@ -52,13 +52,13 @@ def least(ask, repeats, client=None):
 
 
 def read(path, block_info=None):
-    """Rows of a block, from a file."""
+    """Return the rows of a block, from a file."""
     (start, end), _ = block_info[None]["array-location"]
     return np.fromfile(path, np.float64, (end - start) * D, offset=8 * start * D).reshape(-1, D)
 
 
 def on_cluster(path, n_rows, lengths, params, repeats):
-    """Least processor seconds of an evaluation of rows on a cluster, the answer, and the number of tasks."""
+    """Return minimum processor seconds of an evaluation on a cluster, the result, and the number of tasks."""
     chunks = da.core.normalize_chunks((-(-n_rows // 16), D), (n_rows, D))
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
@@ -70,7 +70,7 @@ def on_cluster(path, n_rows, lengths, params, repeats):
 
 
 def require_same(answer, wanted):
-    """Stop where sums are not the same."""
+    """Raise an error if sums differ."""
     for one, other in zip(answer, wanted, strict=True):
         scale = max(float(np.max(np.abs(other))), 1.0)
         if not float(np.max(np.abs(np.asarray(one) - np.asarray(other)))) < SAME * scale:
@@ -118,7 +118,7 @@ def main():
                 seconds, answer, n_tasks = on_cluster(path, n_rows, lengths, params, options.repeats)
                 require_same(answer, wanted)
                 add(f"{name}, on a cluster, {n_tasks} tasks", seconds, in_memory)
-    print(f"\n{n_rows:,} rows, {D} columns, {K} latents, 10 % missing:\n")
+    print(f"\n{n_rows:,} rows, {D} columns, {K} factors, 10 % missing:\n")
     Table("", "µs a row", "times in memory", rows=rows)
 
 

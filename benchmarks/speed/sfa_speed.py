@@ -1,15 +1,17 @@
 """Time of slow feature analysis, compared with other packages: T = 500,000, D = 64, all components.
 
-Contestants: ``SFA().fit``, sklearn-sfa (its default, and ``svd_solver="auto"``, which recent versions of
-scikit-learn read as an eigenproblem of the covariance and is its fastest), deeptime's TICA at lag 1 without
-scaling, and the two necessary matrix products, ``X'X`` and ``dX'dX``, with `X` centred and `dX` given.
+Implementations: ``SFA().fit``; sklearn-sfa (its default, and ``svd_solver="auto"``, which with recent
+versions of scikit-learn is an eigenproblem of the covariance and its fastest setting); deeptime's TICA at lag
+1 without scaling; and the two necessary matrix products, ``X'X`` and ``dX'dX``, with `X` centred and `dX`
+given.
 
-Before timing, the delta values are checked. Other packages use other weights: sklearn-sfa subtracts the mean
-difference and divides by one less; TICA gives the first and the last row weight one half, and its eigenvalues
-are ``1 - delta/2``. Both are computed from the moments of ``SFA``, and must agree.
+Before the measurement, the delta values are compared. Other packages have other weights: sklearn-sfa
+subtracts the mean difference and divides by a denominator that is one smaller; TICA gives the first and the
+last row half weight, and its eigenvalues are ``1 - delta/2``. Both are computed from the moments of ``SFA``,
+and must agree.
 
-Memory is measured in a fresh process each: the peak of the process after the fit, less the peak with only
-the input in it.
+Memory is measured in separate processes: the peak of the process after the fit, minus the peak with only the
+input.
 
     python benchmarks/speed/sfa_speed.py
     python benchmarks/speed/sfa_speed.py --quick
@@ -37,7 +39,7 @@ SEED = 0
 
 
 def walks(n_rows: int, n_features: int) -> np.ndarray:
-    """Return random walks under white noise, mixed, in place: the peak of memory is the result itself."""
+    """Return mixed random walks with white noise, computed in place, so that they set the peak of memory."""
     rng = np.random.default_rng(SEED)
     X = np.empty((n_rows, n_features))
     rng.standard_normal(out=X)
@@ -94,14 +96,14 @@ FITS: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def check(X: np.ndarray) -> list[tuple[str, float]]:
-    """Return the largest relative differences in delta values, after the conventions are made the same."""
+    """Return the largest relative differences in delta values, converted to the same definition."""
     moments = fit_ours(X).moments_
     n, n_differences = moments.n_rows, moments.n_differences
     drift = (X[-1] - X[0]) / n_differences
     A = (moments.difference_scatter - n_differences * np.outer(drift, drift)) / (n_differences - 1)
     theirs = slow_directions(A, moments.scatter / (n - 1)).delta_values
 
-    # TICA: every row counts as often as it is a member of a pair.
+    # In TICA the weight of a row is the number of its pairs.
     ends = X[[0, -1]] - moments.mean
     shift = -0.5 * ends.sum(axis=0) / n_differences
     scatter = moments.scatter - 0.5 * ends.T @ ends
@@ -120,15 +122,15 @@ def check(X: np.ndarray) -> list[tuple[str, float]]:
 
 
 def extra_memory(name: str, n_rows: int, n_features: int) -> float:
-    """Return by how many MB a fit raises the peak memory of a fresh process that holds the input."""
+    """Return the increase of peak memory by a fit, in MB, in a new process that contains the input."""
     arguments = [__file__, "--memory-of", name, "--rows", str(n_rows), "--features", str(n_features)]
     done = subprocess.run([sys.executable, *arguments], check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 
 def print_memory(name: str, n_rows: int, n_features: int) -> None:
-    """Fit once, and print by how many MB that raised the peak."""
-    FITS[name](walks(1000, n_features))  # imports, and the buffers of the matrix library, are not the fit's
+    """Fit once, and print the increase of peak memory in MB."""
+    FITS[name](walks(1000, n_features))  # imports and buffers of the matrix library are excluded
     X = walks(n_rows, n_features)
     before = peak_memory()
     FITS[name](X)

@@ -1,19 +1,19 @@
 """Time of the smoother with log-likelihood, compared with dynamax, statsmodels, cuthbert and pykalman.
 
-All solve the same model at the same parameters, in double precision, and return smoothed means, covariances
-and the log-likelihood; ours returns the lag-one covariances as well. Before timing, log-likelihoods and means
+All have the same model and parameters, in double precision, and return smoothed means, covariances and the
+log-likelihood; ours also returns the lag-one covariances. Before the measurement, log-likelihoods and means
 are compared with those of this package.
 
-* dynamax: ``lgssm_smoother`` compiled, the noise given as a vector (its Woodbury path), and its parallel
+* dynamax: ``lgssm_smoother`` compiled, the noise given as a vector (Woodbury formula), and its parallel
   version. It does not support missing values; the time for complete data is given instead.
-* statsmodels: ``KalmanSmoother`` asked for means and covariances only, in six settings (collapsed,
-  univariate, both, other smoothing recursions), one thread for its small products. The fastest counts.
-* cuthbert: its square-root smoother, compiled, in sequence and in parallel.
-* pykalman: ``smooth`` and ``loglikelihood``; it leaves out rows with missing values.
+* statsmodels: ``KalmanSmoother`` with means and covariances only, in six settings (collapsed, univariate,
+  both, other smoothing recursions), with one thread for its small products. The fastest counts.
+* cuthbert: its square-root smoother, compiled, sequential and parallel.
+* pykalman: ``smooth`` and ``loglikelihood``; it skips rows with missing values.
 
-The second part is a table over K, D and T of ours, in multiples of the floor (see
-``common/floor.py``) and, where it finishes within the budget, of the best peer. Cells whose answer alone
-exceeds the memory limit are left out.
+The second part is a table of our times over K, D and T, as multiples of the lower bound
+(``common/floor.py``) and, if it finishes within the budget, of the time of the fastest other package. Entries
+whose result alone exceeds the memory limit are omitted.
 
     python benchmarks/speed/smoother_peers.py
     python benchmarks/speed/smoother_peers.py --quick
@@ -33,24 +33,24 @@ from common.floor import Machine, posterior_floor
 from common.options import read_options
 from common.side_by_side import Timing, alternate, duration, setting, timed
 from common.smoother_alone import SLOW_TO_COMPILE, require_same, time_alone
-from common.smoothers import CONTESTANTS, OURS, Problem, Run, Unable, draw_problem
+from common.smoothers import IMPLEMENTATIONS, OURS, Problem, Run, Unable, draw_problem
 from common.tables import Table
 
-MISSING = 0.2  # share of missing cells
-# The settings that were the fastest somewhere in the first part; the table tries no others.
+MISSING = 0.2  # share of missing values
+# Settings that were the fastest in some case of the first part; the table uses only these.
 IN_THE_TABLE = ("dynamax", "statsmodels, collapsed", "statsmodels, univariate")
 
 
 def compare(
     problem: Problem, complete: Problem, options: argparse.Namespace, left_out: Sequence[str]
 ) -> None:
-    """Print the table of all contestants on one problem."""
+    """Print the table of all packages on one problem."""
     runs: dict[str, Run] = {}
     notes: dict[str, str] = {}
     alone: dict[str, Timing] = {}
-    expected = CONTESTANTS[OURS](problem)()
-    expected_complete = expected if not problem.has_gaps else CONTESTANTS[OURS](complete)()
-    for name, build in CONTESTANTS.items():
+    expected = IMPLEMENTATIONS[OURS](problem)()
+    expected_complete = expected if not problem.has_gaps else IMPLEMENTATIONS[OURS](complete)()
+    for name, build in IMPLEMENTATIONS.items():
         if name in left_out:
             continue
         try:
@@ -84,19 +84,19 @@ def compare(
 def cell(
     problem: Problem, machine: Machine, repeats: int, budget: float
 ) -> tuple[Timing, float, dict[str, Timing]]:
-    """Return our time, its multiple of the floor, and times of the peers that finish within the budget."""
+    """Return our time, its ratio to the lower bound, and times of packages that finish within the budget."""
     n_rows, n_features = problem.X.shape
-    run = CONTESTANTS[OURS](problem)
+    run = IMPLEMENTATIONS[OURS](problem)
     expected = run()
     runs = {OURS: run}
     for name in IN_THE_TABLE:
         try:
-            peer = CONTESTANTS[name](problem)
+            peer = IMPLEMENTATIONS[name](problem)
         except Unable:
             continue
-        # A short piece of the series tells whether the whole will finish.
+        # The time of a short segment predicts whether the whole series finishes within the budget.
         piece = min(n_rows, 200)
-        short = CONTESTANTS[name](problem._replace(X=problem.X[:piece]))
+        short = IMPLEMENTATIONS[name](problem._replace(X=problem.X[:piece]))
         short()
         if timed(short)[0] * n_rows / piece > budget:
             continue
@@ -113,7 +113,7 @@ def sweep(options: argparse.Namespace, machine: Machine) -> None:
     """Print the table over K, D and T."""
     table = Table("K, D, T", "ours", "times the floor", "best peer", "its time", "times ours")
     for K, D, T in itertools.product(options.components, options.features, options.rows):
-        # Our answer, once as it leaves the engine and once as it is handed out, and the data with their mask.
+        # Memory of our result in the engine and as returned, and of the data with their mask.
         if 8.0 * T * (4 * K**2 + 4 * D) > options.memory * 2**30:
             continue
         problem = draw_problem(T, D, K, MISSING)
@@ -128,7 +128,7 @@ def main() -> None:
     """Print the tables."""
     options = read_options(
         __doc__,
-        quick=(False, "T = 1,000, few cells, nothing slow to compile"),
+        quick=(False, "T = 1,000, few table entries, nothing slow to compile"),
         table=(False, "the table alone"),
         no_table=(False, "the comparison alone"),
         repeats=7,
@@ -152,12 +152,12 @@ def main() -> None:
         complete = draw_problem(T, 50, 5, 0.0)
         for missing in (0.0, MISSING):
             problem = draw_problem(T, 50, 5, missing)
-            print(f"\nT = {T:,}, D = 50, K = 5, {missing:.0%} of the cells missing:\n")
+            print(f"\nT = {T:,}, D = 50, K = 5, {missing:.0%} of the values missing:\n")
             compare(problem, complete, options, left_out)
             floor = posterior_floor(machine, T, 50, 5, gaps=missing > 0)
             print(f"\nThe floor is {duration(floor)}.")
     if not options.no_table:
-        print(f"\nOurs over K, D and T, {MISSING:.0%} of the cells missing:\n")
+        print(f"\nOurs over K, D and T, {MISSING:.0%} of the values missing:\n")
         sweep(options, machine)
 
 
