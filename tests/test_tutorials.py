@@ -59,13 +59,13 @@ def test_the_first_runs_as_a_plain_script(monkeypatch, capsys):
 
 @each_source
 def test_notebook_is_in_step_with_its_source(source):
-    assert builder.is_in_step(source), f"run `python tutorials/build.py {source.stem[:2]}`"
+    assert builder.is_current(source), f"run `python tutorials/build.py {source.stem[:2]}`"
 
 
 def test_a_notebook_out_of_step_is_seen(tmp_path):
     source = tmp_path / SOURCES[0].name
     source.write_text(SOURCES[0].read_text(encoding="utf-8"), encoding="utf-8")
-    assert not builder.is_in_step(source)  # there is none
+    assert not builder.is_current(source)  # there is none
     notebook = read(SOURCES[0].with_suffix(".ipynb"))
     for change in ("nothing", "code", "text", "metadata"):
         other = copy.deepcopy(notebook)
@@ -75,7 +75,7 @@ def test_a_notebook_out_of_step_is_seen(tmp_path):
         elif change == "metadata":
             other["cells"][0]["metadata"]["tags"] = ["hidden"]
         source.with_suffix(".ipynb").write_text(json.dumps(other), encoding="utf-8")
-        assert builder.is_in_step(source) == (change == "nothing"), change
+        assert builder.is_current(source) == (change == "nothing"), change
 
 
 def test_values_of_the_percent_format(tmp_path):

@@ -1,22 +1,22 @@
-"""Make the notebooks of this folder from their sources, or check that they are what the sources give.
+"""Build the notebooks of this folder from their sources, or check that they are up to date.
 
-A source is a plain script, ``NN_name.py``, in percent format: a line that starts with ``# %%`` begins a cell
-of code, ``# %% [markdown]`` one of text, which stands in comments. Its notebook, ``NN_name.ipynb``, lies
-beside it and has the outputs. What differs from run to run is left out, counts and times of execution and
-metadata of cells, so that a rebuilt notebook differs where the source or a result does.
+A source is a script, ``NN_name.py``, in percent format: a line that starts with ``# %%`` begins a code cell,
+and ``# %% [markdown]`` a text cell, whose text is in comments. The notebook ``NN_name.ipynb`` in the same
+folder also has the outputs. Execution counts, execution times and metadata of cells are omitted, so that a
+rebuilt notebook differs only if the source or a result differs.
 
-Assertions at the end of a cell become a cell of their own with the tag ``remove-cell``, which the site does
-not show.
+Assertions at the end of a cell become a separate cell with the tag ``remove-cell``, which the site does not
+show.
 
-A cell that writes to standard error fails, as one that raises: warnings and progress bars are not for
-readers.
+A cell that raises an error or writes to standard error fails, because warnings and progress bars are not
+intended for readers.
 
-    python tutorials/build.py              make all notebooks
-    python tutorials/build.py 02 03        make these, by the beginnings of their names
-    python tutorials/build.py --check -n 2 execute all anew, two at a time, and write nothing; fail on an
-                                           error, or where a notebook is not of its source
+    python tutorials/build.py              build all notebooks
+    python tutorials/build.py 02 03        build the notebooks whose names begin with 02 or 03
+    python tutorials/build.py --check -n 2 execute all, two at a time, without writing; fail if a cell fails
+                                           or if a notebook differs from its source
 
-Needs what ``pip install '.[docs]'`` brings.
+Requires the dependencies of ``pip install '.[docs]'``.
 """
 
 import argparse
@@ -34,18 +34,18 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
 MARKER = "# %%"
-# A guard against cells that hang; whole notebooks take seconds.
-MOST_SECONDS_OF_A_CELL = 300
+# Longer cells fail; whole notebooks take seconds to minutes.
+CELL_TIMEOUT_SECONDS = 300
 DOTS_PER_INCH = 90
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def sources(beginnings: list[str] | None = None) -> list[Path]:
-    """Return the sources, or those whose names begin in one of these ways."""
-    every = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
+    """Return all sources, or those whose names begin with one of the given texts."""
+    all_sources = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
     if not beginnings:
-        return every
-    chosen = [path for path in every if path.name.startswith(tuple(beginnings))]
+        return all_sources
+    chosen = [path for path in all_sources if path.name.startswith(tuple(beginnings))]
     for beginning in beginnings:
         if not any(path.name.startswith(beginning) for path in chosen):
             raise SystemExit(f"no source in {FOLDER.name}/ begins with {beginning!r}")
@@ -71,7 +71,7 @@ def notebook_of(source: Path) -> dict[str, Any]:
             if checks:
                 cells.append(code_cell(f"{identity['id']}-checks", checks, tags=["remove-cell"]))
         else:
-            raise ValueError(f"{source.name}: {MARKER + title!r} begins a cell of no known kind")
+            raise ValueError(f"{source.name}: {MARKER + title!r} begins a cell of an unknown kind")
     return {
         "cells": cells,
         "metadata": {
@@ -90,7 +90,7 @@ def code_cell(identity: str, text: str, **metadata: Any) -> dict[str, Any]:
 
 
 def split_checks(code: str) -> tuple[str, str]:
-    """Return the code of a cell without the assertions at its end, and these."""
+    """Return the code of a cell without its final assertions, and these assertions."""
     statements = ast.parse(code).body
     n_checks = len(list(takewhile(lambda one: isinstance(one, ast.Assert), reversed(statements))))
     if not n_checks:
@@ -103,7 +103,7 @@ def split_checks(code: str) -> tuple[str, str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return text as notebooks keep it, a list of lines with their ends."""
+    """Return a text as in notebooks, as a list of lines with their line ends."""
     return text.splitlines(keepends=True)
 
 
@@ -113,8 +113,8 @@ def without_outputs(notebook: dict[str, Any]) -> dict[str, Any]:
     return {**notebook, "cells": bare}
 
 
-def is_in_step(source: Path) -> bool:
-    """Whether the notebook beside a source is of that source."""
+def is_current(source: Path) -> bool:
+    """Return whether the notebook of a source has the cells of the source."""
     path = source.with_suffix(".ipynb")
     if not path.exists():
         return False
@@ -139,18 +139,18 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
         os.environ |= {
             "MPLBACKEND": "module://matplotlib_inline.backend_inline",
             "MATPLOTLIBRC": str(settings),
-            # One thread, so that sums are the same whatever the number of cores.
+            # One thread: sums do not depend on the number of cores.
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
             "JAX_PLATFORMS": "cpu",
-            # A bar that needs ipywidgets, of which NumPyro would speak when it is imported.
+            # NumPyro warns at import if ipywidgets is not installed.
             "PYTHONWARNINGS": "ignore:IProgress not found",
         }
         client = NotebookClient(
             nbformat.reads(json.dumps(notebook), as_version=4),
             kernel_name="python3",
-            timeout=MOST_SECONDS_OF_A_CELL,
-            # Away from the sources: nothing but what is installed is there.
+            timeout=CELL_TIMEOUT_SECONDS,
+            # An empty folder: only installed packages can be imported.
             resources={"metadata": {"path": folder}},
             extra_arguments=["--log-level=ERROR"],
         )
@@ -166,7 +166,7 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
 
 
 def cleaned(outputs: list[Any]) -> list[dict[str, Any]]:
-    """Return the outputs of a cell without what differs from run to run; what is printed in one piece."""
+    """Return the reproducible outputs of a cell; printed text is joined."""
     clean: list[dict[str, Any]] = []
     printed: list[str] = []
     for output in outputs:
@@ -181,7 +181,7 @@ def cleaned(outputs: list[Any]) -> list[dict[str, Any]]:
             }
             clean.append({"data": data, "metadata": {}, "output_type": "display_data"})
         else:
-            raise RuntimeError(f"a cell ends in a value, which a plain script would not show: {output}")
+            raise RuntimeError(f"a cell ends in an expression, whose value a script would not show: {output}")
     if printed:
         text = {"name": "stdout", "output_type": "stream", "text": lines_of("".join(printed))}
         clean.insert(0, text)
@@ -189,38 +189,44 @@ def cleaned(outputs: list[Any]) -> list[dict[str, Any]]:
 
 
 def run(source: Path, check: bool) -> tuple[str, float, str]:
-    """Execute a source, and write its notebook unless this is a check; name, seconds, and what went wrong."""
+    """Execute a source, and write its notebook unless `check`; return name, seconds, and the error or ""."""
     begin = time.perf_counter()
-    wrong = ""
+    error_text = ""
     try:
         notebook = executed(notebook_of(source))
         if not check:
             text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
             source.with_suffix(".ipynb").write_text(text, encoding="utf-8")
-        elif not is_in_step(source):
-            wrong = f"{source.stem}.ipynb is not of its source: `python tutorials/build.py {source.stem[:2]}`"
+        elif not is_current(source):
+            error_text = (
+                f"{source.stem}.ipynb differs from its source: `python tutorials/build.py {source.stem[:2]}`"
+            )
     except (RuntimeError, ValueError) as error:
-        wrong = str(error)
-    return source.stem, time.perf_counter() - begin, wrong
+        error_text = str(error)
+    return source.stem, time.perf_counter() - begin, error_text
 
 
 def main() -> int:
-    """Make or check notebooks; return 1 where something is wrong."""
+    """Build or check notebooks; return 1 after an error."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names; all by default")
-    parser.add_argument("--check", action="store_true", help="write nothing, and fail where out of step")
-    parser.add_argument("-n", type=int, default=1, metavar="N", help="how many at a time (default: 1)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="beginnings of names (default: all)")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a notebook is not up to date"
+    )
+    parser.add_argument(
+        "-n", type=int, default=1, metavar="N", help="number of parallel processes (default: 1)"
+    )
     args = parser.parse_args()
     chosen = sources(args.names)
     failed = 0
     with ProcessPoolExecutor(args.n) as pool:
-        for name, seconds, wrong in pool.map(run, chosen, [args.check] * len(chosen)):
-            failed += bool(wrong)
-            print(f"{name:<40} {seconds:5.0f} s  {'FAILED' if wrong else 'ok'}", flush=True)
-            if wrong:
-                print(wrong, file=sys.stderr, flush=True)
+        for name, seconds, error_text in pool.map(run, chosen, [args.check] * len(chosen)):
+            failed += bool(error_text)
+            print(f"{name:<40} {seconds:5.0f} s  {'FAILED' if error_text else 'ok'}", flush=True)
+            if error_text:
+                print(error_text, file=sys.stderr, flush=True)
     return 1 if failed else 0
 
 
