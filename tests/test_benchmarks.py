@@ -69,7 +69,7 @@ def test_claims_of_figure_3_of_escalante_and_wiskott_hold(monkeypatch, capsys):
     """Features that are the slowest possible, and those of noise, on the short series of ``--quick``."""
     monkeypatch.setattr(sys, "argv", ["slowest_features.py", "--quick"])
     assert module_of(PROGRAMS["slowest_features"]).main() == 0
-    assert "in training alone: True" in capsys.readouterr().out
+    assert "only in training: True" in capsys.readouterr().out
 
 
 @pytest.mark.exhaustive  # ten seconds: what the notes say of each estimator is in the tests of that one

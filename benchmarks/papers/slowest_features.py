@@ -56,9 +56,9 @@ def main() -> int:
     print(f"T = {n}, ten inputs, four slowest outputs")
     outputs = [f"output {j + 1}" for j in range(N_SLOW)]
     table = Table("", *outputs)
-    table.add("correlation with the slowest courses possible", *(f"{c:.4f}" for c in correlation))
-    table.add("delta value over the least possible", *(f"{r:.4f}" for r in ratio))
-    table.add("free responses of the temporal graph, the same", *(f"{r:.6f}" for r in free / bound))
+    table.add("correlation with the slowest possible signal", *(f"{c:.4f}" for c in correlation))
+    table.add("delta value / smallest possible", *(f"{r:.4f}" for r in ratio))
+    table.add("delta value of the free response / smallest possible", *(f"{r:.6f}" for r in free / bound))
 
     few = 40
     with warnings.catch_warnings():
@@ -69,8 +69,8 @@ def main() -> int:
     over = noise.delta_values_ / least
     print()
     table = Table(f"noise, {few} rows of {few - 1} columns", *outputs)
-    table.add("delta value over the least possible", *(f"{r:.4f}" for r in over))
-    table.add("delta value on new rows (noise: 2)", *(f"{d:.2f}" for d in new))
+    table.add("delta value / smallest possible", *(f"{r:.4f}" for r in over))
+    table.add("delta value on new rows (white noise: 2)", *(f"{d:.2f}" for d in new))
 
     holds = bool(
         np.all(correlation > 0.999)
@@ -79,7 +79,7 @@ def main() -> int:
         and np.all(np.abs(over - 1) < 1e-6)
         and np.all(np.abs(new - 2) < 0.2)
     )
-    print("features are the slowest possible, and so are those of noise, in training alone:", holds)
+    print("features are the slowest possible, those of noise only in training:", holds)
     if options.picture:
         draw(X, y, options.picture)
     return 0 if holds else 1
