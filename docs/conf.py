@@ -37,19 +37,19 @@ templates_path: list[str] = []
 # Pages
 myst_enable_extensions = ["colon_fence", "dollarmath", "deflist", "attrs_block", "attrs_inline"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"  # notebooks are kept with their outputs, which the checks make anew
+nb_execution_mode = "off"  # notebooks contain their outputs, which the checks reproduce
 nb_merge_streams = True
 copybutton_exclude = ".linenos, .gp, .go"
 
 # The reference
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # the docstrings say it
+autodoc_typehints = "none"  # docstrings contain it
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 python_maximum_signature_line_length = 88
 add_module_names = False
 
-# How it looks
+# Appearance
 html_theme = "furo"
 html_title = f"probsfa {release}"
 html_static_path = ["_static"]
@@ -60,20 +60,20 @@ html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
-# Names of other packages, and kinds of parameters, which lead nowhere.
+# Names of other packages, and types of parameters, which have no page.
 nitpick_ignore_regex = [
     (r"py:.*", r"(numpy|scipy|sklearn|jax|numpyro|pandas|matplotlib|xarray|arviz|dask|ndarray|np|pd)\b.*"),
 ]
 
 
 class _Targets:
-    """Where the reference documents a name, whatever it is called in a docstring."""
+    """Places in the reference, by all names that a docstring may use."""
 
     def __init__(self) -> None:
         self.full: dict[str, str] = {}
         for entry in pages.public_names():
-            target = f"{entry.room}.{entry.name}"
-            # Its name alone, through the package, and in the module that defines it.
+            target = f"{entry.module_name}.{entry.name}"
+            # The name alone, in the package, and in the module that defines it.
             names = {
                 entry.name,
                 f"probsfa.{entry.name}",
@@ -83,7 +83,7 @@ class _Targets:
                 self.full.setdefault(name, target)
 
     def find(self, target: str) -> list[str]:
-        """Names of the reference that may be meant by a target, with methods and attributes."""
+        """Return the places that a name may refer to, including methods and attributes."""
         head, dot, tail = target.partition(".") if not target.startswith("probsfa.") else (target, "", "")
         found = []
         if target.startswith("probsfa."):
@@ -100,7 +100,7 @@ class _Targets:
 def resolve_by_any_name(
     app: Sphinx, env: BuildEnvironment, node: nodes.Element, contnode: nodes.Node
 ) -> nodes.Node | None:
-    """Lead references such as ``SFA`` and ``probsfa.SFA.fit`` to where the reference documents them."""
+    """Resolve references such as ``SFA`` and ``probsfa.SFA.fit``."""
     if node.get("refdomain") != "py":
         return None
     domain = env.get_domain("py")
@@ -117,23 +117,23 @@ def resolve_by_any_name(
     return None
 
 
-def lead_links(app: Sphinx, docname: str, content: list[str]) -> None:
-    """Lead links from pages to documents elsewhere in the repository to the pages that show these."""
+def replace_links(app: Sphinx, docname: str, content: list[str]) -> None:
+    """Replace links to documents of the repository by links to their pages."""
     path = Path(app.env.doc2path(docname))
     if path.suffix == ".md" and path.parent == DOCS:
         here = f"docs/{path.name}"
         text = pages.complete_guide(content[0]) if docname == "guide" else content[0]
-        # Index entries are comments in the sources, which hosts of repositories do not show.
+        # Index entries are comments in the sources, because hosts of repositories would show directives.
         text = re.sub(r"^<!-- index: (.+) -->$", r"```{index} \1\n```", text, flags=re.MULTILINE)
-        content[0] = pages.moved(text, here, here)
+        content[0] = pages.with_site_links(text, here, here)
 
 
-#: Commands that docutils does not know, and what it knows.
+#: Commands that docutils does not support, and their replacements.
 _COMMANDS = {"dots": "ldots", "tfrac": "frac", "dfrac": "frac", "bm": "boldsymbol"}
 
 
 def write_mathml(translator: Any, node: nodes.Element, as_block: bool) -> None:
-    """Write a formula as MathML, which browsers draw without scripts or fonts from elsewhere."""
+    """Write a formula as MathML, which browsers draw without scripts or downloaded fonts."""
     text = node.astext()
     for command, known in _COMMANDS.items():
         text = re.sub(rf"\\{command}(?![A-Za-z])", rf"\\{known}", text)
@@ -147,20 +147,20 @@ def write_mathml(translator: Any, node: nodes.Element, as_block: bool) -> None:
 
 
 def quote_underscores(app: Sphinx, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Keep names of fitted attributes, such as n_iter_, from being read as links."""
+    """Quote names of fitted attributes, such as n_iter_, which Sphinx would read as links."""
     for i, line in enumerate(lines):
-        if re.match(r"\s*\*\*\w+\*\*\s*:", line):  # a parameter or attribute and its kind
-            parts = line.split("`")  # what stands between backticks is left alone
+        if re.match(r"\s*\*\*\w+\*\*\s*:", line):  # a parameter or attribute and its type
+            parts = line.split("`")  # text between backticks is unchanged
             parts[::2] = [re.sub(r"(\w)_(?=[\s,;:.)\]]|$)", r"\1\\_", part) for part in parts[::2]]
             lines[i] = "`".join(parts)
 
 
 def setup(app: Sphinx) -> None:
-    """Write the pages that are made, and add what Sphinx lacks."""
+    """Write the generated pages, and connect the functions of this file to Sphinx."""
     pages.write()
     app.probsfa_targets = _Targets()  # type: ignore[attr-defined]
     app.connect("missing-reference", resolve_by_any_name)
-    app.connect("source-read", lead_links)
+    app.connect("source-read", replace_links)
     app.connect("autodoc-process-docstring", quote_underscores, priority=900)  # after numpydoc
     app.add_html_math_renderer(
         "mathml",

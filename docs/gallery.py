@@ -1,7 +1,7 @@
 """The gallery: a figure and about ten lines of code for each of the main estimators.
 
-The code of an example is printed on the page and run as it is. Figures are written to docs/gallery, which git
-ignores, and are drawn again only after a change of the code.
+The code of an example is printed on the page, and executed to draw the figure. Figures are written to
+docs/gallery, which git ignores, and are drawn again only after a change of the code.
 """
 
 import hashlib

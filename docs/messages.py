@@ -2,8 +2,8 @@
 
     python docs/messages.py
 
-writes docs/project/messages.md, as ``pages.py`` does. It walks the syntax trees of the
-modules, so that no message is missed; values in braces are filled in when a message is raised.
+writes docs/project/messages.md, as ``pages.py`` does. It reads the syntax trees of all modules, so that the
+page is complete. Texts in braces are replaced by values when a message is raised.
 """
 
 import ast
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 
-#: Parts of the package, by the beginnings of module paths; the first that matches.
+#: Parts of the package, by prefixes of module paths; the first match is used.
 PARTS = {
     "Command line": ("cli/",),
     "Input validation": ("_arrays", "_validation", "_times", "_like_input", "_frames"),
@@ -26,7 +26,7 @@ PARTS = {
     "Other": ("",),
 }
 
-#: Exceptions that a user sees, and functions that issue a warning or report on the command line.
+#: Exceptions for users, and functions that issue a warning or a note of the command line.
 RAISED = ("Error", "Warning", "Interrupt")
 ISSUED = ("warn", "note", "warn_once")
 
@@ -41,7 +41,7 @@ class Message(NamedTuple):
 
 
 def text_of(node: ast.expr) -> str:
-    """Return the text of a string expression, with braces around what is filled in; empty for other ones."""
+    """Return the text of a string expression, with braces around inserted values; "" otherwise."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
@@ -60,7 +60,7 @@ def name_of(node: ast.expr) -> str:
 
 
 def messages() -> Iterator[Message]:
-    """Yield the messages of all modules that are written as text where they are raised or issued."""
+    """Yield all messages that are string expressions in a raise statement or a warning."""
     package = ROOT / "probsfa"
     for path in sorted(package.rglob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))

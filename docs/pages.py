@@ -1,9 +1,9 @@
-"""The pages of the site that are made: reference, tutorials, copies of other documents.
+"""Generated pages of the site: reference, tutorials, copies of documents of the repository.
 
     python docs/pages.py
 
 writes them into docs/api, docs/gallery, docs/tutorials and docs/project, which git ignores; ``conf.py`` does
-so before it builds. Nothing here needs Sphinx, so that the tests can look at the pages without it.
+this before each build. This module does not import Sphinx, so that tests can read the pages without it.
 """
 
 import base64
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 
-#: Documents that stand elsewhere in the repository, and the pages that show them.
+#: Documents of the repository, and their pages.
 DOCUMENTS = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
@@ -34,7 +34,7 @@ DOCUMENTS = {
     "benchmarks/RESULTS_DETERMINISTIC.md": "project/results_deterministic.md",
 }
 
-#: Other places, and the pages that links to them lead to.
+#: Other targets of links, and their pages.
 PLACES = {"tutorials": "tutorials/index.md", "tutorials/README.md": "tutorials/index.md"}
 
 #: Titles of the modules in the reference, grouped by task, in this order; others follow.
@@ -62,14 +62,14 @@ _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 class Name(NamedTuple):
     """A public name."""
 
-    room: str  # the module that documents it, such as "probsfa.sfa"
+    module_name: str  # name of the module that documents it, such as "probsfa.sfa"
     name: str
     value: Any
 
     @property
     def page(self) -> str:
-        """Page that documents it, one for ``serial`` and ``Serial``: not all file systems know capitals."""
-        return f"api/{self.room}.{self.name.lower()}"
+        """Page that documents it, the same for ``serial`` and ``Serial``: some file systems ignore case."""
+        return f"api/{self.module_name}.{self.name.lower()}"
 
     @property
     def summary(self) -> str:
@@ -88,16 +88,16 @@ def exported() -> dict[str, str]:
     return {line.split()[3]: line.split()[1] for line in lines if line.startswith("from ")}
 
 
-def rooms() -> list[str]:
-    """Return the modules whose names are public, those of ``TITLES`` first."""
+def public_modules() -> list[str]:
+    """Return the names of the public modules, those of ``TITLES`` first."""
     homes = exported()
     public = {f"probsfa.{name}" for name, home in homes.items() if home == "probsfa"}
     public |= {home for home in homes.values() if not home.rpartition(".")[2].startswith("_")}
-    return [room for room in TITLES if room in public] + sorted(public - set(TITLES))
+    return [module_name for module_name in TITLES if module_name in public] + sorted(public - set(TITLES))
 
 
 def names_of(module: ModuleType) -> list[str]:
-    """Return the public names of a module: its ``__all__``, or what it imports from the package by name."""
+    """Return the public names of a module: its ``__all__``, or the names that it imports from the package."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return sorted(listed, key=str.lower)
@@ -110,15 +110,15 @@ def names_of(module: ModuleType) -> list[str]:
 
 
 def public_names() -> list[Name]:
-    """Return every public name once, under the room that documents it."""
+    """Return every public name once, with the module that documents it."""
     names: list[Name] = []
     seen: dict[int, Name] = {}
     package = importlib.import_module("probsfa")
     private = [name for name, home in exported().items() if home.rpartition(".")[2].startswith("_")]
-    for room in rooms():
-        module = importlib.import_module(room)
+    for module_name in public_modules():
+        module = importlib.import_module(module_name)
         for name in sorted(private) if module is package else names_of(module):
-            entry = Name(room, name, getattr(module, name))
+            entry = Name(module_name, name, getattr(module, name))
             if seen.setdefault(id(entry.value), entry) is entry:
                 names.append(entry)
     return names
@@ -138,7 +138,7 @@ def methods_of(value: type) -> list[str]:
 
 
 def directive(entry: Name) -> str:
-    """Return the text that has Sphinx document a name."""
+    """Return the Sphinx directive that documents a name."""
     if inspect.isclass(entry.value):
         members = ", ".join(methods_of(entry.value))
         return f".. autoclass:: {entry.name}\n" + (f"   :members: {members}\n" if members else "")
@@ -154,30 +154,32 @@ def api_pages() -> dict[str, str]:
     for page in dict.fromkeys(entry.page for entry in names):
         here = [entry for entry in names if entry.page == page]
         title = ", ".join(dict.fromkeys(entry.name for entry in here))
-        parts = [title, "=" * len(title), "", f".. currentmodule:: {here[0].room}", ""]
+        parts = [title, "=" * len(title), "", f".. currentmodule:: {here[0].module_name}", ""]
         pages[f"{page}.rst"] = "\n".join([*parts, *map(directive, here)])
-    for room in rooms():
-        here = [entry for entry in names if entry.room == room]
-        pages[f"api/{room}.rst"] = room_page(room, here)
+    for module_name in public_modules():
+        here = [entry for entry in names if entry.module_name == module_name]
+        pages[f"api/{module_name}.rst"] = module_page(module_name, here)
     pages["api/index.rst"] = index_page(names)
     return pages
 
 
-def title_of(room: str) -> str:
-    """Return what stands over a room: its title, or the first line of its docstring."""
-    words = inspect.getdoc(importlib.import_module(room)) or ""
-    return TITLES.get(room) or words.partition("\n")[0].rstrip(".")
+def title_of(module_name: str) -> str:
+    """Return the title of a module: its entry in ``TITLES``, or the first line of its docstring."""
+    words = inspect.getdoc(importlib.import_module(module_name)) or ""
+    return TITLES.get(module_name) or words.partition("\n")[0].rstrip(".")
 
 
-def room_page(room: str, names: list[Name]) -> str:
-    """Return the page of a room: what it is for, and its names with a line each."""
-    title = f"``{room}``"
-    about = "" if room == "probsfa" else f".. automodule:: {room}\n   :no-members:\n   :no-index:\n"
-    anchor = f".. py:module:: {room}\n" if room != "probsfa" else ".. py:module:: probsfa\n"
+def module_page(module_name: str, names: list[Name]) -> str:
+    """Return the page of a module: its description, and a line for each name."""
+    title = f"``{module_name}``"
+    about = (
+        "" if module_name == "probsfa" else f".. automodule:: {module_name}\n   :no-members:\n   :no-index:\n"
+    )
+    anchor = f".. py:module:: {module_name}\n" if module_name != "probsfa" else ".. py:module:: probsfa\n"
     listing = [".. list-table::", "   :widths: 35 65", ""]
     for entry in names:
         role = "class" if inspect.isclass(entry.value) else "func"
-        listing += [f"   * - :py:{role}:`~{room}.{entry.name}`", f"     - {entry.summary}"]
+        listing += [f"   * - :py:{role}:`~{module_name}.{entry.name}`", f"     - {entry.summary}"]
     pages = dict.fromkeys(f"/{entry.page}" for entry in names)
     tree = [".. toctree::", "   :hidden:", "", *(f"   {page}" for page in pages)]
     parts = [
@@ -185,7 +187,7 @@ def room_page(room: str, names: list[Name]) -> str:
         "=" * len(title),
         "",
         anchor,
-        title_of(room) + "." if room == "probsfa" else "",
+        title_of(module_name) + "." if module_name == "probsfa" else "",
         "",
         about,
         *listing,
@@ -197,14 +199,14 @@ def room_page(room: str, names: list[Name]) -> str:
 
 
 def index_page(names: list[Name]) -> str:
-    """Return the first page of the reference: the rooms, and the names of ``probsfa`` itself."""
+    """Return the first page of the reference: the modules, and the names of ``probsfa`` itself."""
     parts = ["Reference", "=========", ""]
     parts += ["Every public name, with its parameters and a tested example.", ""]
     parts += [".. list-table::", "   :widths: 35 65", ""]
-    for room in rooms():
+    for module_name in public_modules():
         parts += [
-            f"   * - :py:mod:`{room}`",
-            f"     - {title_of(room)}",
+            f"   * - :py:mod:`{module_name}`",
+            f"     - {title_of(module_name)}",
         ]
     parts += ["", "Names in ``probsfa`` itself", "-" * 27, ""]
     parts += ["The most important names can be imported from the package: ``from probsfa import SFA``.", ""]
@@ -215,29 +217,37 @@ def index_page(names: list[Name]) -> str:
     for name in sorted((name for name, home in homes.items() if home != "probsfa"), key=str.lower):
         entry = by_value[id(getattr(package, name))]
         role = "class" if inspect.isclass(entry.value) else "func"
-        parts += [f"   * - :py:{role}:`~{entry.room}.{entry.name}`", f"     - {entry.summary}"]
-    parts += ["", ".. toctree::", "   :hidden:", "", *(f"   /api/{room}" for room in rooms()), ""]
+        parts += [f"   * - :py:{role}:`~{entry.module_name}.{entry.name}`", f"     - {entry.summary}"]
+    parts += [
+        "",
+        ".. toctree::",
+        "   :hidden:",
+        "",
+        *(f"   /api/{module_name}" for module_name in public_modules()),
+        "",
+    ]
     return "\n".join(parts)
 
 
 # -----------------------------------------------------------------------------
-# Documents that stand elsewhere
+# Documents of the repository
 
 
-def moved(text: str, source: str, page: str) -> str:
-    """Return a document with its links led to pages of the site.
+def with_site_links(text: str, source: str, page: str) -> str:
+    """Return a document whose links refer to pages of the site.
 
     Parameters
     ----------
     text : str
         The document.
     source, page : str
-        Where it stands, and where it will stand, as paths from the root of the repository.
+        Paths of the document and of its page, relative to the root of the repository.
 
     Returns
     -------
     str
-        Links to what is on the site lead there; of links to other files, such as programs, the text is left.
+        Links to documents of the site refer to their pages. Links to other files, such as programs, are
+        replaced by their text.
     """
 
     def lead(match: re.Match[str]) -> str:
@@ -266,7 +276,7 @@ def toctrees(text: str) -> list[str]:
 
 
 def complete_guide(guide: str) -> str:
-    """Return the guide with the pages in its toctree, at the end, that no page names in one."""
+    """Return the guide; pages in none of its toctrees are added to a last one."""
     pages = {path.stem: path.read_text("utf-8") for path in sorted(DOCS.glob("*.md"))}
     named = {"index", *(entry for text in pages.values() for entry in toctrees(text))}
     rest = [stem for stem in pages if stem not in named]
@@ -274,30 +284,30 @@ def complete_guide(guide: str) -> str:
 
 
 def documents() -> dict[str, str]:
-    """Return the pages that show documents of the repository."""
+    """Return the pages of documents of the repository."""
     return {
-        page: moved((ROOT / source).read_text("utf-8"), source, f"docs/{page}")
+        page: with_site_links((ROOT / source).read_text("utf-8"), source, f"docs/{page}")
         for source, page in DOCUMENTS.items()
     }
 
 
 def message_page() -> dict[str, str]:
-    """Return the page of all errors and warnings, read from the source by ``messages.py``."""
-    return {"project/messages.md": beside("messages").page()}
+    """Return the page of all errors and warnings, generated by ``messages.py``."""
+    return {"project/messages.md": load_script("messages").page()}
 
 
 def gallery_pages() -> dict[str, str | bytes]:
-    """Return the gallery and its figures, made by ``gallery.py``."""
-    made: dict[str, str | bytes] = beside("gallery").pages()
+    """Return the gallery and its figures, generated by ``gallery.py``."""
+    made: dict[str, str | bytes] = load_script("gallery").pages()
     return made
 
 
-def beside(name: str) -> ModuleType:
-    """Return a module of this folder, which is not on the path when tests load this file."""
+def load_script(name: str) -> ModuleType:
+    """Import a module of this folder by its path, because the folder is not on the path of the tests."""
     spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # for the annotations of named tuples
+    sys.modules[spec.name] = module  # required by annotations of named tuples
     spec.loader.exec_module(module)
     return module
 
@@ -311,7 +321,7 @@ def notebooks() -> list[Path]:
     return sorted((ROOT / "tutorials").glob("*.ipynb"))
 
 
-#: Beginnings of the names of notebooks that are shown as advanced ones.
+#: Prefixes of notebooks that are listed as advanced.
 ADVANCED = ("10_", "11_")
 _CARD = 240  # characters on a card of the gallery
 
@@ -328,14 +338,14 @@ def words_of(notebook: dict[str, Any]) -> tuple[str, str]:
     first = next((part for part in paragraphs if part and not part.startswith(("#", "|", "-", "$", "`"))), "")
     sentences = re.split(r"(?<=[.?!*])\s+(?=[A-Z*`_])", " ".join(first.split()))
     whole = [sentence for sentence in sentences if sentence.rstrip("*_").endswith((".", "?", "!"))]
-    # As many of the first sentences as a card holds, one at least.
+    # As many of the first sentences as fit on a card, at least one.
     fitting = [i for i in range(2, len(whole) + 1) if len(" ".join(whole[:i])) <= _CARD]
     words = " ".join(whole[: max(fitting, default=1)])
     return title[1].strip(), words or " ".join(first.split())
 
 
 def picture_of(notebook: dict[str, Any]) -> bytes | None:
-    """Return the first picture among the outputs of a notebook."""
+    """Return the first figure among the outputs of a notebook."""
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
             png = output.get("data", {}).get("image/png")
@@ -345,9 +355,9 @@ def picture_of(notebook: dict[str, Any]) -> bytes | None:
 
 
 def tutorial_pages() -> dict[str, str | bytes]:
-    """Return the notebooks with their links led to the site, their pictures, and the gallery."""
+    """Return the notebooks with links to the site, their figures, and their index."""
     pages: dict[str, str | bytes] = {}
-    cards: dict[bool, list[str]] = {False: [], True: []}  # by whether they are advanced
+    cards: dict[bool, list[str]] = {False: [], True: []}  # keys: whether notebooks are advanced
     entries = []
     for path in notebooks():
         notebook = json.loads(path.read_text("utf-8"))
@@ -357,10 +367,12 @@ def tutorial_pages() -> dict[str, str | bytes]:
             pages[f"tutorials/pictures/{path.stem}.png"] = picture
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
-                text = moved("".join(cell["source"]), f"tutorials/{path.name}", f"docs/tutorials/{path.name}")
+                text = with_site_links(
+                    "".join(cell["source"]), f"tutorials/{path.name}", f"docs/tutorials/{path.name}"
+                )
                 cell["source"] = text.splitlines(keepends=True)
         pages[f"tutorials/{path.name}"] = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-        first = moved(first, f"tutorials/{path.name}", "docs/tutorials/index.md")
+        first = with_site_links(first, f"tutorials/{path.name}", "docs/tutorials/index.md")
         image = f":img-top: pictures/{path.stem}.png\n" if picture is not None else ""
         cards[path.name.startswith(ADVANCED)].append(
             f":::{{grid-item-card}} {title}\n:link: {path.stem}\n:link-type: doc\n{image}\n{first}\n:::\n"
@@ -392,7 +404,7 @@ def tutorial_pages() -> dict[str, str | bytes]:
 
 
 def write() -> None:
-    """Write the pages that are made, and take away those that are made no more."""
+    """Write the generated pages, and delete old ones that are no longer generated."""
     makers: tuple[Callable[[], dict[str, Any]], ...] = (
         api_pages,
         documents,
@@ -407,7 +419,7 @@ def write() -> None:
                 path.unlink()
     for path, content in made.items():
         data = content.encode() if isinstance(content, str) else content
-        if not path.exists() or path.read_bytes() != data:  # else Sphinx would read it anew
+        if not path.exists() or path.read_bytes() != data:  # otherwise Sphinx would read it again
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 

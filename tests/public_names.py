@@ -2,8 +2,8 @@
 
     python -m tests.public_names
 
-writes that list anew. Run it when a public name was added. A name may only go after users were warned in a
-minor version.
+regenerates this list. Run it after adding a public name. A name may be removed only after a minor version
+with a warning.
 """
 
 import importlib
@@ -22,9 +22,9 @@ def public_names() -> dict[str, list[str]]:
     pages = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pages)
     found = {"probsfa": sorted(importlib.import_module("probsfa").__all__, key=str.lower)}
-    for room in pages.rooms():
-        if room != "probsfa":
-            found[room] = pages.names_of(importlib.import_module(room))
+    for module_name in pages.public_modules():
+        if module_name != "probsfa":
+            found[module_name] = pages.names_of(importlib.import_module(module_name))
     return found
 
 

@@ -39,11 +39,11 @@ def names_by_import():
     import probsfa
 
     found = {("probsfa", name) for name in probsfa.__all__ if name != "__version__"}
-    for room in [name for name in probsfa.__all__ if inspect.ismodule(getattr(probsfa, name))]:
-        found |= {(f"probsfa.{room}", name) for name in public(getattr(probsfa, room))}
-    for room in ("sfa", "statespace"):
-        module = importlib.import_module(f"probsfa.{room}")
-        found |= {(f"probsfa.{room}", name) for name in public(module)}
+    for module_name in [name for name in probsfa.__all__ if inspect.ismodule(getattr(probsfa, name))]:
+        found |= {(f"probsfa.{module_name}", name) for name in public(getattr(probsfa, module_name))}
+    for module_name in ("sfa", "statespace"):
+        module = importlib.import_module(f"probsfa.{module_name}")
+        found |= {(f"probsfa.{module_name}", name) for name in public(module)}
     return found
 
 
@@ -58,9 +58,9 @@ def documented(reference):
     """The names that Sphinx is told to document, with their pages."""
     found = {}
     for page, text in reference.items():
-        room = re.search(r"^\.\. currentmodule:: (\S+)$", text, flags=re.MULTILINE)
+        module_name = re.search(r"^\.\. currentmodule:: (\S+)$", text, flags=re.MULTILINE)
         for name in re.findall(r"^\.\. auto(?:class|function|data):: (\S+)$", text, flags=re.MULTILINE):
-            found.setdefault((room[1], name), []).append(page)
+            found.setdefault((module_name[1], name), []).append(page)
     return found
 
 
@@ -68,14 +68,14 @@ def test_every_public_name_is_documented_once(reference):
     found = documented(reference)
     assert all(len(places) == 1 for places in found.values())
     values = {}
-    for room, name in found:
-        value = getattr(sys.modules[room], name)
-        assert id(value) not in values, f"{room}.{name} is {values[id(value)]} too"
-        values[id(value)] = f"{room}.{name}"
-    for room, name in names_by_import():
-        value = getattr(sys.modules[room], name)
+    for module_name, name in found:
+        value = getattr(sys.modules[module_name], name)
+        assert id(value) not in values, f"{module_name}.{name} is {values[id(value)]} too"
+        values[id(value)] = f"{module_name}.{name}"
+    for module_name, name in names_by_import():
+        value = getattr(sys.modules[module_name], name)
         if not inspect.ismodule(value):
-            assert id(value) in values, f"{room}.{name} is in no page of the reference"
+            assert id(value) in values, f"{module_name}.{name} is in no page of the reference"
 
 
 def test_methods_of_estimators_are_documented(reference):
@@ -164,9 +164,9 @@ def test_links_to_what_is_not_on_the_site_keep_their_words(pages):
     text = (
         "[a program](../benchmarks/run.py), [results](../benchmarks/RESULTS.md#rhythms), [web](https://x.org)"
     )
-    told = pages.moved(text, "docs/fit.md", "docs/fit.md")
+    told = pages.with_site_links(text, "docs/fit.md", "docs/fit.md")
     assert told == "a program, [results](project/results.md#rhythms), [web](https://x.org)"
-    assert pages.moved("![p](../docs/figures/a.png)", "benchmarks/R.md", "docs/project/r.md") == (
+    assert pages.with_site_links("![p](../docs/figures/a.png)", "benchmarks/R.md", "docs/project/r.md") == (
         "![p](../figures/a.png)"
     )
 
