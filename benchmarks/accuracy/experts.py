@@ -87,12 +87,12 @@ def main() -> None:
                 right = abs(np.corrcoef(feature, slow[N:])[0, 1])
                 rows.setdefault(name, []).append((slowness(feature), float(right)))
             hidden = np.random.default_rng(seed).random(future.shape) < 0.1
-            holes = np.where(hidden, np.nan, future)
+            incomplete = np.where(hidden, np.nan, future)
             linear, experts = ProbabilisticSFA(2).fit(past), models["product of experts"][0]
             for name, filled in (
-                ("linear interpolation", interpolated(holes)),
-                ("linear model of rows", linear.impute(holes)),
-                ("product of experts", experts.impute(holes)),
+                ("linear interpolation", interpolated(incomplete)),
+                ("linear model of rows", linear.impute(incomplete)),
+                ("product of experts", experts.impute(incomplete)),
             ):
                 error = ((filled - future) / future.std(axis=0))[hidden]
                 errors.setdefault((mixture, name), []).append(float(np.sqrt(np.mean(error**2))))

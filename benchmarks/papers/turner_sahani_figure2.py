@@ -40,7 +40,7 @@ LOW, HIGH = 1e-4, 0.25
 STRETCH = 20
 REPORTED = (0.03, 1.10, 1.4)
 # The figure has shorter series and a longer missing block, so that both are visible.
-SHOWN, HOLE = slice(0, 600), slice(250, 320)
+SHOWN, MISSING_BLOCK = slice(0, 600), slice(250, 320)
 
 
 def rms(x: np.ndarray) -> float:
@@ -99,14 +99,14 @@ def draw(path: str, n_steps: int) -> None:
         ("B  high noise", HIGH, False),
         ("C  high noise, missing", HIGH, True),
     )
-    for (left, right), (name, noise, holes) in zip(axes, rows, strict=True):
+    for (left, right), (name, noise, has_missing) in zip(axes, rows, strict=True):
         series = make_slow_mixture(
             n_steps, decay=DECAY, loadings=loadings, noise_variance=noise, random_state=0
         )
         truth = series.latents[:, 0] - series.latents[:, 0].mean()
         X = series.data.copy()
-        if holes:
-            X[HOLE] = np.nan
+        if has_missing:
+            X[MISSING_BLOCK] = np.nan
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = probsfa.ProbabilisticSFA(3).fit(X)
