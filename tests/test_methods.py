@@ -194,7 +194,7 @@ def test_bayesian_contributions_add_up_to_the_imputed_values(X, bayesian):
 
 def test_bayesian_draws_of_values_have_the_moments_of_their_predictions(X, bayesian):
     filled, std = bayesian.impute(X, return_std=True)
-    drawn = bayesian.sample_posterior(X, 2000, of="cells", n_steps=2, random_state=0)
+    drawn = bayesian.sample_posterior(X, 2000, of="values", n_steps=2, random_state=0)
     assert drawn.shape == (2000, 62, 3)
     missing = np.isnan(X)
     error = drawn[:, :60].mean(axis=0)[missing] - filled[missing]
@@ -253,7 +253,11 @@ def test_long_summaries_are_cut(X):
     assert str(model.summary()).endswith("more rows; see to_frame().")
 
 
-def test_old_names_warn_for_one_release():
+def test_old_names_warn_for_one_release(X):
+    fitted = probsfa.ProbabilisticSFA(1).fit(X)
+    with pytest.warns(FutureWarning, match="of='cells' is now of='values'"):
+        drawn = fitted.sample_posterior(X, 2, of="cells", random_state=0)
+    np.testing.assert_array_equal(drawn, fitted.sample_posterior(X, 2, of="values", random_state=0))
     with pytest.warns(FutureWarning, match="verbose"):
         assert probsfa.BayesianSFA(progress_bar=False).verbose is False
     model = probsfa.EmissionSFA()

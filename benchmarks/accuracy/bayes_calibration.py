@@ -27,7 +27,7 @@ from tqdm import tqdm
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
 from probsfa.bayes.draws import parameters_of_draw
-from probsfa.statespace.engine.posterior import draw_latents, simulate
+from probsfa.statespace.engine.posterior import draw_factors, simulate
 from probsfa.statespace.panel import make_panel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
@@ -77,7 +77,7 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
     for i in np.linspace(0, len(places) - 1, KEPT).round().astype(int):
         one, chain, draw = places[i]
         [params] = parameters_of_draw(one.draws_, chain, draw, 1)
-        path = draw_latents(params.state_space, panel, 1, rng)[0][:, params.shared_states]
+        path = draw_factors(params.state_space, panel, 1, rng)[0][:, params.shared_states]
         own, path = canonical(params, path)
         below += own < true
         equal += own == true

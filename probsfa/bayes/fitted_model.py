@@ -148,7 +148,7 @@ class BayesianModel(FittedModel):
         """Simulate a new series and its factors, with the parameters of one draw."""
         return draw_series(self.fitted, n_steps, rng, exog)
 
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors given the data, each with the parameters of another draw."""
         return draw_latent_paths(self.fitted, sequences, n_draws, rng)
 

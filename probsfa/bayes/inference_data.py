@@ -36,7 +36,7 @@ from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.packing import panels_of
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.bayes.weights import weighted_draws
-from probsfa.statespace.engine.posterior import draw_latents, leave_one_out_distributions, smooth
+from probsfa.statespace.engine.posterior import draw_factors, leave_one_out_distributions, smooth
 from probsfa.statespace.engine.settings import engine_settings
 
 #: Name of variables with an entry for each observed value: log densities and draws given all others.
@@ -226,7 +226,7 @@ class _Maker:
             [panel], _ = panels_of(self._fitted.units.retimed(sequences), False)
             for i, weighted in enumerate(weighted_draws(self._fitted, panel, pairs)):
                 draw_index, params = divmod(i, len(selected)), weighted.params
-                latents[draw_index] = draw_latents(params, weighted.panel, 1, rng)[0]
+                latents[draw_index] = draw_factors(params, weighted.panel, 1, rng)[0]
                 noise = rng.standard_t(weighted.degrees, observed[draw_index].shape)
                 signal = params.offset + latents[draw_index] @ params.loadings.T
                 observed[draw_index] = signal + np.sqrt(params.noise_variance) * noise
@@ -235,7 +235,7 @@ class _Maker:
             draw_index, start = divmod(i, len(selected)), 0
             for params, panel, effects in parts:
                 rows = slice(start, start + panel.n_rows)
-                z = draw_latents(params, panel, 1, rng)[0]
+                z = draw_factors(params, panel, 1, rng)[0]
                 noise = np.sqrt(params.noise_variance) * rng.standard_normal(
                     (panel.n_rows, params.n_features)
                 )

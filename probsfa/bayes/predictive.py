@@ -31,7 +31,7 @@ from probsfa.bayes.weights import WeightedDraw, degrees_of_draws, weighted_draws
 from probsfa.statespace.engine.posterior import (
     Posterior,
     check_finite,
-    draw_latents,
+    draw_factors,
     observation_moments,
     simulate,
     smooth,
@@ -312,11 +312,11 @@ def _draw_paths(
         [panel], _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
         for weighted in weighted_draws(fitted, panel, pairs):
             given = GivenDraw(weighted.params, weighted.panel)
-            yield [(given, draw_latents(weighted.params, weighted.panel, 1, rng)[0])], weighted.degrees
+            yield [(given, draw_factors(weighted.params, weighted.panel, 1, rng)[0])], weighted.degrees
         return
     for parts in rows_given_draws(fitted, sequences, pairs):
         yield (
-            [(weighted, draw_latents(weighted.params, weighted.panel, 1, rng)[0]) for weighted in parts],
+            [(weighted, draw_factors(weighted.params, weighted.panel, 1, rng)[0]) for weighted in parts],
             None,
         )
 

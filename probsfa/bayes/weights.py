@@ -14,7 +14,7 @@ from probsfa._typing import FloatArray
 from probsfa.bayes.draws import parameters_of_draw, thinned_indices
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.sampling.gibbs import draw_weights
-from probsfa.statespace.engine.posterior import draw_latents
+from probsfa.statespace.engine.posterior import draw_factors
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
@@ -89,7 +89,7 @@ def weighted_draws(
         [params] = parameters_of_draw(fitted.draws, chain, draw, 1)
         degrees = float(fitted.degrees[chain, draw])
         for _ in range(sweeps):
-            latents = draw_latents(params, panel.weighted(weights), 1, rng)[0]
+            latents = draw_factors(params, panel.weighted(weights), 1, rng)[0]
             weights = draw_weights(latents, params, panel, degrees, rng)
         sweeps = _N_SWEEPS_PER_DRAW
         yield WeightedDraw(params, panel.weighted(weights), degrees, rng)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_diagnostics"]
 
 _STYLES = {"one step": (BLUE, "o"), "cells": (ORANGE, "s"), "rows": (GREEN, "^"), "blocks": (PALETTE[3], "D")}
+_LABELS = {"cells": "single values"}  # in legends; other patterns have their own name
 # Maximum number of columns whose names are shown below each other.
 _MAX_NAMES = 40
 
@@ -117,7 +118,15 @@ def _draw_calibration(diagnostics: "Diagnostics", ax: "Axes") -> None:
             continue
         color, marker = _STYLES.get(kind, (GREY, "x"))
         mean = curves[:, has_value].mean(axis=1)
-        ax.plot(diagnostics.levels, mean, marker=marker, color=color, lw=1.2, ms=4.0, label=kind)
+        ax.plot(
+            diagnostics.levels,
+            mean,
+            marker=marker,
+            color=color,
+            lw=1.2,
+            ms=4.0,
+            label=_LABELS.get(kind, kind),
+        )
         worst_column = int(np.flatnonzero(has_value)[np.argmin(curves[level_index, has_value])])
         ax.plot(diagnostics.levels, curves[:, worst_column], color=color, lw=0.7, ls=":")
     ax.plot([], [], color=GREY, lw=0.7, ls=":", label="lowest column")

@@ -100,7 +100,7 @@ class FittedModel:
         """Draw observations (n_steps, D) and factors (n_steps, K)."""
         raise NotImplementedError
 
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors (n_draws, N, K) from their joint distribution given the data."""
         raise NotImplementedError
 

@@ -49,6 +49,9 @@ from probsfa.statespace.timeline import (
 
 __all__ = ["StateSpaceMethods", "Unavailable"]
 
+# Former values of the argument `of` of `sample_posterior`.
+_OLD_OPTIONS_OF_DRAWS = {"latents": "factors", "cells": "values"}
+
 
 class Unavailable:
     """Placeholder for a method that an estimator does not support: access raises an AttributeError.
@@ -597,7 +600,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             of observations; a list if `lengths` is given. :class:`probsfa.BayesianSFA` includes the
             uncertainty of the parameters. With `robust`, and for :class:`probsfa.BilinearSFA`, intervals are
             those of a normal distribution with the same moments; for exact intervals use quantiles of
-            ``sample_posterior(X, of="cells", n_steps=...)``. For DataFrames the moments are DataFrames; the
+            ``sample_posterior(X, of="values", n_steps=...)``. For DataFrames the moments are DataFrames; the
             index continues that of `X` or is the number of steps ahead.
         quantiles : ndarray or frame (H, D), or list of them
             Returned with `quantile`; with several quantiles a list with one entry for each.
@@ -680,7 +683,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X: Any,
         n_draws: int = 1,
         *,
-        of: str = "latents",
+        of: str = "factors",
         n_steps: int = 0,
         lengths: Any = None,
         times: Any = None,
@@ -695,8 +698,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             As in `transform`.
         n_draws : int, default=1
             Number of draws.
-        of : {"latents", "cells"}, default="latents"
-            What to draw: factors, or with ``"cells"`` complete series. In complete series, observed values
+        of : {"factors", "values"}, default="factors"
+            What to draw: factors, or with ``"values"`` complete series. In complete series, observed values
             are unchanged, and missing values are drawn jointly, with noise, so that sums, maxima and other
             functions of the draws have the correct distribution.
         n_steps : int, default=0
@@ -707,7 +710,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
-            Draws of the factors, or with ``of="cells"`` of complete series, with D columns instead of K.
+            Draws of the factors, or with ``of="values"`` of complete series, with D columns instead of K.
             :class:`probsfa.BayesianSFA` uses different parameters for each draw.
 
         Examples
@@ -718,18 +721,25 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
         >>> X[40:60, 0] = np.nan
         >>> model = ProbabilisticSFA(1).fit(X)
-        >>> draws = model.sample_posterior(X, 200, of="cells", n_steps=5, random_state=0)
+        >>> draws = model.sample_posterior(X, 200, of="values", n_steps=5, random_state=0)
         >>> largest = draws[:, 40:60, 0].max(axis=1)  # of the missing block, 200 draws
         >>> draws.shape, largest.shape
         ((200, 105, 3), (200,))
         """
         check_count("n_draws", n_draws)
         check_count("n_steps", n_steps, minimum=0)
-        check_option("of", of, ("latents", "cells"))
+        if of in _OLD_OPTIONS_OF_DRAWS:
+            old, of = of, _OLD_OPTIONS_OF_DRAWS[of]
+            warnings.warn(
+                f"of={old!r} is now of={of!r}; the old name will be removed in version 2.0.",
+                FutureWarning,
+                stacklevel=2,
+            )
+        check_option("of", of, ("factors", "values"))
         sequences = self._check(X, lengths, times, add_exog=False)
         sequences, future_exog = self._with_exog(sequences, X, exog, n_steps=n_steps)
         sequences = append_empty_rows(sequences, n_steps, self._model.time_unit, future_exog)
-        draw = self._model.draw_latents if of == "latents" else self._model.draw_values
+        draw = self._model.draw_factors if of == "factors" else self._model.draw_values
         draws = draw(sequences, n_draws, self._generator(random_state))
         return [draws[:, s] for s in sequences.slices] if sequences.is_list else draws
 

@@ -20,7 +20,7 @@ from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.engine.posterior import (
     Posterior,
     check_finite,
-    draw_latents,
+    draw_factors,
     filter_rows,
     leave_one_out_distributions,
     log_likelihood,
@@ -523,7 +523,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Draw the observation noise of new rows."""
         return rng.standard_normal(shape) * np.sqrt(self._predictive_params.noise_variance)
 
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of the latent states from their joint distribution given the data."""
         integrated = self._integrated(sequences)
         if integrated is not None:
@@ -532,7 +532,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of all states, including those of AR(1) noise."""
-        draws = draw_latents(self._state_space, self._infer(sequences)[0], n_draws, rng)
+        draws = draw_factors(self._state_space, self._infer(sequences)[0], n_draws, rng)
         check_finite(sequences, self._state_space, draws)
         return draws
 

@@ -74,7 +74,7 @@ def far_from_neighbours(sequences: Sequences, spread: FloatArray) -> BoolArray:
     "log_likelihood",
     "contributions",
     "forecast",
-    "draw_latents",
+    "draw_factors",
     "with_interpolation_check",
     "with_misfit_check",
     "diagnose",

@@ -18,7 +18,7 @@ from probsfa.datasets import hide_blocks
 from probsfa.statespace import student
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.engine.dynamics import transition_table
-from probsfa.statespace.engine.posterior import check_finite, draw_latents, smooth
+from probsfa.statespace.engine.posterior import check_finite, draw_factors, smooth
 from probsfa.statespace.filtering import FilterRows, one_step
 from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
@@ -150,7 +150,7 @@ class StudentModel(LinearGaussianModel):
         """Draw missing values with Student-t noise around draws of the latent states."""
         params, values = self._state_space, sequences.values
         panel, inferred = self._infer(sequences)
-        draws = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
+        draws = params.offset + draw_factors(params, panel, n_draws, rng) @ params.loadings.T
         check_finite(sequences, params, draws)
         mask = sequences.mask.astype(np.float64)
         draws += self.noise.draw(draws.shape, self._scale, rng, inferred.squared_residuals, mask)

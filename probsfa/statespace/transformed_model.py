@@ -99,7 +99,7 @@ class TransformedFilterResult(FilterResult):
     "factor_means",
     "factor_moments",
     "outlier_scores",
-    "draw_latents",
+    "draw_factors",
     "profile_timescale",
 )
 @dataclass(frozen=True, eq=False)

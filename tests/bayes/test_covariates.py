@@ -169,7 +169,7 @@ def test_methods_are_mixtures_of_regressions(fitted, data):
 
 def test_draws_have_the_effects_of_covariates(fitted, data):
     X, U = data
-    drawn = fitted.sample_posterior(X, 400, of="cells", n_steps=H, exog=U, random_state=0)
+    drawn = fitted.sample_posterior(X, 400, of="values", n_steps=H, exog=U, random_state=0)
     ahead = copy.copy(fitted).set_params(n_predictive=N).forecast(X, H, exog=U)
     errors = (drawn[:, T:].mean(axis=0) - ahead.means) / ahead.std
     assert np.max(np.abs(errors.to_numpy())) < 4.0 / np.sqrt(400.0)

@@ -107,7 +107,7 @@ def test_missing_values_are_filled_with_intervals_that_hold_the_truth(sampled, f
 
 def test_drawn_values_have_the_moments_of_imputed_ones(sampled, frame):
     filled, std = (x.to_numpy() for x in sampled.impute(frame[0], return_std=True))
-    drawn = np.asarray(sampled.sample_posterior(frame[0], 400, of="cells", random_state=0))
+    drawn = np.asarray(sampled.sample_posterior(frame[0], 400, of="values", random_state=0))
     missing = frame[0].isna().to_numpy()
     np.testing.assert_array_equal(drawn[:, ~missing], np.tile(filled[~missing], (400, 1)))
     standard = (drawn[:, missing] - filled[missing]) / std[missing]

@@ -99,7 +99,7 @@ def test_draws_of_factors_have_their_moments(rng):
     rows = rng.standard_normal((1, 3, 3))
     expert = GlobalExpert(params, (3,))
     means = expert.evaluate(rows).means
-    drawn = expert.draw_latents(np.repeat(means, 40_000, axis=0), rng)
+    drawn = expert.draw_factors(np.repeat(means, 40_000, axis=0), rng)
     np.testing.assert_allclose(drawn.mean(axis=0), means[0], atol=6 / np.sqrt(40_000))
     # The total variance of a latent is one: what rows leave, and what they tell.
     total = oracle.covariance(params.decay, params.loadings, params.noise_variance, [3])
@@ -490,7 +490,7 @@ def test_missing_values_are_drawn_on_the_manifold(fitted):
     filled, std = model.impute(hidden, return_std=True, n_draws=80)
     np.testing.assert_array_equal(filled[:15], y[:15])
     assert np.all(std[:15] == 0.0) and np.all(std[15:25] > 0.3)
-    cells = model.sample_posterior(hidden, 40, of="cells", n_steps=5, random_state=0)
+    cells = model.sample_posterior(hidden, 40, of="values", n_steps=5, random_state=0)
     assert cells.shape == (40, 45, 1) and np.all(cells[:, :15] == y[:15])
     # As large as the rows before and after, which is what is slow; of either sign.
     around = np.abs(np.concatenate([y[5:15], y[25:35]])).mean()
@@ -505,7 +505,7 @@ def test_chains_reach_both_signs_of_each_missing_value(fitted):
     hidden = y[40:75].copy()
     hidden[12:18] = np.nan
     cells = [
-        model.sample_posterior(hidden, 240, of="cells", n_steps=1, random_state=seed)[:, 12:18, 0]
+        model.sample_posterior(hidden, 240, of="values", n_steps=1, random_state=seed)[:, 12:18, 0]
         for seed in range(2)  # draws of one chain are correlated
     ]
     positive = np.mean(np.concatenate(cells) > 0.0, axis=0)

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from probsfa.statespace.engine.dynamics import Transition
-from probsfa.statespace.engine.posterior import draw_latents, filter_rows, log_likelihood, simulate
+from probsfa.statespace.engine.posterior import draw_factors, filter_rows, log_likelihood, simulate
 from probsfa.statespace.filtering import FilterState, run_filter
 from probsfa.statespace.prediction import propagate
 from tests.oracles import statespace as oracle
@@ -272,7 +272,7 @@ def draws_of(source, model, data):
     """Draws of all latent states, of shape (draws, rows, latents), from either package."""
     params = to_parameters(model)
     if source == "ours":
-        return draw_latents(params, to_panel([data]), N_DRAWS, np.random.default_rng(5))
+        return draw_factors(params, to_panel([data]), N_DRAWS, np.random.default_rng(5))
     inputs = adapters.cuthbert_inputs(model, data)
     (means, roots, _), _ = adapters.cuthbert_passes(np.zeros(K), np.eye(K), inputs)
 

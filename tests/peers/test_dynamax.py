@@ -13,7 +13,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.engine.posterior import (
-    draw_latents,
+    draw_factors,
     expected_statistics,
     log_likelihood,
     observation_moments,
@@ -241,7 +241,7 @@ def test_lengths_that_do_not_fit_are_refused(complete):
 def draws_of(source, model, data):
     if source == "ours":
         rng = np.random.default_rng(1)
-        return draw_latents(to_parameters(model), to_panel([data]), N_DRAWS, rng)
+        return draw_factors(to_parameters(model), to_panel([data]), N_DRAWS, rng)
     params, emissions, _ = adapters.dynamax_moving(model, data)
     draw = adapters.compiled(jax.vmap(lgssm_inference.lgssm_posterior_sample, in_axes=(0, None, None)))
     return np.asarray(draw(jax.random.split(jax.random.PRNGKey(1), N_DRAWS), params, emissions))

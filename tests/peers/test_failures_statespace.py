@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from probsfa import SFA, ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.statespace.engine.posterior import draw_latents, log_likelihood, smooth
+from probsfa.statespace.engine.posterior import draw_factors, log_likelihood, smooth
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep
 from probsfa.statespace.noise import NoiseVariances
@@ -79,7 +79,7 @@ def test_posterior_stays_positive_at_small_noise():
     x = holes_in(rng, oracle.simulate(rng, model, [100])[0])
     law = smooth(parameters_of(model), panel_of(x))
     assert np.all(np.isfinite(law.std)) and np.linalg.eigvalsh(law.covariances).min() > 0
-    draws = draw_latents(parameters_of(model), panel_of(x), 10, rng)
+    draws = draw_factors(parameters_of(model), panel_of(x), 10, rng)
     assert np.all(np.isfinite(draws))
 
 

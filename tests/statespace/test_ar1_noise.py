@@ -135,7 +135,7 @@ def test_news_are_of_the_values_that_came_in(asked):
 def test_draws_of_values_have_the_moments_of_the_joint_gaussian(asked):
     model, params, data, times = asked
     holes = np.flatnonzero(np.isnan(data[0]).ravel())[:6]
-    draws = model.sample_posterior(data[0], 4000, of="cells", random_state=0)
+    draws = model.sample_posterior(data[0], 4000, of="values", random_state=0)
     mean, covariance = oracle.given(params, data, times, np.flatnonzero(np.isnan(data[0]).ravel()))
     drawn = draws.reshape(4000, -1)[:, holes]
     std = np.sqrt(np.diag(covariance)[:6])

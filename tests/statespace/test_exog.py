@@ -241,9 +241,9 @@ def test_methods_are_those_of_the_rest_with_the_effects(driven):
     np.testing.assert_allclose(one.innovations, other.innovations, rtol=1e-7, atol=1e-9)
     told = fitted.diagnose(x, exog=exog)
     np.testing.assert_allclose(told.predictions, other.predictions + effects, rtol=1e-9)
-    draws = fitted.sample_posterior(x, 3, of="cells", exog=exog, random_state=0)
+    draws = fitted.sample_posterior(x, 3, of="values", exog=exog, random_state=0)
     np.testing.assert_allclose(
-        draws, plain.sample_posterior(rest, 3, of="cells", random_state=0) + effects, rtol=1e-9
+        draws, plain.sample_posterior(rest, 3, of="values", random_state=0) + effects, rtol=1e-9
     )
     parts = fitted.contributions(x, exog=exog)
     assert parts.shape == (60, 2, 3)
@@ -263,7 +263,7 @@ def test_forecasts_take_the_covariates_of_their_steps(driven):
     np.testing.assert_allclose(got.std, expected.std, rtol=1e-9)
     np.testing.assert_allclose(got.quantile(0.2), expected.quantile(0.2) + effects, rtol=1e-9)
     np.testing.assert_allclose(fitted.forecast([x], 3, exog=[more])[0].means, got.means, rtol=1e-12)
-    draws = fitted.sample_posterior(x, 4000, of="cells", n_steps=3, exog=more, random_state=0)[:, 60:]
+    draws = fitted.sample_posterior(x, 4000, of="values", n_steps=3, exog=more, random_state=0)[:, 60:]
     np.testing.assert_allclose(draws.mean(axis=0), got.means, atol=0.1)
     drawn, _ = fitted.sample(3, exog=following, random_state=0)
     np.testing.assert_allclose(drawn, plain.sample(3, random_state=0)[0] + effects, rtol=1e-9)

@@ -127,7 +127,7 @@ def test_methods_give_what_states_give(rng, monkeypatch):
     model = ProbabilisticSFA(n_components=2, noise="ar1", tol=5.0).fit(x)
 
     def results():
-        drawn = model.sample_posterior(x, 20, of="cells", random_state=0)
+        drawn = model.sample_posterior(x, 20, of="values", random_state=0)
         ahead = model.forecast(x, 3)
         filled, std = model.impute(x, return_std=True)
         return {

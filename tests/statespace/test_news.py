@@ -160,7 +160,7 @@ def test_values_and_futures_are_drawn_together(rng):
     [x] = oracle.simulate(rng, model, [10])
     x[4:7, 0] = np.nan
     fitted = ProbabilisticSFA.from_parameters(*model)
-    draws = fitted.sample_posterior(x, 40_000, of="cells", n_steps=2, random_state=0)
+    draws = fitted.sample_posterior(x, 40_000, of="values", n_steps=2, random_state=0)
     assert draws.shape == (40_000, 12, 3)
     seen = ~np.isnan(x)
     np.testing.assert_array_equal(draws[:5, :10][:, seen], np.broadcast_to(x[seen], (5, seen.sum())))
@@ -181,7 +181,7 @@ def test_factors_of_rows_that_follow_are_drawn_too(rng):
     X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
     model = ProbabilisticSFA(1, noise=0.0).fit(X)
     assert model.sample_posterior(X, 2, n_steps=3, random_state=0).shape == (2, 43, 1)
-    cells = model.sample_posterior(X, 2, of="cells", n_steps=3, random_state=0)
+    cells = model.sample_posterior(X, 2, of="values", n_steps=3, random_state=0)
     np.testing.assert_array_equal(cells[:, :40], np.broadcast_to(X, (2, 40, 3)))
     assert np.isfinite(cells).all() and np.ptp(cells[:, 41], axis=0).min() > 0.0
     with pytest.raises(ValueError, match="of must be"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probsfa.statespace.engine.posterior import draw_latents, draw_states, simulate, simulate_latents, smooth
+from probsfa.statespace.engine.posterior import draw_factors, draw_states, simulate, simulate_latents, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times
@@ -40,7 +40,7 @@ def test_draws_of_many_have_the_posterior_moments(rng):
     model = oracle.random_model(rng, 5, 3)
     data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
     n = 4000
-    draws = draw_latents(to_parameters(model), to_panel(data), n, rng)
+    draws = draw_factors(to_parameters(model), to_panel(data), n, rng)
     wanted = smooth(to_parameters(model), to_panel(data))
     variances = np.diagonal(wanted.covariances, axis1=1, axis2=2)
     worst = np.abs(draws.mean(axis=0) - wanted.means) / np.sqrt(variances)
@@ -54,9 +54,9 @@ def test_draws_are_reproducible_and_do_not_see_the_padding(rng):
     model = oracle.random_model(rng, 5, 3)
     data = punch(rng, oracle.simulate(rng, model, [25]), "scattered")
     params = to_parameters(model)
-    one = draw_latents(params, to_panel(data), 3, np.random.default_rng(7))
-    again = draw_latents(params, to_panel(data), 3, np.random.default_rng(7))
-    bare = draw_latents(params, to_panel(data, pad=False), 3, np.random.default_rng(7))
+    one = draw_factors(params, to_panel(data), 3, np.random.default_rng(7))
+    again = draw_factors(params, to_panel(data), 3, np.random.default_rng(7))
+    bare = draw_factors(params, to_panel(data, pad=False), 3, np.random.default_rng(7))
     np.testing.assert_array_equal(one, again)
     np.testing.assert_allclose(one, bare, rtol=1e-12, atol=1e-13)
 
@@ -65,7 +65,7 @@ def test_small_noise_draws_stay_close_to_what_is_observed(rng):
     """With noise of 1e-10 and as many features as latents, every draw reproduces the observations."""
     model = oracle.random_model(rng, 5, 3, 1e-10)
     data = oracle.simulate(rng, model, [12])
-    draws = draw_latents(to_parameters(model), to_panel(data), 20, rng)
+    draws = draw_factors(to_parameters(model), to_panel(data), 20, rng)
     residuals = data[0] - model.offset - draws @ model.loadings.T
     assert np.abs(residuals).max() < 6 * 3 * np.sqrt(model.noise.max())
 

@@ -516,7 +516,7 @@ def test_draws_have_the_moments_of_the_posterior(recording, kind):
     x = clean[:30].copy()
     x[10:14, 2] = np.nan
     fitted = of_model(model, 6.0, robust=kind)
-    drawn = fitted.sample_posterior(x, 4000, of="cells", n_steps=1, random_state=0)
+    drawn = fitted.sample_posterior(x, 4000, of="values", n_steps=1, random_state=0)
     filled, std = fitted.impute(x, return_std=True)
     np.testing.assert_allclose(drawn[:, 10:14, 2].mean(axis=0), filled[10:14, 2], atol=6 * std.max() / 60)
     np.testing.assert_allclose(drawn[:, 10:14, 2].std(axis=0), std[10:14, 2], rtol=0.1)
@@ -635,7 +635,7 @@ def test_methods_of_ar1_noise_and_outliers(remembering, tmp_path):
     onward = fitted.filter(x[20:], fitted.filter(x[:20]).state)
     np.testing.assert_allclose(onward.means, filtered.means[20:], atol=1e-10)
     assert fitted.sample_posterior(x, 3, random_state=0).shape == (3, 25, 1)
-    drawn = fitted.sample_posterior(x, 4000, of="cells", n_steps=1, random_state=0)
+    drawn = fitted.sample_posterior(x, 4000, of="values", n_steps=1, random_state=0)
     filled, std = fitted.impute(x, return_std=True)
     assert drawn[:, 18, 2].mean() == pytest.approx(filled[18, 2], abs=6 * std[18, 2] / 60)
     assert fitted.diagnose(x).innovations.shape == x.shape

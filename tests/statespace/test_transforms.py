@@ -169,7 +169,7 @@ def test_fills_are_the_moments_and_quantiles_of_draws(amounts):
     frame, fitted = amounts
     filled, std = fitted.impute(frame, return_std=True)
     low, median, high = fitted.impute(frame, quantile=[0.05, 0.5, 0.95])
-    draws = fitted.sample_posterior(frame, 20_000, of="cells", random_state=0)
+    draws = fitted.sample_posterior(frame, 20_000, of="values", random_state=0)
     missing = frame.isna().to_numpy()
     error = 5.0 * draws.std(axis=0)[missing] / np.sqrt(20_000)
     assert np.all(np.abs(draws.mean(axis=0) - filled.to_numpy())[missing] < error + 1e-12)
@@ -198,7 +198,7 @@ def test_forecasts_are_in_data_units(amounts):
     frame, fitted = amounts
     ahead = fitted.forecast(frame, 3)
     assert list(ahead.means.columns) == list(frame.columns) and list(ahead.means.index) == [120, 121, 122]
-    draws = fitted.sample_posterior(frame, 20_000, of="cells", n_steps=3, random_state=1)[:, 120:]
+    draws = fitted.sample_posterior(frame, 20_000, of="values", n_steps=3, random_state=1)[:, 120:]
     error = 5.0 * draws.std(axis=0) / np.sqrt(20_000)
     assert np.all(np.abs(draws.mean(axis=0) - ahead.means.to_numpy()) < error)
     high = ahead.quantile(0.95)

@@ -38,7 +38,7 @@ from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.collapsed import CollapsedDensity, HamiltonianStep, curvature_factor
-from probsfa.statespace.engine.posterior import draw_latents
+from probsfa.statespace.engine.posterior import draw_factors
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.student import MAX_DEGREES, MIN_DEGREES
 from probsfa.statespace.panel import Panel
@@ -295,7 +295,7 @@ class _Chain:
         """Draw all variables once; adapt step sizes in the warm-up."""
         self._n_sweeps += 1
         self._move_without_latents(adapt)
-        z = draw_latents(self.params, self.panel.weighted(self.weights), 1, self.rng)[0]
+        z = draw_factors(self.params, self.panel.weighted(self.weights), 1, self.rng)[0]
         z = self._draw_timescales(z)
         z = self._shift(z)
         for j in range(z.shape[1]):

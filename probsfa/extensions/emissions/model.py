@@ -34,7 +34,7 @@ from probsfa.extensions.emissions.sites import (
 )
 from probsfa.extensions.emissions.start import start_of
 from probsfa.statespace.engine.dynamics import simulate_latents
-from probsfa.statespace.engine.posterior import Posterior, draw_latents
+from probsfa.statespace.engine.posterior import Posterior, draw_factors
 from probsfa.statespace.factor_uncertainty import covariances_of_mixture, parameter_variances
 from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.fitted_model import FittedModel, random_parts
@@ -304,15 +304,15 @@ class EmissionModel(_EmissionParameters, FittedModel):
         latents = simulate_latents(self.params, n_steps, rng)
         return draw_values(self.params, self.columns, self.shapes, latents, rng), latents
 
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw trajectories of the states (n_draws, N, K) from their joint distribution given the data."""
         observations, inference = self.infer(sequences)
         engine_parameters, panel = engine_params(self.params), site_panel(observations, inference.sites)
-        return draw_latents(engine_parameters, panel, n_draws, rng)
+        return draw_factors(engine_parameters, panel, n_draws, rng)
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Return values (n_draws, N, D), missing ones drawn jointly given the observed ones."""
-        latents = self.draw_latents(sequences, n_draws, rng)
+        latents = self.draw_factors(sequences, n_draws, rng)
         draws = draw_values(self.params, self.columns, self.shapes, latents, rng)
         return np.where(sequences.mask, sequences.values, draws)
 

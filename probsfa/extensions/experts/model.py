@@ -116,7 +116,7 @@ class ExpertModel(NamedTuple):
         density, reference = data.hidden(self.features, expert)
         rows = self._draw(density, reference, n_draws, rng)
         means = expert.evaluate(self.features(rows)).means
-        return Drawn(rows, means, expert.draw_latents(means, rng))
+        return Drawn(rows, means, expert.draw_factors(means, rng))
 
     def _draw(
         self, density: CellDensity, reference: Reference, n_draws: int, rng: np.random.Generator
@@ -158,7 +158,7 @@ class ExpertModel(NamedTuple):
         state, _ = self._mixed(density, reference, 1, n_moves, rng)
         rows = density.rows(state.cells)
         means = expert.evaluate(self.features(rows)).means
-        return Drawn(rows, means, expert.draw_latents(means, rng))
+        return Drawn(rows, means, expert.draw_factors(means, rng))
 
     def expanded(self, drawn: Drawn, rng: np.random.Generator) -> FloatArray:
         """Draw expanded rows (n, N, E) around the manifold given drawn rows, in units of the expansion."""

@@ -131,7 +131,7 @@ class GlobalExpert:
             self.log_constant + 0.5 * np.einsum("cne,cne->c", deviations, gradient), gradient, means
         )
 
-    def draw_latents(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def draw_factors(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw factors (c, N, K) given expanded rows, from their posterior means (c, N, K)."""
         c, n, k = means.shape
         normals = rng.standard_normal((n * k, c))

@@ -96,7 +96,7 @@ class SampledModel(FittedModel):
             values, std, distribution=_DrawnCells(sequences.values, rows, self.experts.noise, rng)
         )
 
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors given the observed values."""
         return self.draws(sequences, n_draws, rng).latents
 

@@ -367,7 +367,7 @@ def simulate(params: StateSpace, n_steps: int, rng: np.random.Generator) -> tupl
     return params.offset + latents @ params.loadings.T + noise, latents
 
 
-def draw_latents(params: StateSpace, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
+def draw_factors(params: StateSpace, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
     """Draw factors from their joint posterior given the observations (simulation smoother).
 
     The algorithm is forward filtering, backward sampling (Fruehwirth-Schnatter 1994).

@@ -77,7 +77,7 @@ def test_missing_values_are_filled_with_what_a_column_may_have(fitted):
 def test_draws_have_the_moments_of_fills(fitted):
     frame, model = fitted
     n_draws = 3000
-    draws = model.sample_posterior(frame, n_draws, of="cells", n_steps=2, random_state=0)
+    draws = model.sample_posterior(frame, n_draws, of="values", n_steps=2, random_state=0)
     assert draws.shape == (n_draws, N + 2, 6)
     seen = frame.notna().to_numpy()
     np.testing.assert_array_equal(draws[0, :N][seen], frame.to_numpy()[seen])

@@ -207,7 +207,7 @@ def test_levels_follow_the_factor():
     chosen = np.take_along_axis(p[::7], truth[:, None], axis=1)
     assert np.mean(chosen) > frequent
     # By draws of the latent: the same within their spread.
-    draws = model.sample_posterior(hidden, 4000, of="cells", random_state=0)[:, 0, 0]
+    draws = model.sample_posterior(hidden, 4000, of="values", random_state=0)[:, 0, 0]
     shares = [np.mean(draws == level) for level in model.levels_[0]]
     np.testing.assert_allclose(shares, p[0], atol=6 * 0.5 / np.sqrt(4000))
 
