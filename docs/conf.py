@@ -117,6 +117,12 @@ def resolve_by_any_name(
     return None
 
 
+def _index_directive(comment: "re.Match[str]") -> str:
+    """Return main index entries ("!"), which the search shows before matches in the text."""
+    entries = [f"! {entry.strip()}" for entry in comment[1].split(",")]
+    return f"```{{index}} {', '.join(entries)}\n```"
+
+
 def replace_links(app: Sphinx, docname: str, content: list[str]) -> None:
     """Replace links to documents of the repository by links to their pages."""
     path = Path(app.env.doc2path(docname))
@@ -124,7 +130,7 @@ def replace_links(app: Sphinx, docname: str, content: list[str]) -> None:
         here = f"docs/{path.name}"
         text = pages.complete_guide(content[0]) if docname == "guide" else content[0]
         # Index entries are comments in the sources, because hosts of repositories would show directives.
-        text = re.sub(r"^<!-- index: (.+) -->$", r"```{index} \1\n```", text, flags=re.MULTILINE)
+        text = re.sub(r"^<!-- index: (.+) -->$", _index_directive, text, flags=re.MULTILINE)
         content[0] = pages.with_site_links(text, here, here)
 
 
