@@ -76,7 +76,7 @@ def test_programs_are_kept_between_processes(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_the_default_folder_is_the_users_and_only_where_asked_for(tmp_path):
+def test_the_default_folder_is_that_of_the_user_and_only_used_on_request(tmp_path):
     assert run(XDG_CACHE_HOME=str(tmp_path)) == ["0"]
     assert list(tmp_path.iterdir()) == []
     folder, _ = run("", XDG_CACHE_HOME=str(tmp_path))
@@ -155,7 +155,7 @@ def test_kinds_of_processors_have_folders_of_their_own(monkeypatch):
     assert one != _compilation._processor()
 
 
-def test_the_oldest_programs_make_room(tmp_path, monkeypatch):
+def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr(_compilation, "_MAX_CACHE_BYTES", 1000)
     for age in range(10):
         path = tmp_path / f"program-{age}"

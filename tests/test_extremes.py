@@ -106,7 +106,7 @@ def test_one_value_of_1e155_does_not_abort_the_interpreter(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:Latents")
 @pytest.mark.filterwarnings("ignore:Factors 0 and 1 have similar time scales")
-def test_celsius_beside_fahrenheit_is_filled_without_nan(rng):
+def test_identical_columns_in_other_units_are_imputed_without_nan(rng):
     celsius = 15 + 8 * np.sin(np.arange(100) / 9) + rng.standard_normal(100)
     whole = np.column_stack([celsius, 1.8 * celsius + 32])
     X = whole.copy()
@@ -119,7 +119,7 @@ def test_celsius_beside_fahrenheit_is_filled_without_nan(rng):
     np.testing.assert_allclose(filled[alone], whole[alone], atol=1e-3)
 
 
-def test_a_value_that_the_model_cannot_be_told_of_is_named():
+def test_a_value_out_of_range_is_named():
     X = series() * 1e-130
     model = ProbabilisticSFA(1).fit(X)
     new = X.copy()

@@ -134,7 +134,7 @@ ESTIMATORS = [
     "index,why",
     [(HOURS[::-1], "must increase strictly"), (HOURS.delete(3).append(HOURS[-1:] + HOURS.freq), "uneven")],
 )
-def test_rows_that_are_taken_as_even_although_the_index_states_otherwise_are_warned_of(estimator, index, why):
+def test_an_uneven_index_that_is_ignored_causes_a_warning(estimator, index, why):
     with pytest.warns(UserWarning, match=f"{why}.*lengths="):
         estimator.fit(walk(index))
 

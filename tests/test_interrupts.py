@@ -28,7 +28,7 @@ def lose_an_interrupt():
     gc.collect()
 
 
-def test_an_interrupt_that_is_lost_comes_again():
+def test_a_lost_interrupt_is_raised_again():
     before = sys.unraisablehook
     with pytest.raises(KeyboardInterrupt), interrupts_kept():
         lose_an_interrupt()

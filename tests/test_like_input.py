@@ -52,7 +52,7 @@ def values(rng):
 
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("n_rows", [1, 3, 30])  # as many rows as columns, too: which is which
-def test_frames_and_tables_come_back_as_what_they_were(values, make, n_rows):
+def test_frames_and_tables_have_the_type_of_the_input(values, make, n_rows):
     X = make(values[:n_rows])
     sequences = check_sequences(BaseEstimator(), X, reset=True, allow_nan=True, require_observed=False)
     doubled = 2.0 * np.nan_to_num(values[:n_rows])
@@ -109,7 +109,7 @@ def model():
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
-def test_a_data_array_is_imputed_with_its_dates_and_comes_back_with_its_coordinates(values, model):
+def test_a_data_array_is_imputed_with_its_dates_and_keeps_its_coordinates(values, model):
     X = labelled(values).isel(time=np.r_[0:10, 13:30])  # the dates are read: some rows are left out
     filled, std = model.fit(X).impute(X, return_std=True)
     wanted, wanted_std = (

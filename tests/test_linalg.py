@@ -124,7 +124,7 @@ def test_rank_tol_moves_the_border():
     assert default_rank_tol(3) == 1e-12 and default_rank_tol(10_000) > 2e-11
 
 
-def test_errors_say_the_rank():
+def test_errors_name_the_rank():
     B = np.ones((3, 3))
     with pytest.raises(ValueError, match="n_components=2.*rank 1.*3"):
         slow_directions(np.eye(3), B, n_components=2)
@@ -184,7 +184,7 @@ def test_delta_values_are_right_at_any_condition_number(rng, condition, n_compon
     np.testing.assert_allclose(W.T @ B @ W, np.eye(W.shape[1]), atol=1e-12 + 1e-14 * condition)
 
 
-def test_a_nearly_singular_covariance_is_judged_by_its_eigenvalues(rng):
+def test_the_rank_of_a_nearly_singular_covariance_is_by_eigenvalues(rng):
     B = spd(rng, 6)
     B[:, 5] = B[:, 4] * (1 + 1e-13)
     B[5] = B[4] * (1 + 1e-13)

@@ -56,7 +56,7 @@ def test_slow_features_without_bands_in_given_axes():
 @pytest.mark.parametrize(
     ("level", "half"), [(0.5, 0.6744897501960817), (0.9, Z90), (0.95, 1.959963984540054)]
 )
-def test_bands_hold_what_they_say(level, half):
+def test_bands_have_their_nominal_probability(level, half):
     [ax] = plots.plot_slow_features(np.zeros((5, 1)), np.full((5, 1), 2.0), level=level)
     np.testing.assert_allclose(extent(ax.collections[0]), [-2.0 * half, 2.0 * half])
 

@@ -22,7 +22,7 @@ def test_one_version_everywhere():
     assert re.search(r'set version = "(\S+)"', RECIPE)[1] == probsfa.__version__
 
 
-def test_citation_has_what_the_format_asks_for():
+def test_citation_has_the_required_fields():
     """What Citation File Format 1.2.0 asks for, of the software and of each reference."""
     keys = re.findall(r"^([\w-]+):", CITATION, flags=re.MULTILINE)
     assert {"cff-version", "message", "title", "authors", "version", "license"} <= set(keys)
@@ -35,7 +35,7 @@ def test_citation_has_what_the_format_asks_for():
         assert re.fullmatch(r"10\.\d{4,}/\S+", doi)
 
 
-def test_recipe_of_conda_asks_for_what_the_package_asks_for():
+def test_recipe_of_conda_has_the_requirements_of_the_package():
     """Under the names of conda-forge, where the library alone is another package than in PyPI."""
     run = re.search(r"^  run:\n((?:    - .*\n)+)", RECIPE, flags=re.MULTILINE)[1]
     asked = dict(re.findall(r"- ([\w-]+) >=(\S+)", run))

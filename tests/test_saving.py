@@ -241,7 +241,7 @@ def test_durations_are_saved_as_texts():
     ],
     ids=lambda array: str(array.dtype),
 )
-def test_arrays_come_back_with_their_types(array):
+def test_arrays_are_restored_with_their_types(array):
     arrays = _saving._Arrays()
     found = _saving._decode(json.loads(json.dumps(arrays.encode(array, "x"))), arrays.by_name)
     assert found.dtype == array.dtype and found.shape == array.shape
@@ -404,7 +404,7 @@ def test_any_damage_of_the_directory_names_the_file(saved, tmp_path):
             assert str(target) in str(error)
 
 
-def test_a_text_cannot_ask_for_more_memory_than_it_has(saved, tmp_path):
+def test_a_text_cannot_request_more_memory_than_its_size(saved, tmp_path):
     def change(header, arrays):
         header["tree"] = {"scalar": "a", "dtype": "U400000"}
 

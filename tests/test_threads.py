@@ -295,7 +295,7 @@ def test_a_second_caller_does_both_pieces_itself():
 
 
 @pytest.mark.parametrize("which", ["one", "other"])
-def test_an_error_comes_out_after_both_are_done(which):
+def test_an_error_is_raised_after_both_have_ended(which):
     helper, ran = Helper(), []
 
     def fail():

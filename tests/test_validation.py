@@ -68,7 +68,7 @@ def test_list_of_one_sequence_stays_a_list():
     assert found.is_list and len(found.restore(X)) == 1
 
 
-def test_lengths_cut_one_array_and_an_array_comes_back():
+def test_lengths_divide_an_array_and_the_result_is_an_array():
     found = check(X, lengths=np.array([2, 4]))
     assert not found.is_list and found.lengths == (2, 4)
     assert found.slices == [slice(0, 2), slice(2, 6)]
@@ -115,7 +115,7 @@ def test_none_in_an_object_array_means_missing():
     assert np.isnan(found.values[0, 1])
 
 
-def test_a_sum_that_overflows_is_not_taken_for_infinity():
+def test_an_overflowing_sum_is_not_reported_as_infinity():
     huge = np.full((4, 2), 1e308)
     refused(r"\bX\b.*1e.308.*row 0, column 0", huge)
     refused("overflow", huge * np.array([[1.0], [1.0], [-1.0], [-1.0]]))
@@ -250,7 +250,7 @@ def test_times_increase_inside_each_sequence_only():
     refused(r"times \(sequence 1\).*row 2", X, lengths=[3, 3], times=[5, 6, 7, 0, 1, 1])
 
 
-def test_list_of_sequences_takes_a_list_of_times():
+def test_a_list_of_sequences_requires_a_list_of_times():
     found = check([X[:2], X[2:]], times=[[3, 4], np.array([0.5, 1, 2, 3])])
     np.testing.assert_array_equal(found.times, [3, 4, 0.5, 1, 2, 3])
     refused("list of 2 arrays.*got a ndarray", [X[:2], X[2:]], times=np.arange(6))
@@ -312,7 +312,7 @@ def test_days_become_seconds_since_1970_utc():
     refused("numbers or dates; got date", X, times=[*days[:5], datetime(2024, 4, 4, 12)])
 
 
-def test_large_counts_that_doubles_hold_are_taken_as_they_are():
+def test_large_counts_that_doubles_represent_are_accepted():
     counts = 2**60 + 256 * np.arange(6)
     np.testing.assert_array_equal(check(X, times=counts).times, counts.astype(float))
 
@@ -366,7 +366,7 @@ class Doubler(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return found.restore(2 * found.values)
 
 
-def test_lists_of_frames_come_back_as_lists_of_frames():
+def test_lists_of_frames_give_lists_of_frames():
     frame = pd.DataFrame(X, columns=["a", "b"], index=pd.date_range("2024", periods=6))
     pieces = [frame[:2], frame[2:]]
     for out in (

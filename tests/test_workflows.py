@@ -136,7 +136,7 @@ def test_every_file_that_is_built_is_released():
 
 
 @pytest.mark.parametrize("form", ["bug_report.yml", "feature_request.yml"])
-def test_issue_forms_ask_questions(form):
+def test_issue_forms_have_questions(form):
     given = read(FOLDER / "ISSUE_TEMPLATE" / form)
     assert given["name"] and given["description"]
     assert len({field["id"] for field in given["body"]}) == len(given["body"])

@@ -93,7 +93,7 @@ def test_divergences_and_interrupts_are_reported(rng):
 @pytest.mark.parametrize(
     ("pareto_k", "interrupted", "converged"), [(0.3, False, True), (0.9, False, False), (0.3, True, False)]
 )
-def test_a_variational_fit_is_judged_by_its_weights(rng, pareto_k, interrupted, converged):
+def test_convergence_of_a_variational_fit_depends_on_its_weights(rng, pareto_k, interrupted, converged):
     outcome = {"sample_stats": {}, "elbo": np.zeros(3), "pareto_k": pareto_k, "interrupted": interrupted}
     judged = report(fitted(make_draws(rng, 1, 100), **outcome))
     assert judged.converged == converged and judged.diagnostics["pareto_k"] == pareto_k

@@ -94,7 +94,7 @@ def test_a_change_of_units_changes_the_units_of_the_answer(frame):
     np.testing.assert_allclose(scaled.draws_.offset, 1e3 * plain.draws_.offset - 7.0, rtol=1e-4)
 
 
-def test_missing_values_are_filled_with_intervals_that_hold_the_truth(sampled, frame):
+def test_intervals_of_imputed_values_have_nominal_coverage(sampled, frame):
     X, truth = frame
     filled, std, low, high = sampled.impute(X, return_std=True, interval=0.9)
     hole = X.isna()
@@ -162,7 +162,7 @@ def test_samples_and_scores(sampled, frame):
     assert sampled.log_likelihood(frame[0]) > sampled.log_likelihood(frame[0] + 300.0)
 
 
-def test_lists_come_back_as_lists(sampled, frame):
+def test_lists_give_lists(sampled, frame):
     X = frame[0]
     pieces = [X.iloc[:50], X.iloc[50:]]
     assert [len(z) for z in sampled.transform(pieces)] == [50, 30]

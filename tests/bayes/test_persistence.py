@@ -98,7 +98,7 @@ def test_files_of_posteriors_hold_no_objects(model, tmp_path):
     ],
     shown=2,
 )
-def test_posteriors_of_every_kind_come_back(data, tmp_path, options):
+def test_posteriors_of_every_kind_are_restored(data, tmp_path, options):
     fitted = fit(data, **options)
     loaded = reload(fitted, tmp_path)
     same(loaded, fitted, data, **{k: v for k, v in options.items() if k in ("lengths", "times")})

@@ -219,7 +219,7 @@ def test_intervals_of_forecasts_are_quantiles_of_student_noise(recording):
         np.testing.assert_allclose(found[-50:].mean(axis=0), wanted, rtol=0.08)
 
 
-def test_known_noise_and_one_noise_are_taken(recording):
+def test_known_and_isotropic_noise_are_accepted(recording):
     _, _, x, _, _ = recording
     options = {**FEW, "n_warmup": 30, "n_draws": 30, "n_chains": 1}
     for noise, spread in (("isotropic", False), (0.1, None)):

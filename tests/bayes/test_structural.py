@@ -164,7 +164,7 @@ def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
             assert getattr(gradient, name)[index] == pytest.approx(slope, rel=1e-5, abs=1e-6), (name, index)
 
 
-def test_turning_a_cycle_or_the_signs_of_other_processes_changes_nothing_and_is_undone(rng):
+def test_rotating_a_cycle_or_changing_signs_has_no_effect_and_is_undone(rng):
     params = make_draws(rng, cycle=1, matern32=1, level=1)
     angle = 2.0
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])

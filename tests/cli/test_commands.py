@@ -48,7 +48,7 @@ def weather_like(tmp_path):
 IMPUTE = ("impute", "data.csv", "--columns", "temp,rain", "--missing-code", "-200")
 
 
-def test_impute_fills_missing_values_and_keeps_the_text_of_all_other_values(command, data, tmp_path):
+def test_impute_replaces_missing_values_only(command, data, tmp_path):
     done = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
     assert done.code == 0
     assert done.out == ""
@@ -439,7 +439,7 @@ def test_demo(command, tmp_path, short_weather):
     assert len(pd.read_csv(folder / "comparison.csv")) == 10
 
 
-def test_demo_again_takes_another_folder(command, tmp_path, short_weather):
+def test_a_second_demo_writes_to_another_folder(command, tmp_path, short_weather):
     (tmp_path / "probsfa-demo").mkdir()
     (tmp_path / "probsfa-demo-2").mkdir()
     assert "Written to probsfa-demo-3:" in command("demo").out
@@ -569,7 +569,7 @@ def test_a_reader_that_leaves_is_no_crash():
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
+def test_main_uses_the_arguments_of_the_process(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["probsfa", "--version"])
     with pytest.raises(SystemExit):
         main()

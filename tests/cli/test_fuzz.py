@@ -125,12 +125,12 @@ def check_impute(file, path):
 
 @FEW_FITS
 @given(file=filling_files())
-def test_a_file_is_filled_with_numbers_or_refused(file, path):
+def test_a_file_is_imputed_or_refused(file, path):
     check_impute(file, path)
 
 
 @pytest.mark.nightly
 @MANY_FITS
 @given(file=filling_files())
-def test_many_files_are_filled_with_numbers_or_refused(file, path):
+def test_many_files_are_imputed_or_refused(file, path):
     check_impute(file, path)

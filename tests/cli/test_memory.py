@@ -14,7 +14,7 @@ def resident():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_memory_below_what_is_still_used_is_given_back():
+def test_freed_memory_is_returned_to_the_system():
     pieces = [bytes(4_000) for _ in range(20_000)]
     last = pieces[-1]
     full = resident()

@@ -125,7 +125,7 @@ def test_a_replaced_file_keeps_its_permissions(command, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv"]
 
 
-def test_the_command_speaks_of_files_columns_and_options(command, tmp_path):
+def test_messages_of_the_command_name_files_columns_and_options(command, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n1,20\n,40\n3,\n")
     words = r"n_components|max_iter|random_state|\btol\b|engine|compiled|posterior|JAX|SFA|_\b"
     for arguments in (["impute", "in.csv", "-o", "o.csv"], ["fit", "in.csv", "-o", "m.npz"]):

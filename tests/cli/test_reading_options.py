@@ -119,7 +119,7 @@ def test_numeric_times_of_groups_reach_the_model_as_they_are(command, written, s
     np.testing.assert_array_equal(np.concatenate(call.times), [0, 2, 4, 10, 14, 16])
 
 
-def test_compare_takes_groups(command, written, stand_in):
+def test_compare_supports_groups(command, written, stand_in):
     rows = "".join(f"{i},{site},{(7 * i) % 5},{(3 * i) % 7}\n" for site in "NS" for i in range(30))
     done = command("compare", written("t,site,a,b\n" + rows), "--group", "site", "--block", "3")
     assert done.code == 0
@@ -261,7 +261,7 @@ def test_standard_streams(command, monkeypatch):
     assert "standard input: 3 rows of 2 columns" in done.err
 
 
-def test_a_model_to_standard_output_comes_alone(stand_in, written, tmp_path, capfdbinary, monkeypatch):
+def test_a_model_to_standard_output_is_the_only_output(stand_in, written, tmp_path, capfdbinary, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert main(["fit", written(SHUFFLED), "--sort", "-o", "-", "-q"]) == 0
@@ -269,7 +269,7 @@ def test_a_model_to_standard_output_comes_alone(stand_in, written, tmp_path, cap
     assert np.load(io.BytesIO(out))["mean"] == [3.0]
 
 
-def test_scores_to_standard_output_come_alone(command, written):
+def test_scores_to_standard_output_are_the_only_output(command, written):
     rows = "\n".join(f"{(7 * i) % 5},{(3 * i) % 7}" for i in range(30))
     done = command("compare", written(f"a,b\n{rows}\n"), "--block", "3", "-o", "-")
     assert done.out.startswith("hidden,method,rmse")
@@ -295,7 +295,7 @@ def test_a_fill_that_is_no_number_is_not_written(command, written, tmp_path, sta
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_warnings_come_with_quiet_too(command, written):
+def test_warnings_are_written_with_quiet_too(command, written):
     text = "a,b\n" + "".join(f"{i % 3},{1048 if i == 5 else -999 if i == 7 else i}\n" for i in range(130))
     done = command("impute", written(text), "--dry-run", "--json", "-q")
     notes = done.err.splitlines()

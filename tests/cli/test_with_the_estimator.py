@@ -51,7 +51,7 @@ def rms(errors):
     return np.sqrt(np.mean(errors**2))
 
 
-def test_impute_fills_with_calibrated_intervals(mixture, tmp_path):
+def test_impute_has_calibrated_intervals(mixture, tmp_path):
     assert main(["impute", "data.csv", "-o", "filled.csv", "--std", "std.csv", "-k", "2", "-q"]) == 0
     filled, std = read("filled.csv"), read("std.csv")
     hole = ~mixture.mask
@@ -157,7 +157,7 @@ def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("estimator", [SFA(2), ProcessMonitor(SFA(), alpha=0.1)])
-def test_a_saved_model_that_fills_no_missing_values_is_refused(estimator, tmp_path, capsys, rng):
+def test_a_saved_model_without_imputation_is_refused(estimator, tmp_path, capsys, rng):
     X = rng.standard_normal((60, 3)).cumsum(axis=0)
     model, data, out = (tmp_path / name for name in ("model.npz", "data.csv", "filled.csv"))
     estimator.fit(X).save(model)

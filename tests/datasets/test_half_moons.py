@@ -8,7 +8,7 @@ from probsfa.datasets import make_half_moons
 from tests.tolerances import EXACT, mc_tolerance
 
 
-def test_without_noise_every_point_lies_on_its_half_circle(seed):
+def test_without_noise_every_point_is_on_its_half_circle(seed):
     moons = make_half_moons(101, noise=0.0, random_state=seed)
     assert_array_equal(np.bincount(moons.target), [51, 50])
     for A, sign in ((0, 1.0), (1, -1.0)):

@@ -72,7 +72,7 @@ def test_missing_values(block):
         assert not alone.any()
 
 
-def test_timescales_and_decay_say_the_same():
+def test_timescales_and_decay_are_equivalent():
     by_scale = make_slow_mixture(100, 4, timescales=[50.0, 2.0], random_state=6)
     by_decay = make_slow_mixture(100, 4, decay=np.exp([-1 / 50, -1 / 2]), random_state=6)
     np.testing.assert_array_equal(by_scale.data, by_decay.data)

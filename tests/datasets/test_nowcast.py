@@ -61,7 +61,7 @@ def test_building_refuses_numbers_that_would_be_rounded():
         _build_nowcast._decimals(pd.Series(["1.0000001"], name="x"))
 
 
-def test_the_later_vintage_reveals_and_revises_what_the_notes_say(nowcast):
+def test_the_later_vintage_has_the_documented_releases_and_revisions(nowcast):
     assert {name: nowcast[f"{name}_levels"].shape for name in SHAPES} == SHAPES
     assert {name: nowcast[name].shape for name in SHAPES} == SHAPES
     assert nowcast.july_levels.isna().to_numpy().sum() == N_MISSING_IN_JULY
@@ -114,7 +114,7 @@ def test_the_callers_changes_stay_his_own(nowcast):
     pd.testing.assert_frame_equal(load_nowcast().june, nowcast.june)
 
 
-def test_file_is_small_and_its_checksum_and_licence_are_beside_it():
+def test_file_is_small_and_has_a_checksum_and_a_licence():
     folder = resources.files("probsfa.datasets") / "data"
     content = (folder / "nowcast.npz").read_bytes()
     assert len(content) < 60_000

@@ -98,7 +98,7 @@ def test_the_callers_changes_stay_his_own(weather):
     pd.testing.assert_frame_equal(load_nyc_weather().data, weather.data)
 
 
-def test_file_is_small_and_its_checksum_is_beside_it():
+def test_file_is_small_and_has_a_checksum():
     folder = resources.files("probsfa.datasets") / "data"
     content = (folder / "nyc_weather.npz").read_bytes()
     assert len(content) < 400_000
@@ -116,7 +116,7 @@ def test_a_damaged_file_is_refused(monkeypatch):
     [(hide_values, 0.335, 0.117), (hide_blocks, 0.581, 0.340)],
     ids=["cells", "blocks"],
 )
-def test_linear_interpolation_is_as_good_as_the_notes_on_the_data_say(weather, hide, rmse, mae):
+def test_errors_of_linear_interpolation_are_as_documented(weather, hide, rmse, mae):
     values = weather.data.to_numpy()
     scores = []
     for seed in range(3):

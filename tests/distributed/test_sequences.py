@@ -39,7 +39,7 @@ def in_process():
         yield
 
 
-def test_tasks_keep_to_one_thread(monkeypatch):
+def test_tasks_use_one_thread(monkeypatch):
     """Workers have the threads that they were given: tasks beside each other would wait for one another."""
     seen = []
     monkeypatch.setattr(_sequences, "expected_statistics", lambda *args, **options: seen.append(n_cores()))

@@ -55,14 +55,14 @@ def test_names_go_with_the_columns_and_rows_are_expanded_one_by_one(expansion, r
 
 
 @pytest.mark.parametrize("expansion", ALL, ids=repr)
-def test_a_list_of_sequences_comes_back_as_a_list(expansion, rng):
+def test_a_list_of_sequences_gives_a_list(expansion, rng):
     X = rng.standard_normal((12, 2))
     pieces = expansion.fit([X[:5], X[5:]]).transform([X[:5], X[5:]])
     assert isinstance(pieces, list) and [len(p) for p in pieces] == [5, 7]
     assert_allclose(np.concatenate(pieces), expansion.fit(X).transform(X), rtol=EXACT, atol=EXACT)
 
 
-def test_frames_come_out_where_they_are_asked_for(rng):
+def test_set_output_returns_frames(rng):
     X = rng.standard_normal((12, 2))
     power = Power().set_output(transform="pandas").fit(X)
     assert list(power.transform(X).columns) == ["x0", "x1", "|x0|^0.8", "|x1|^0.8"]
@@ -70,7 +70,7 @@ def test_frames_come_out_where_they_are_asked_for(rng):
 
 
 @pytest.mark.parametrize("expansion", [e for e in ALL if is_stateless(e)], ids=repr)
-def test_a_stateless_expansion_takes_any_leading_axes_without_fit(expansion, rng):
+def test_a_stateless_expansion_accepts_any_leading_axes_without_fit(expansion, rng):
     X = rng.standard_normal((4, 5, 3))
     expected = np.stack([expansion.fit(x).transform(x) for x in X])
     assert_allclose(type(expansion)(**expansion.get_params(deep=False)).expand(X), expected, rtol=EXACT)

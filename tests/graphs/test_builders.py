@@ -74,7 +74,7 @@ def test_builders_build_what_the_functions_return(builder, function):
 
 
 @pytest.mark.parametrize(("builder", "function"), BUILDERS, ids=IDS)
-def test_builders_say_what_they_need(builder, function):
+def test_builders_report_their_requirements(builder, function):
     if builder.needs_labels:
         with pytest.raises(ValueError, match="requires y"):
             builder.build(X)

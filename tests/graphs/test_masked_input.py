@@ -78,7 +78,7 @@ def test_missing_values_are_refused_where_rows_must_be_complete(function, incomp
         function([0.0, 1.0, 2.0])
 
 
-def test_infinite_values_are_refused_beside_missing_ones():
+def test_infinite_values_are_refused_with_missing_values_present():
     X = np.array([[np.nan, 1.0], [2.0, -np.inf], [1.0, 1.0]])
     with pytest.raises(ValueError, match="infinity.*row 1, column 1"):
         temporal_moments(X, skip_incomplete=True)

@@ -48,7 +48,7 @@ def test_one_class_is_refused(X, graph):
         GraphSFA(graph=graph).fit(X, np.zeros(30, dtype=int))
 
 
-def test_numbers_taken_for_classes_are_reported(X, rng):
+def test_numbers_used_as_classes_are_reported(X, rng):
     y = np.round(rng.standard_normal(30), 1)
     y[:2] = y[2]
     with pytest.warns(UserWarning, match="30 samples.*class"):
@@ -91,7 +91,7 @@ def test_nullable_columns_of_pandas_are_labels(X):
         GraphSFA(graph="serial").fit(X, y)
 
 
-def test_minus_one_beside_class_numbers_is_reported(X):
+def test_minus_one_among_class_numbers_is_reported(X):
     y = np.array([0, 1, 2, -1, -1] * 6)
     with pytest.warns(UserWarning, match="-1.*0.*missing=-1"):
         GraphSFA(graph="clustered").fit(X, y)

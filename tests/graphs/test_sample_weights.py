@@ -24,7 +24,7 @@ def merged_copies(graph, rows, n):
     [graphs.clustered, graphs.serial, graphs.mixed, lambda y, **k: graphs.clustered(y, "classes", **k)],
 )
 @pytest.mark.parametrize("kind", ["classes", "numbers"])
-def test_a_weight_is_how_often_a_sample_stands_there(rng, builder, kind):
+def test_a_weight_is_the_number_of_repetitions_of_a_sample(rng, builder, kind):
     n = 40
     y = rng.integers(0, 6, n) if kind == "classes" else np.round(rng.standard_normal(n) * 20)
     s = rng.integers(1, 4, n)

@@ -74,7 +74,7 @@ def test_scores_of_frames_and_lists_are_those_of_the_rows():
     assert errors_of(lists[0], lists[1], Filled(*lists[2:])) == expected
 
 
-def test_coverage_of_honest_intervals():
+def test_coverage_of_calibrated_intervals():
     rng = np.random.default_rng(42)
     truth = rng.standard_normal((20_000, 2))
     seen = np.where(rng.random(truth.shape) < 0.5, NAN, truth)

@@ -120,7 +120,7 @@ def test_an_interrupted_fit_ends_the_filling(stand_in, series, monkeypatch):
         EstimatorImputation(stand_in()).fill(series)
 
 
-def test_the_real_estimator_fills_as_it_does_alone(series):
+def test_the_command_imputes_as_the_estimator(series):
     model = ProbabilisticSFA(1)
     filled = EstimatorImputation(model).fill(series)
     with pytest.warns(UserWarning, match="interpolation"):
@@ -140,7 +140,7 @@ def test_a_fit_that_stops_early_does_not_warn(series):
 
 
 @every_method
-def test_only_missing_values_are_filled(method, series):
+def test_only_missing_values_are_imputed(method, series):
     before = series.copy()
     filled = method.fill(series)
     observed = ~np.isnan(series)
@@ -151,7 +151,7 @@ def test_only_missing_values_are_filled(method, series):
 
 
 @every_method
-def test_a_complete_series_comes_back_as_it_was(method):
+def test_a_complete_series_is_unchanged(method):
     X = make_slow_mixture(60, 3, random_state=0).data
     filled = method.fill(X)
     np.testing.assert_array_equal(filled.values, X)
@@ -184,7 +184,7 @@ def test_a_column_with_nothing_observed_is_named(method, stands_for_missing, ser
 
 @every_method
 @pytest.mark.filterwarnings("ignore:1 of 3 sequences have at most lag=1 rows")
-def test_a_list_of_sequences_comes_back_as_a_list(method, series):
+def test_a_list_of_sequences_gives_a_list(method, series):
     if isinstance(method, EstimatorImputation):
         method = EstimatorImputation(ProbabilisticSFA(1, max_iter=3))
     pieces = [series[:120], series[120:121], series[121:]]

@@ -73,7 +73,7 @@ def test_joint_limits_of_few_rows_have_the_rate_together(rng):
 
 
 @pytest.mark.exhaustive  # 200 simulations; tests/monitoring/test_monitor.py has the rate of a monitor
-def test_few_rows_do_not_raise_more_false_alarms_than_are_asked_for(rng):
+def test_false_alarm_rate_is_nominal_with_few_rows(rng):
     """Of 500 serially dependent rows 1 % are five, of fewer excursions: plain quantiles are too low."""
     decay, n_rows = 0.7, 500
     of_quantiles, of_limits = [], []
@@ -159,7 +159,7 @@ def test_a_wild_value_leaves_no_trace_in_later_means():
     np.testing.assert_array_equal(trailing_means(values, 4)[9:], 1.0)
 
 
-def test_a_long_window_takes_no_more_memory_than_a_short_one(rng):
+def test_memory_does_not_depend_on_the_window(rng):
     values = rng.standard_normal((4000, 2))
     tracemalloc.start()
     try:

@@ -29,7 +29,7 @@ def monitor(request, plant):
     return ProcessMonitor(MODELS[request.param], alpha=0.05).fit(plant[:1500])
 
 
-def test_new_normal_rows_raise_false_alarms_at_the_rate_that_is_asked_for(monitor, plant):
+def test_false_alarm_rate_is_nominal_in_new_normal_rows(monitor, plant):
     assert 0.03 <= monitor.false_alarm_rate_ <= 0.05
     assert np.mean(monitor.predict(plant[1500:6000])) == pytest.approx(0.05, abs=0.02)
 

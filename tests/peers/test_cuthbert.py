@@ -309,7 +309,7 @@ def test_draws_have_the_moments_of_the_posterior(source):
     assert np.all(np.abs(covariances - expected.covariances) < bound)
 
 
-def test_series_have_the_shapes_asked_for():
+def test_series_have_the_requested_shapes():
     params = to_parameters(make_case(0, D, 1)[0])
     one, again, other = (simulate(params, 5, np.random.default_rng(seed)) for seed in (0, 0, 1))
     assert one[0].shape == (5, D) and one[1].shape == (5, K)

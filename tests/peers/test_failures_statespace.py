@@ -154,7 +154,7 @@ def test_an_empty_column_is_named():
         ProbabilisticSFA(1).fit(frame)
 
 
-def test_the_start_of_learning_takes_missing_values(fitted):
+def test_starting_points_support_missing_values(fitted):
     """The initialiser met NaN (statsmodels issue 6230): here a hole in every row and every column."""
     rng = np.random.default_rng(3)
     model, *_ = fitted

@@ -305,7 +305,7 @@ def test_connected_graphs_do_not_warn():
         LaplacianEigenmaps().fit(roll(100))
 
 
-def test_lists_of_sequences_come_back_as_lists():
+def test_lists_of_sequences_give_lists():
     X = roll(90)
     pieces = [X[:40], X[40:]]
     out = LaplacianEigenmaps(2).fit_transform(pieces)

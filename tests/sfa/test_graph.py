@@ -363,7 +363,7 @@ def test_missing_values_are_named():
         GraphSFA(graph="temporal").fit(X)
 
 
-def test_partial_fit_takes_shrinkage_as_a_number(rng):
+def test_partial_fit_requires_shrinkage_as_a_number(rng):
     X, y = rng.standard_normal((60, 3)), np.repeat([0, 1, 2], 20)
     gsfa = GraphSFA(2, graph="clustered", shrinkage=0.3).partial_fit(X, y)
     whole = GraphSFA(2, graph="clustered", shrinkage=0.3).fit(X, y)

@@ -81,7 +81,7 @@ def test_clusters_and_diffusion_maps_through_landmarks():
     np.testing.assert_allclose(near.eigenvalues_, exact.eigenvalues_, rtol=1e-6)
 
 
-def test_too_few_landmarks_say_so():
+def test_too_few_landmarks_are_reported():
     with pytest.warns(UserWarning, match="22 landmarks.*5 %"):
         LandmarkEdges(make_moons(200, noise=0.05, random_state=0)[0], 5.0, 22)
     with pytest.warns(UserWarning, match="5.*n_landmarks"):

@@ -72,7 +72,7 @@ def test_periods_are_positive_numbers(rng, period):
             use()
 
 
-def test_a_lag_beyond_the_rows_takes_no_memory(rng):
+def test_a_lag_beyond_the_rows_allocates_no_memory(rng):
     """A lag of 1e8 took 2.4 GB, before the error."""
     X = rng.standard_normal((50, 3))
     for make in (SFA, XSFA, lambda lag: HierarchicalSFA([Layer(2)], lag=lag)):

@@ -97,7 +97,7 @@ def test_sparse_affinity_and_one_cluster():
     assert adjusted_rand_score(halves, np.arange(60) < 30) == 1
 
 
-def test_lists_come_back_as_lists():
+def test_lists_give_lists():
     X, _ = make_moons(100, noise=0.05, random_state=0)
     parts = SpectralClustering(2, random_state=0).fit_predict([X[:30], X[30:]])
     assert [len(p) for p in parts] == [30, 70]

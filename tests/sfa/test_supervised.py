@@ -140,7 +140,7 @@ def test_regression_from_few_rows_for_its_features(rng):
     assert np.mean(errors) < 0.035
 
 
-def test_unseen_samples_judge_what_is_chosen(rng):
+def test_selection_uses_held_out_samples(rng):
     """Of 40 columns of noise and two that tell the classes, shrinkage is chosen and overfitting is not."""
     y = np.arange(80) % 2
     X = rng.standard_normal((80, 60))
@@ -370,7 +370,7 @@ def test_angles_are_warned_of_if_half_of_their_variance_is_not_explained(noise, 
     assert (model.held_out_score_ < 0.5) == (len(caught) == 1) == warned
 
 
-def test_angles_that_the_columns_do_not_tell_are_named(rng):
+def test_angles_that_columns_do_not_determine_are_reported(rng):
     angle = rng.uniform(0, 360, 40)
     X = np.column_stack([np.cos(np.radians(2 * angle)), np.sin(np.radians(2 * angle))])
     X += 0.01 * rng.standard_normal(X.shape)

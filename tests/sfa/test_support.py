@@ -34,7 +34,7 @@ def test_mp_kpca_lowers_the_sum_of_errors_most(rng):
 
 @pytest.mark.parametrize("block", [256, 7, 1])
 @pytest.mark.parametrize("threshold", [0.3, 0.03])
-def test_online_mah_takes_what_exceeds_the_threshold(rng, monkeypatch, block, threshold):
+def test_online_mah_selects_rows_beyond_the_threshold(rng, monkeypatch, block, threshold):
     monkeypatch.setattr(support, "_ONLINE_BLOCK", block)
     X = walk(rng, 80)
     expected = oracle.online_mah(oracle.gaussian(X, X, 0.5), threshold)

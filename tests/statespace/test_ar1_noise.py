@@ -36,7 +36,7 @@ def flat(rows, column):
     return np.asarray(rows) * N_COLUMNS + column
 
 
-def test_attributes_say_what_the_noise_is(asked):
+def test_attributes_describe_the_noise(asked):
     model, params, _, _ = asked
     assert model.noise == "ar1" and model.loadings_.shape == (2, 2)
     np.testing.assert_array_equal(model.noise_decay_, params.memory_decay)
@@ -61,7 +61,7 @@ def test_factors_are_those_that_columns_share(asked):
     assert draws.shape == (3, N_ROWS, 2)
 
 
-def test_missing_values_are_filled_from_the_ar1_noise_too(asked):
+def test_imputation_uses_the_ar1_noise(asked):
     model, params, data, times = asked
     filled, std = model.impute(data[0], return_std=True)
     holes = np.flatnonzero(np.isnan(data[0]).ravel())

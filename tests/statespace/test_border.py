@@ -45,7 +45,7 @@ REFUSED = {
 }
 
 
-def test_rows_without_any_value_do_not_judge_a_model():
+def test_empty_rows_do_not_affect_the_comparison():
     model = ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5], [0.2]], 0.3)
     nothing = np.full((60, 3), np.nan)
     for verb in (model.diagnose, model.bic, model.standard_errors):
@@ -175,7 +175,7 @@ TAKEN["one cell in a column"][0][30, 2] = 1.0
         "without noise",
     ],
 )
-def test_taken_without_a_warning_or_nan(case):
+def test_accepted_without_a_warning_or_nan(case):
     X, k, *options = TAKEN[case]
     fitted = ProbabilisticSFA(k, **(options[0] if options else {})).fit(X)
     assert all(np.all(np.isfinite(part)) for part in fitted.params_.to_arrays().values())
@@ -195,7 +195,7 @@ def test_taken_without_a_warning_or_nan(case):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_uneven_times_are_taken_for_any_data(rng):
+def test_uneven_times_are_accepted_for_any_data(rng):
     for X in (walk(), np.tile([1.0, -1.0], 30)[:, None] * np.ones(3)):
         fitted = ProbabilisticSFA(2).fit(X, times=uneven_times(rng, [60])[0])
         assert np.all(fitted.decay_ > 0) and all(
@@ -203,7 +203,7 @@ def test_uneven_times_are_taken_for_any_data(rng):
         )
 
 
-def test_a_gap_of_years_is_taken():
+def test_a_gap_of_years_is_accepted():
     """Long enough that every latent has forgotten everything: as two sequences."""
     x = walk()
     times = np.r_[0.0:30.0, 1e6 + np.arange(30) * 1.0]

@@ -53,7 +53,7 @@ def test_the_same_data_get_the_same_model(rng):
     np.testing.assert_array_equal(one.loadings_, other.loadings_)
 
 
-def test_a_column_that_stands_still_where_candidates_are_compared(rng):
+def test_a_column_that_is_constant_in_the_comparison(rng):
     """It varies in the last rows only, most of which are hidden or left out of the comparison."""
     x = shared_and_own(rng, 120)[:, :6]
     x[:118, 0] = 1.0
@@ -61,7 +61,7 @@ def test_a_column_that_stands_still_where_candidates_are_compared(rng):
     assert np.all(np.isfinite(model.impute(np.where(hide_blocks(x, 5, random_state=0), np.nan, x))))
 
 
-def test_of_candidates_that_fill_alike_the_simplest_is_taken(rng):
+def test_the_simplest_of_equal_candidates_is_selected(rng):
     asked: list[tuple[str, int]] = []
     x = rng.standard_normal((60, 3)).cumsum(axis=0)
     with warnings.catch_warnings():
@@ -96,7 +96,7 @@ def test_a_cycle_is_added_if_held_out_values_need_it():
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out")
-def test_independent_random_walks_are_filled_like_by_interpolation():
+def test_independent_random_walks_are_imputed_as_by_interpolation():
     walks = np.random.default_rng(5).standard_normal((300, 4)).cumsum(axis=0)
     hidden = hide_blocks(walks, 10, random_state=0)
     seen = np.where(hidden, np.nan, walks)
@@ -113,7 +113,7 @@ def test_white_noise_alone_where_ar1_noise_of_all_columns_is_not_affordable():
 
 
 @pytest.mark.parametrize("asked", [{"n_components": 2}, {"noise": "diagonal"}, {"robust": True}])
-def test_nothing_is_compared_where_something_was_asked_for(asked):
+def test_no_comparison_if_an_option_is_given(asked):
     x = load_nyc_weather(drop_impossible=True).data.to_numpy(float)[2000:2100, :5]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # not converged

@@ -138,7 +138,7 @@ def test_data_of_the_model_itself_are_white(quiet):
     assert scipy.stats.kstest(p, "uniform").pvalue > 0.01
 
 
-def test_data_of_the_model_itself_are_covered_as_often_as_intervals_say(quiet):
+def test_intervals_have_nominal_coverage_for_data_of_the_model(quiet):
     for kind in ("one step", "cells", "rows", "blocks"):
         curves = np.mean([d.coverage[kind].mean(axis=1) for d in quiet], axis=0)
         np.testing.assert_allclose(curves, quiet[0].levels, atol=0.015)
@@ -289,7 +289,7 @@ def test_what_is_suggested_keeps_the_cycles_that_are_there(rng):
     assert dated.diagnose(pd.DataFrame(X, index)).suggested["rhythms"] == ["1D", "7h"]
 
 
-def test_what_is_suggested_takes_the_fault_away(rng):
+def test_the_suggested_option_removes_the_problem(rng):
     X, _ = path_with_a_derivative(rng, 1)
     plain = ProbabilisticSFA(2).fit(X[:600])
     suggested = plain.diagnose(X[:600]).suggested
@@ -300,7 +300,7 @@ def test_what_is_suggested_takes_the_fault_away(rng):
     assert not any("smooth" in one.options for one in better.diagnose(X[600:]).suggestions)
 
 
-def test_dates_tell_cycles_by_the_calendar(rng):
+def test_cycles_of_the_calendar_are_found_with_dates(rng):
     _, model, X, _, s = case(1)
     index = pd.date_range("2024-01-01", periods=N, freq="h")
     model = ProbabilisticSFA.from_parameters(
@@ -318,7 +318,7 @@ def test_dates_tell_cycles_by_the_calendar(rng):
     assert found.table.loc["c", "period p"] < 1e-3 and "'c'" in str(found)
 
 
-def test_lists_come_back_as_lists_and_levels_are_checked(rng):
+def test_lists_give_lists_and_levels_are_validated(rng):
     _, model, X, _, _ = case(2)
     found = model.diagnose([X[:300], X[300:700]])
     assert [part.shape for part in found.innovations] == [(300, 6), (400, 6)]

@@ -160,7 +160,7 @@ def test_list_is_lengths_is_independent_sequences(series):
     assert fitted.score(pieces) == pytest.approx(wanted.log_likelihood / 100, rel=EXACT)
 
 
-def test_every_verb_takes_a_list_and_gives_a_list(series):
+def test_every_method_returns_a_list_for_a_list(series):
     _, data, fitted = series
     pieces = cut(data)
     alone = [fitted.posterior(x) for x in pieces]
@@ -338,7 +338,7 @@ def test_offsets_of_1e8_cost_the_digits_they_take_and_no_more(series):
     np.testing.assert_allclose(found.transform(data + 1e8), fitted.transform(data), atol=1e-3)
 
 
-def test_columns_may_come_in_any_order(series):
+def test_columns_may_have_any_order(series):
     _, data, fitted = series
     order = np.array([3, 1, 4, 0, 2])
     found = ProbabilisticSFA(2).fit(data[:, order])

@@ -272,7 +272,7 @@ def test_forecasts_take_the_covariates_of_their_steps(driven):
     assert news.observed[-1] == pytest.approx(1.0, rel=1e-12)
 
 
-def test_frames_are_taken_by_their_index(driven):
+def test_frames_are_selected_by_their_index(driven):
     x, exog, _ = driven
     index = pd.date_range("2024-01-01", periods=70, freq="D")
     frame = pd.DataFrame(x, columns=["a", "b"], index=index[:60])
@@ -302,7 +302,7 @@ def test_frames_are_taken_by_their_index(driven):
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out:UserWarning")
-def test_frames_of_covariates_beside_several_sequences(rng):
+def test_frames_of_covariates_for_several_sequences(rng):
     X, U = rng.standard_normal((40, 2)).cumsum(axis=0), rng.standard_normal((40, 1))
     X[10:13, 0] = np.nan
     named = pd.DataFrame(U, columns=["u"])

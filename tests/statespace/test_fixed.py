@@ -160,7 +160,7 @@ EACH_COLUMN = [0.05, 0.06, 0.02, 0.03]
     [(0.05, 0), (0.05, 1), (EACH_COLUMN, 0), (EACH_COLUMN, 1)],
     shown=[(0.05, 1), (EACH_COLUMN, 0)],
 )
-def test_known_noise_stays_beside_held_parameters(series, noise, rhythms):
+def test_known_noise_is_unchanged_with_fixed_parameters(series, noise, rhythms):
     """It was raised to the residual variance of the start, and then not learned: 0.3 in place of 0.1."""
     model, x = series
     fixed = {"decays": [NAN, 0.95]}

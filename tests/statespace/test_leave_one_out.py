@@ -43,9 +43,7 @@ def test_a_value_left_out_is_that_of_a_posterior_without_it(rng, data):
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-8, 1e-12])
-def test_scores_of_values_that_tell_nearly_all_of_themselves_are_those_of_posteriors_without_them(
-    rng, data, noise
-):
+def test_scores_of_values_with_high_leverage_are_those_of_posteriors_without_them(rng, data, noise):
     truth = oracle.random_model(rng, 3, 2)
     truth = truth._replace(noise=np.array([0.3, noise, noise]))
     model = ProbabilisticSFA.from_parameters(truth.decay, truth.loadings, truth.noise, truth.offset)
@@ -61,7 +59,7 @@ def test_scores_of_values_that_tell_nearly_all_of_themselves_are_those_of_poster
         assert scores[t, d] == pytest.approx(wanted, rel=1e-7 + 1e-15 / noise)
 
 
-def test_a_value_that_nothing_else_speaks_of_is_left_alone(rng, data):
+def test_a_value_without_information_from_others_has_no_score(rng, data):
     """Hardly any noise, and no other cell that knows: rounding is no answer."""
     model = oracle.random_model(rng, 3, 3)._replace(noise=np.full(3, 1e-17))
     means, variances = data.copy(), np.broadcast_to(2.0 * model.noise, data.shape)

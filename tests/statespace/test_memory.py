@@ -45,7 +45,7 @@ def resident_bytes():
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_a_large_array_is_filled_in_four_times_its_ar1_noise():
+def test_imputation_of_a_large_array_needs_four_times_its_memory():
     """The array, the result, and parts; how much of what these free goes back depends on the allocator."""
     small = make_slow_mixture(2_000, 10, decay=[0.95, 0.7], noise_variance=0.3, random_state=0).data
     model = ProbabilisticSFA(10, tol=1e3).fit(small)

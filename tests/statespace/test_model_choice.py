@@ -405,7 +405,7 @@ def test_cycles_are_fitted_only_if_the_residuals_have_a_peak():
     assert {"n_components": 2, "smooth": 1} in search.fitted_options
 
 
-def test_noise_that_takes_long_to_fit_is_left_out():
+def test_ar1_noise_is_omitted_if_its_fit_takes_long():
     ar1 = {"noise": "ar1"}
     search = Pretended(lambda options: abs(options["n_components"] - 2), 8, GROUPS, slow=(ar1,))
     assert not any("noise" in options for options in search.fitted_options)

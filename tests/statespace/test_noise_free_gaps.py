@@ -142,7 +142,7 @@ def test_a_forecast_goes_on_from_what_the_last_row_determines(rng):
     np.testing.assert_allclose(later.std, ahead.std[1:], atol=1e-9)
 
 
-def test_training_rows_still_have_to_be_complete_and_a_saved_limit_fills(rng, tmp_path):
+def test_training_rows_must_be_complete_and_a_saved_limit_imputes(rng, tmp_path):
     X, model = fitted_mixture(rng)
     gaps = holed(X, rng, "scattered")
     with pytest.raises(ValueError, match="X.*NaN"):
@@ -151,7 +151,7 @@ def test_training_rows_still_have_to_be_complete_and_a_saved_limit_fills(rng, tm
     np.testing.assert_array_equal(probsfa.load(tmp_path / "limit.npz").impute(gaps), model.impute(gaps))
 
 
-def test_a_drift_beside_others_is_filled(rng):
+def test_a_drift_is_imputed_in_the_presence_of_others(rng):
     X = np.column_stack([np.arange(60.0), fitted_mixture(rng, 2, 60)[0]])
     model = ProbabilisticSFA(2, noise=0.0).fit(X)
     filled, std = model.impute(holed(X, rng, "scattered"), return_std=True)

@@ -35,7 +35,7 @@ def test_a_loaded_model_is_the_saved_one(series, tmp_path):
     np.testing.assert_array_equal(one.loadings, other.loadings)
 
 
-def test_names_and_times_come_back(series, tmp_path):
+def test_names_and_times_are_restored(series, tmp_path):
     data = pd.DataFrame(series[1], columns=["wind", "rain", "sun", "snow", "größe"])
     fitted = ProbabilisticSFA(1).fit(data, times=np.arange(100) * 60.0)
     fitted.save(tmp_path / "model.npz")
@@ -47,7 +47,7 @@ def test_names_and_times_come_back(series, tmp_path):
         loaded.transform(data[data.columns[::-1]])
 
 
-def test_the_limit_comes_back(tmp_path):
+def test_the_limit_is_restored(tmp_path):
     x = np.cumsum(np.random.default_rng(0).standard_normal((60, 4)), axis=0)
     fitted = ProbabilisticSFA(2, noise=0.0).fit(x)
     fitted.save(tmp_path / "model.npz")
@@ -88,7 +88,7 @@ def test_an_unconverged_model_is_reported_after_loading(series, tmp_path):
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_whether_a_fit_was_interrupted_comes_back(series, tmp_path, interrupted):
+def test_whether_a_fit_was_interrupted_is_restored(series, tmp_path, interrupted):
     """Also of files of earlier versions, in which only the first sentence of the status has it."""
     ended = "Interrupted: the best parameters so far are kept." if interrupted else "Converged."
     model = replace(
@@ -111,7 +111,7 @@ def test_files_hold_no_objects(series, tmp_path):
     assert header["format"] == "probsfa" and header["version"] == _saving.VERSION
 
 
-def test_the_name_is_taken_as_given(series, tmp_path):
+def test_the_name_is_used_as_given(series, tmp_path):
     series[2].save(str(tmp_path / "a model"))
     assert os.listdir(tmp_path) == ["a model"]
     assert probsfa.load(tmp_path / "a model").n_components == 2

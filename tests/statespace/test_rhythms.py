@@ -195,7 +195,7 @@ def test_standard_errors_equal_the_numerical_ones(series):
 
 
 @pytest.mark.exhaustive
-def test_the_number_of_other_factors_is_chosen_beside_them(series):
+def test_the_number_of_other_factors_is_selected_jointly(series):
     chosen = select_n_components(series, [1, 2], rhythms=[PERIOD], max_iter=5)
     assert chosen.n_components in (1, 2) and chosen.best_estimator_.rhythms == [PERIOD]
     assert np.all(np.isfinite(chosen.table.score[-2:]))

@@ -96,7 +96,7 @@ def test_simulated_observations_have_the_models_covariance(rng):
     assert np.max(np.abs(flat.T @ flat / n - wanted) / spread) < mc_tolerance(1.0, n)
 
 
-def test_simulation_returns_the_factors_behind_it(rng):
+def test_simulation_returns_its_factors(rng):
     model = oracle.random_model(rng, 5, 3, 1e-12)
     x, z = simulate(to_parameters(model), 12, rng)
     np.testing.assert_allclose(x, model.offset + z @ model.loadings.T, atol=1e-5)

@@ -136,7 +136,7 @@ def test_bound_is_that_of_the_definition(rng, by_row):
 
 @pytest.mark.parametrize("by_row", [False, True])
 @pytest.mark.parametrize("outlier", [0.0, 15.0])
-def test_bound_lies_below_the_log_likelihood(rng, by_row, outlier):
+def test_bound_is_below_the_log_likelihood(rng, by_row, outlier):
     model = oracle.Model(np.array([0.8]), np.array([[1.0], [0.5]]), np.array([0.3, 0.5]), np.zeros(2))
     x = oracle.simulate(rng, model, [2])[0]
     x[1, 0] += outlier
@@ -644,7 +644,7 @@ def test_methods_of_ar1_noise_and_outliers(remembering, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "model.npz").outlier_scores(x), scores)
 
 
-def test_fits_with_ar1_noise_and_outliers_serve_where_either_alone_does_not():
+def test_ar1_noise_with_student_t_noise_is_better_than_either_alone():
     """AR(1) noise in each column, a twentieth of the cells off: latents and gaps."""
     rng = np.random.default_rng(0)
     truth = ProbabilisticSFA.from_parameters(
@@ -673,7 +673,7 @@ def test_fits_with_ar1_noise_and_outliers_serve_where_either_alone_does_not():
     assert np.all(np.diff(both.history_) >= -1e-8 * abs(both.log_likelihood_))
 
 
-def test_saved_models_come_back(recording, tmp_path):
+def test_saved_models_are_restored(recording, tmp_path):
     _, _, x, _, _, fitted = recording
     fitted.save(tmp_path / "model.npz")
     back = load(tmp_path / "model.npz")

@@ -187,7 +187,7 @@ def test_an_index_of_numbers_is_not_times(values, index):
         (pd.MultiIndex.from_product([["a"], HOURS]), "several levels"),
     ],
 )
-def test_an_index_that_seems_to_tell_times_is_warned_of(values, index, why):
+def test_an_index_that_seems_to_contain_times_causes_a_warning(values, index, why):
     with pytest.warns(UserWarning, match=why):
         fit(framed(values, index))
 

@@ -102,7 +102,7 @@ def test_no_spread_is_a_point():
     st.sampled_from(MAPS),
     st.lists(st.floats(-50.0, 150.0), min_size=2, max_size=6),
 )
-def test_maps_rise_and_come_back_within_their_margins(one, values):
+def test_maps_increase_and_are_inverted_within_their_margins(one, values):
     x = np.sort(np.array(values))
     x = x[~one.is_outside(x)]
     y = one.forward(x)
@@ -261,7 +261,7 @@ def test_a_saved_model_keeps_its_scales(amounts, tmp_path):
         [None, None],
     ],
 )
-def test_what_was_asked_goes_through_files(asked):
+def test_options_are_restored_from_files(asked):
     assert argument_from_json(argument_to_json(asked)) == asked
 
 
@@ -299,7 +299,7 @@ def test_values_outside_the_domain_are_refused(kind, value, said):
 
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time")  # many are on the bound
 @pytest.mark.parametrize("kind", ["sqrt", "log1p", (0, 100), (0, None)])
-def test_values_on_a_bound_are_taken(kind, rng):
+def test_values_on_a_bound_are_accepted(kind, rng):
     model = oracle.Model(
         np.array([0.9]), np.array([[20.0], [25.0]]), np.array([4.0, 4.0]), np.array([20.0, 25.0])
     )
@@ -330,7 +330,7 @@ def test_kinds_that_are_none_are_refused(asked, said):
         ProbabilisticSFA(1, transforms=asked).fit(frame)
 
 
-def test_auto_takes_what_is_clearly_better_and_reports_it(rng):
+def test_auto_selects_a_clearly_better_transform_and_reports_it(rng):
     model = oracle.Model(np.array([0.9]), np.array([[2.0], [2.0], [2.0]]), np.full(3, 0.3), np.zeros(3))
     [y] = oracle.simulate(rng, model, [400])
     frame = pd.DataFrame({"rain": (y[:, 0] + 3.0) ** 2, "plain": y[:, 1], "huge": np.exp(1.5 * y[:, 2])})
@@ -362,7 +362,7 @@ def test_no_noise_and_transforms(rng):
     assert fitted.impute(x)[3, 0] > 0.0
 
 
-def test_other_ways_to_fit_say_what_to_do(rng):
+def test_unsupported_fits_name_the_remedy(rng):
     model = ProbabilisticSFA(1, transforms="sqrt")
     x = rng.random((50, 2))
     with pytest.raises(ValueError, match="fit_stream.*support"):
@@ -371,7 +371,7 @@ def test_other_ways_to_fit_say_what_to_do(rng):
         ProbabilisticSFA.from_parameters([0.5], [[1.0]], 0.1, transforms="sqrt")
 
 
-def test_a_cluster_takes_no_transforms(rng):
+def test_a_cluster_does_not_support_transforms(rng):
     dask_array = pytest.importorskip("dask.array", reason="Dask, of the dask extra, is not installed")
     x = dask_array.from_array(rng.random((50, 2)), chunks=(25, 2))
     with pytest.raises(ValueError, match="transforms are not supported"):

@@ -62,7 +62,7 @@ def test_a_local_linear_trend_has_the_likelihood_of_statsmodels(rng):
     assert np.ptp(differences) < 1e-5
 
 
-def test_random_walks_are_turned_to_main_axes(rng):
+def test_random_walks_are_rotated_to_principal_axes(rng):
     """They may be mixed freely: the likelihood is the same, and the rule decides."""
     loadings = 1e5 * rng.standard_normal((4, 3))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
@@ -87,7 +87,7 @@ def test_steps_of_a_level_are_learned(rng):
     assert model.get_feature_names_out().tolist() == ["level0"]
 
 
-def test_a_trend_is_filled_along_its_slope_and_continued():
+def test_a_trend_is_imputed_along_its_slope_and_continued():
     rng = np.random.default_rng(0)
     line = 0.05 * np.arange(300.0) + np.cumsum(np.cumsum(0.002 * rng.standard_normal(300)))
     x = np.outer(line, [1.0, 0.6]) + 0.1 * rng.standard_normal((300, 2))
@@ -119,7 +119,7 @@ def test_trend_must_be_a_kind_or_a_number(trend):
         ProbabilisticSFA(1, trend=trend).fit(np.random.default_rng(0).standard_normal((30, 2)))
 
 
-def test_smooth_motion_is_filled_better_than_by_splines():
+def test_imputation_of_smooth_motion_is_better_than_splines():
     """Sums of filtered noise, which are not of the model's family: blocks of 20 rows, with coverage."""
     rng = np.random.default_rng(0)
     paths = np.stack([gaussian_filter1d(rng.standard_normal(500), width)[100:-100] for width in (12, 18)], 1)
@@ -200,7 +200,7 @@ def test_models_of_every_kind_are_saved(rng, tmp_path, options):
     assert again.get_params()["trend"] == model.trend and again.smoothness == model.smoothness
 
 
-def test_a_trend_is_kept_beside_a_factor_and_summarised_by_its_steps(rng):
+def test_a_trend_with_a_factor_is_summarised_by_its_steps(rng):
     """A slow AR(1) factor alone would have the higher likelihood: the diffuse start has its price."""
     x = random_walks(rng, 400)
     model = ProbabilisticSFA(1, trend="level", noise="diagonal").fit(x)

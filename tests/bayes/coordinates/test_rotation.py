@@ -40,7 +40,7 @@ def rotated(frame, timescale, loadings):
 
 @pytest.mark.parametrize("members", [None, (0, 2)])
 @pytest.mark.parametrize(("d", "k"), [(6, 3), (7, 5)])
-def test_some_or_all_factors_come_back(rng, d, k, members):
+def test_some_or_all_factors_are_recovered(rng, d, k, members):
     frame, timescale, loadings = problem(rng, d, k, members)
     got = rotated(frame, *align(frame, timescale, loadings))
     for x, y in zip(by_size(*got[:2]), by_size(timescale, loadings), strict=True):

@@ -112,7 +112,7 @@ def test_many_different_values_that_are_not_numbers_are_cut_short():
         roles(f"a,b\n{rows}\n")
 
 
-def test_text_is_left_out_unless_it_is_asked_for():
+def test_text_is_left_out_unless_requested():
     content = "t,site,a\n1,EWR,5\n2,EWR,6\n"
     assert roles(content) == (["a"], ["t"])
     with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(2.*row 2\)"):
@@ -128,7 +128,7 @@ def test_columns_of_a_model_are_data_in_its_order(more):
     assert roles(text, model_columns=["id", "a"]) == (["id", "a"], [])
 
 
-def test_options_come_first():
+def test_options_have_priority():
     content = "t,a,b\n1,5,1\n2,6,2\n"
     assert roles(content, "--columns", "t,a") == (["t", "a"], [])
     assert roles(content, "--time", "b") == (["a"], ["b"])  # t counts the rows

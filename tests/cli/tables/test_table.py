@@ -50,7 +50,7 @@ cells = st.one_of(
     newline=st.sampled_from(["\n", "\r\n"]),
     last=st.booleans(),
 )
-def test_untouched_text_comes_back_to_the_last_character(rows, newline, last):
+def test_text_of_observed_values_is_unchanged_to_the_last_character(rows, newline, last):
     width = len(rows[0])
     lines = [",".join(f"name{j}" for j in range(width))] + [",".join(row) for row in rows]
     # A last row with values, so that no row counts as the empty end of a file.

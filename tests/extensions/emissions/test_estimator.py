@@ -53,7 +53,7 @@ def test_attributes(fitted):
     assert model.score(frame) == pytest.approx(model.lower_bound(frame) / N)
 
 
-def test_missing_values_are_filled_with_what_a_column_may_have(fitted):
+def test_imputed_values_are_in_the_domain_of_the_column(fitted):
     frame, model = fitted
     filled, std, lower, upper = model.impute(frame, return_std=True, interval=0.9)
     seen = frame.notna().to_numpy()
@@ -74,7 +74,7 @@ def test_missing_values_are_filled_with_what_a_column_may_have(fitted):
     np.testing.assert_allclose(wide, 2 * 1.6448536 * std["gaussian"][gaussian], rtol=1e-6)
 
 
-def test_draws_have_the_moments_of_fills(fitted):
+def test_draws_have_the_moments_of_imputed_values(fitted):
     frame, model = fitted
     n_draws = 3000
     draws = model.sample_posterior(frame, n_draws, of="values", n_steps=2, random_state=0)

@@ -243,7 +243,7 @@ def test_principal_components_need_no_graph_and_no_order(rng):
     assert_allclose(with_graph.transform(X), HierarchicalSFA(layers).fit(X).transform(X), atol=EXACT)
 
 
-def test_outputs_are_centred_white_and_as_slow_as_they_say(rng):
+def test_outputs_are_centred_white_and_have_their_delta_values(rng):
     X = _walk(rng, 300, 24)
     hsfa = _network().set_params(layers=_network().layers[:2] + [Layer(2)]).fit(X)
     Y = hsfa.transform(X)

@@ -14,7 +14,7 @@ def test_options_that_the_compiler_does_not_know_are_left_out():
     assert known == {"xla_backend_optimization_level": 1}
 
 
-def test_no_options_are_asked_for_on_accelerators(monkeypatch):
+def test_no_compiler_options_on_accelerators(monkeypatch):
     assert "xla_backend_optimization_level" in compiler.compiler_options(low_optimization=True)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert compiler.compiler_options(low_optimization=True) == {}

@@ -158,7 +158,7 @@ def test_kernels_refuse_wrong_arguments():
         rows.filter(np.zeros(2), np.eye(2))
 
 
-def test_rows_that_are_read_when_they_are_asked_for(rng):
+def test_rows_that_are_read_on_demand(rng):
     X = punch(rng, [rng.standard_normal((300, 4))], "scattered")[0]
     params = to_parameters(model_of(rng))
     lazy = lazy_panel(lambda rows: X[rows], 4, (100, 200))
@@ -329,7 +329,7 @@ def test_memory_of_kept_gains_is_bounded(rng):
     assert Recursions.rows_of_chunk(100, False) >= 256
 
 
-def test_the_default_is_what_was_asked_of_it(rng):
+def test_the_default_meets_its_requirements(rng):
     params, panel = make_case(rng)
     value = log_likelihood(params, panel)
     assert value == pytest.approx(Core(chunk_type=Recursions).log_likelihood(params, panel), rel=EXACT)

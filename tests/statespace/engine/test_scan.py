@@ -130,7 +130,7 @@ def test_accelerators_have_the_parallel_scan(monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_programs_for_accelerators_ask_the_compiler_for_nothing(rng, monkeypatch):
+def test_programs_for_accelerators_set_no_compiler_options(rng, monkeypatch):
     model = oracle.random_model(rng, 3, 2)
     data = oracle.simulate(rng, model, [70])
     params, panel = to_parameters(model), to_panel(data)

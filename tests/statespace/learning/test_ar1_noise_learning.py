@@ -231,7 +231,7 @@ def test_noise_that_alternates_is_found():
 
 
 @pytest.mark.exhaustive
-def test_uneven_times_and_a_cycle_are_fitted_beside_ar1_noise(rng):
+def test_uneven_times_and_a_cycle_are_fitted_with_ar1_noise(rng):
     _, x = draw(2, 160, (0.8, 0.6))
     times = np.cumsum(rng.choice([0.5, 1.0, 2.0], len(x)))
     x = x + 2.0 * np.sin(2.0 * np.pi * times / 12.0)[:, None]
@@ -295,7 +295,7 @@ def test_standard_errors_are_the_scatter_of_estimates():
     assert np.all((ratio > 0.6) & (ratio < 1.6))
 
 
-def test_fewer_factors_are_taken_with_ar1_noise():
+def test_fewer_factors_are_used_with_ar1_noise():
     varying = np.ones(52, dtype=bool)
     assert max_components(9000, np.full(52, 9000), varying) == 32
     assert max_components(9000, np.full(52, 9000), varying, ar1_noise=True) == 16

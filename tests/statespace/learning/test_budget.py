@@ -106,7 +106,7 @@ def test_several_fits_share_the_affordable_rows():
 
 
 @pytest.mark.exhaustive
-def test_a_fit_from_segments_fills_all_rows():
+def test_a_fit_from_segments_imputes_all_rows():
     x = make_slow_mixture(60_000, 18, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
     x[::7, 1] = np.nan
     assert affordable_rows(18, 18) < len(x)
@@ -119,7 +119,7 @@ def test_a_fit_from_segments_fills_all_rows():
     np.testing.assert_allclose(np.sort(model.decay_[largest]), [0.9, 0.98], atol=0.01)
 
 
-def test_the_first_call_fills_better_than_straight_lines(tmp_path):
+def test_the_default_call_is_better_than_linear_interpolation(tmp_path):
     """With default arguments, on simulated data; a benchmark uses real data."""
     decay = [0.98, 0.95, 0.9]
     x = make_slow_mixture(400, 6, decay=decay, noise_variance=0.3, random_state=0).data
@@ -156,7 +156,7 @@ def test_a_step_must_be_worth_more_where_there_are_many_parameters():
     assert FitOptions(2, tol=3.0).tolerance(1000) == 3.0
 
 
-def test_more_factors_than_memory_holds_are_refused(rng):
+def test_more_factors_than_fit_into_memory_are_refused(rng):
     """The error is raised before any computation."""
     with pytest.raises(ValueError, match="20000.*1,788 GiB"):
         ProbabilisticSFA(20_000).fit(rng.standard_normal((10_000, 3)))
@@ -172,7 +172,7 @@ def test_more_factors_than_observed_values_are_refused(rng, asked):
         ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((20, 3)))
 
 
-def test_starting_with_many_columns_takes_little_time(rng):
+def test_starting_points_of_many_columns_are_fast(rng):
     """Cross terms of many noise variances are neglected; solving with them took a minute."""
     coordinates = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
     start = StateSpace(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))

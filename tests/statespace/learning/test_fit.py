@@ -161,7 +161,7 @@ def test_a_prior_that_is_none_is_refused(rng, prior):
 @QUIET
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
 @sparsely("max_iter", [1, 2, 5, 10, 15, 25, 50], shown=[10])
-def test_a_heywood_case_is_held_or_told_however_few_evaluations_there_are(rng, solver, max_iter):
+def test_a_heywood_case_is_prevented_or_reported_after_few_evaluations(rng, solver, max_iter):
     data = heywood_data(rng)
     fitted = ProbabilisticSFA(3, solver=solver, max_iter=max_iter).fit(data)
     relative = fitted.noise_variance_ / data.var(axis=0)
@@ -249,7 +249,7 @@ def test_an_interrupt_while_starting_gives_a_start(rng, at, monkeypatch):
     assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=1e-9)
 
 
-def test_progress_is_shown_when_asked(rng, capsys):
+def test_progress_is_shown_with_verbose(rng, capsys):
     model, data = draw(rng)
     ProbabilisticSFA(2).fit(data)
     assert capsys.readouterr().err == ""

@@ -18,7 +18,7 @@ def limits_of(loadings, n_components, n_rhythms=0):
     )
 
 
-def test_a_factor_of_the_opposite_sign_takes_the_place_that_is_held():
+def test_a_factor_of_the_opposite_sign_is_matched_to_fixed_loadings():
     params = StateSpace(
         np.array([0.9, 0.5]), np.array([[0.3, -0.8], [0.2, 0.1], [-0.4, 0.6]]), np.ones(3), np.zeros(3)
     )
@@ -29,7 +29,7 @@ def test_a_factor_of_the_opposite_sign_takes_the_place_that_is_held():
     np.testing.assert_allclose(found.loadings, [[0.8, 0.3], [-0.1, 0.2], [-0.6, -0.4]])
 
 
-def test_a_cycle_takes_the_phase_that_is_held(rng):
+def test_a_cycle_has_the_fixed_phase(rng):
     """All columns are rotated by the angle that brings the fixed loadings to their values."""
     angle = 2.0 * np.pi * 17 / 72
     pair = rng.standard_normal((4, 2))

@@ -143,7 +143,7 @@ def test_what_is_no_interval_is_said(small):
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The observed information")
-def test_intervals_cover_as_often_as_they_say():
+def test_intervals_have_nominal_coverage():
     """In series of ten time scales for profiles, and of forty for intervals of factors."""
     truth, n = -1 / np.log(0.9), 100
     inside = {"symmetric": 0, "factors": 0, "profile": 0}

@@ -182,7 +182,7 @@ def test_gains_below_rounding_are_flat(rng):
     assert found.history[-1] == pytest.approx(f(np.linalg.solve(A, b)), abs=2e-2)
 
 
-def test_a_gradient_that_lies_ends_as_stalled(rng):
+def test_a_wrong_gradient_ends_as_stalled(rng):
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(f, lambda x: -g(x), 4, metric=A)
     found = maximize_objective(problem, np.zeros(4), free_box(4), 1e-8)

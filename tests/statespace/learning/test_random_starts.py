@@ -23,7 +23,7 @@ def overcomplete(seed, n_rows=120, n_features=6):
     return x
 
 
-def test_more_climbs_are_never_worse_and_the_same_each_time():
+def test_more_starting_points_are_never_worse_and_reproducible():
     x = overcomplete(0, 60, 3)
     one, three, again = (ProbabilisticSFA(2, n_init=n, tol=0.01).fit(x) for n in (1, 3, 3))
     assert three.log_likelihood_ >= one.log_likelihood_
@@ -76,7 +76,7 @@ def test_more_runs_are_not_worse_with_too_many_factors(seed):
 
 
 @pytest.mark.parametrize("n_init", [0, -1, 1.5, None, True])
-def test_the_number_of_climbs_is_checked(n_init, rng):
+def test_n_init_is_validated(n_init, rng):
     with pytest.raises(ValueError, match="n_init must.*got"):
         ProbabilisticSFA(1, n_init=n_init).fit(rng.standard_normal((20, 2)))
 

@@ -57,7 +57,7 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
 
 @sparsely("kind", list(KINDS), shown=["both"])
 @pytest.mark.parametrize("even", [True, False])
-def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
+def test_the_m_step_is_a_maximum_and_em_increases_the_likelihood(rng, kind, even):
     params = make_model(rng, kind)
     _, _, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
     stats = expected_statistics(params, panel)

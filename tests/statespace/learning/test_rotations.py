@@ -39,7 +39,7 @@ def loadings_of(coordinates, vector):
 
 
 @pytest.mark.parametrize("d,k", [(6, 3), (3, 3), (3, 5), (4, 1)])
-def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
+def test_a_rotation_of_the_basis_is_exact(rng, d, k):
     """Rotations of any angle leave the explained variance unchanged."""
     coordinates, vector, noise = problem(rng, d, Latents(k))
     here, generator = loadings_of(coordinates, vector), antisymmetric(rng, k)
@@ -70,7 +70,7 @@ def test_any_step_is_the_same_to_first_order(rng, latents, n_ar1_noise):
     assert 0.0 < apart[1] < 0.02 * apart[0]
 
 
-def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
+def test_the_rotation_minimizes_the_rest_of_the_step_in_units_of_the_noise(rng):
     """Compare with a regression of the step on all rotations."""
     coordinates, vector, noise = problem(rng, 6, Latents(3))
     step = 0.1 * rng.standard_normal(coordinates.size)
@@ -87,7 +87,7 @@ def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
     np.testing.assert_allclose(turn.matrix, exponential(generator), atol=1e-10)
 
 
-def test_ar1_noises_are_not_turned_and_slopes_stay_slopes(rng):
+def test_ar1_noise_is_not_rotated_and_slopes_remain_slopes(rng):
     coordinates, vector, noise = problem(rng, 4, Latents(7), 4)
     step = rng.standard_normal(coordinates.size)
     reached, turn = rotate_along(coordinates, vector, step, noise)
@@ -100,7 +100,7 @@ def test_ar1_noises_are_not_turned_and_slopes_stay_slopes(rng):
     np.testing.assert_allclose(turn.back(turn(slope)), slope, rtol=1e-12, atol=1e-14)
 
 
-def test_factors_that_no_column_sees_turn_nothing(rng):
+def test_factors_without_loadings_do_not_rotate_others(rng):
     coordinates, vector, noise = problem(rng, 4, Latents(2))
     vector[coordinates.slices[1]] = 0.0
     step = rng.standard_normal(coordinates.size)

@@ -78,7 +78,7 @@ def test_nothing_observed_has_no_slope(rng):
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_statistics_are_the_sums_they_say(rng, sampling):
+def test_statistics_are_the_documented_sums(rng, sampling):
     """Compare each sum over rows with that of the dense joint Gaussian."""
     model, data, times = case(rng, sampling, "diagonal")
     data[0][2] = np.nan

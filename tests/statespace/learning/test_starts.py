@@ -101,7 +101,7 @@ def test_more_factors_than_directions_share_what_there_is(rng):
         np.testing.assert_allclose(total(split), total(full), rtol=1e-10)
 
 
-def test_data_that_turn_over_at_each_step_have_starts_as_well():
+def test_data_with_alternating_signs_have_starting_points():
     """Lagged covariances have no positive eigenvalue, so that the other start is used."""
     x = np.tile([[1.0, 0.5], [-1.0, -0.4]], (50, 1))
     for start in starts([x - x.mean(axis=0)], x.mean(axis=0), Latents(2)):
