@@ -273,8 +273,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
         -------
         DataFrame (T, D), or list of them
             Decrease of the statistic (averaged over the `window`) if only this value is replaced by its
-            optimal reconstruction; zero for missing values, NaN for rows without statistics. For incomplete
-            rows the decrease is that of the statistic before the mapping to complete rows.
+            optimal reconstruction; zero for missing values, NaN for rows without statistics. In incomplete
+            rows it is the decrease of the statistic of the observed values, which is not converted to that of
+            complete rows.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The tables in the documentation of what estimators do with each kind of input.
+"""Tables of the documentation: results of estimators for each kind of input.
 
 `python -m tests.border.page` writes them.
 """
@@ -13,35 +13,35 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "border.md"
 START, END = "<!-- begin of the generated tables -->", "<!-- end of the generated tables -->"
 
 
-def answer(case: Case) -> str:
-    """What becomes of a case: its result, the warnings that came with it, or why it was refused."""
+def result_of(case: Case) -> str:
+    """Return the result of a case, with its warnings, or its error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            result = case.answer()
+            result = case.result()
         except (ValueError, TypeError) as error:
-            return f"refused: {error}"
-    said = dict.fromkeys(str(warning.message) for warning in caught)
-    return "; ".join([result, *(f"warning: {message}" for message in said if message != result)])
+            return f"error: {error}"
+    messages = dict.fromkeys(str(warning.message) for warning in caught)
+    return "; ".join([result, *(f"warning: {message}" for message in messages if message != result)])
 
 
 def generated() -> str:
-    """The tables, made of what the estimators say to each case."""
+    """Return the tables for all cases."""
     lines = [START]
     for title, cases in SECTIONS.items():
-        lines += ["", f"## {title}", "", "| kind of input | what is done |", "|---|---|"]
-        lines += [f"| {_cell(case.kind)} | {_cell(answer(case))} |" for case in cases]
+        lines += ["", f"## {title}", "", "| kind of input | result |", "|---|---|"]
+        lines += [f"| {_cell(case.kind)} | {_cell(result_of(case))} |" for case in cases]
     return "\n".join([*lines, "", END])
 
 
 def current() -> str:
-    """The tables that the page has."""
+    """Return the tables of the page."""
     page = PAGE.read_text(encoding="utf-8")
     return page[page.index(START) : page.index(END) + len(END)]
 
 
 def without_figures(text: str) -> str:
-    """The same with figures replaced that differ from machine to machine."""
+    """Return the text without numbers that depend on the machine."""
     text = re.sub(r"this machine has \S+ GiB", "this machine has # GiB", text)
     return re.sub(r"\d+\.\d+(e-?\d+)?", "#", text)
 

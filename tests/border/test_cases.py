@@ -1,4 +1,4 @@
-"""What estimators do with each kind of input, and that the documentation says so."""
+"""Results of estimators for each kind of input are as expected and as documented."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from tests.border.cases import SECTIONS
 
 
 @pytest.mark.parametrize("case", [c for cases in SECTIONS.values() for c in cases], ids=lambda c: c.kind)
-def test_each_kind_of_input_has_its_answer(case):
-    assert case.says in page.answer(case)
+def test_each_kind_of_input_has_the_expected_result(case):
+    assert case.expected in page.result_of(case)
 
 
-def test_the_page_states_what_is_done():
+def test_the_page_is_up_to_date():
     written, made = (page.without_figures(text) for text in (page.current(), page.generated()))
-    assert written == made, "python -m tests.border.page writes it anew"
+    assert written == made, "run python -m tests.border.page"

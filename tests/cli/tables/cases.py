@@ -1,4 +1,4 @@
-"""Kinds of input and what becomes of each: read by the tests and by the page of the documentation."""
+"""Kinds of input files, and how each is read: used by the tests and the documentation."""
 
 from dataclasses import dataclass, field
 
@@ -10,21 +10,21 @@ class Case:
     Attributes
     ----------
     kind : str
-        What is special about it; also the title of the test.
+        Description; also the title of the test.
     text : str or bytes
         The file.
     options : tuple of str
-        What the command is given beside the file.
+        Options of the command.
     data, time : tuple of str
-        Names of the columns that are modelled, and of those that tell the time.
+        Names of the columns of data, and of those of times.
     step : str, optional
-        The step of rows that are evenly spaced, or the median step.
+        Step of evenly spaced rows, or the median step.
     times : tuple of float, optional
-        Times of the rows in steps, where they are not evenly spaced.
+        Times of the rows in steps, if they are not evenly spaced.
     says : tuple of str
-        What the notes and warnings contain.
+        Parts of the notes and warnings.
     error : str
-        What the message contains if the file is refused.
+        Part of the error message; empty if there is no error.
     values : dict of str to tuple of float
         Numbers of columns.
     """
@@ -45,7 +45,7 @@ VALUES = [(1.5, 20), (2.5, 21), (1.0, 19), (3.5, 23), (2.0, 18), (4.5, 26), (3.0
 
 
 def with_times(header: str, times: list[str], delimiter: str = ",") -> str:
-    """A table of the columns a and b behind columns that tell the time."""
+    """Return a table of columns of times and the columns a and b."""
     lines = [delimiter.join([header, "a", "b"])]
     lines += [delimiter.join([time, str(a), str(b)]) for time, (a, b) in zip(times, VALUES, strict=False)]
     return "\n".join(lines) + "\n"
@@ -58,14 +58,14 @@ def hours(form: str = "2020-01-01 {:02d}:00", n: int = 6) -> list[str]:
 CASES = (
     # The header and the corner
     Case(
-        "an empty corner (`DataFrame.to_csv()`)",
+        "a first column without a name (`DataFrame.to_csv()`)",
         ",0,1\n0,1.5,20\n1,2.5,21\n2,1.0,19\n",
         data=("0", "1"),
         time=("",),
         says=("3 rows of 2 columns",),
     ),
     Case(
-        "dates below an empty corner",
+        "dates in a first column without a name",
         with_times("", hours()),
         time=("",),
         step="1 h",
@@ -83,20 +83,20 @@ CASES = (
         step="1 h",
     ),
     Case(
-        "an empty value before a quoted one, with tabs",
+        "an empty value before a quoted value, with tabs as delimiter",
         'time\ta\tb\n2020-01-01\t\t"20"\n2020-01-02\t2.5\t21\n2020-01-03\t1.5\t19\n',
         time=("time",),
         step="1 d",
         values={"b": (20, 21, 19)},
     ),
     Case(
-        "rows of delimiters at the end",
+        "final rows that contain only delimiters",
         "a,b\n1.5,20\n2.5,\n1.0,19\n,\n,\n",
         says=("3 rows of 2 columns", "2 rows without values at the end of the file"),
     ),
     # Dates
     Case(
-        "a column named `day` that holds dates",
+        "a column named `day` that contains dates",
         with_times("day", ["2020-01-01", "2020-01-02", "2020-01-03"]),
         time=("day",),
         step="1 d",
@@ -110,13 +110,13 @@ CASES = (
         times=(0.0, 1 / 1.5, 2.0),
     ),
     Case(
-        "a column named `hour` that holds dates and times",
+        "a column named `hour` that contains dates and times",
         with_times("hour", hours()),
         time=("hour",),
         step="1 h",
     ),
     Case(
-        "dates with the day first, uneven, no day above 12",
+        "dates with the day first, uneven, no number above 12",
         with_times(
             "date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020", "09/02/2020", "10/02/2020"]
         ),
@@ -142,12 +142,12 @@ CASES = (
         times=(0.0, 1.0, 91 / 31, 121 / 31),
     ),
     Case(
-        "days or months, both evenly spaced",
+        "dates that are evenly spaced with the day or the month first",
         with_times("date", ["1/1/85", "2/1/85", "3/1/85", "4/1/85"]),
         error="Choose with --dayfirst, --no-dayfirst or --date-format",
     ),
     Case(
-        "a day above 12 anywhere",
+        "a day above 12 in one row",
         with_times("date", ["11/02/2020", "12/02/2020", "14/02/2020"]),
         time=("date",),
         says=("%d/%m/%Y",),
@@ -155,7 +155,7 @@ CASES = (
         times=(0.0, 1 / 1.5, 2.0),
     ),
     Case(
-        "hours of one day whose date has two readings",
+        "hours of a single ambiguous date",
         with_times("time", hours("01/02/2020 {:02d}:00")),
         error="may be %d/%m/%Y %H:%M or %m/%d/%Y %H:%M",
     ),
@@ -167,7 +167,7 @@ CASES = (
         step="1 d",
     ),
     Case(
-        "`01.01.20`, day or month first",
+        "`01.01.20`, ambiguous",
         with_times("when", ["01.01.20", "02.01.20", "03.01.20"]),
         error="may be %d.%m.%y or %m.%d.%y",
     ),
@@ -197,13 +197,13 @@ CASES = (
         step="1 h",
     ),
     Case(
-        "year, month, day and hour in columns of their own",
+        "year, month, day and hour in separate columns",
         "No,year,month,day,hour,a,b\n1,2020,12,31,22,1.5,20\n2,2020,12,31,23,2.5,21\n3,2021,1,1,0,1.0,19\n",
         time=("year", "month", "day", "hour"),
         step="1 h",
     ),
     Case(
-        "full dates beside their parts",
+        "full dates, and columns of their parts",
         "year,month,time_hour,a,b\n"
         + "".join(f"2020,1,2020-01-01 0{i}:00,{a},{b}\n" for i, (a, b) in enumerate(VALUES)),
         time=("time_hour",),
@@ -223,13 +223,13 @@ CASES = (
         says=("made (times; --time uses them)",),
     ),
     Case(
-        "months by their names",
+        "names of months",
         with_times("", ["1 Jan 2020", "2 Jan 2020", "3 Jan 2020"]),
         time=("",),
         step="1 d",
     ),
     Case(
-        "remarks with a date in them",
+        "remarks that contain a date",
         "a,b,remark\n1.5,20,cleaned 3 Mar 2020\n2.5,21,\n1,19,cleaned 5 Mar 2020\n",
         says=("remark (text)",),
     ),
@@ -257,7 +257,7 @@ CASES = (
         times=(0.0, 1 / 1.5, 2.0),
     ),
     Case(
-        "seconds that have elapsed",
+        "elapsed seconds",
         with_times("elapsed", ["0", "0.5", "2"]),
         time=("elapsed",),
         times=(0.0, 0.5, 2.0),
@@ -303,7 +303,7 @@ CASES = (
         times=(0, 1, 2, 5),
     ),
     Case(
-        "year, month and day in columns of their own, and a time of the day",
+        "year, month and day in separate columns, and a time of the day",
         "Year,Month,Day,Time,a,b\n2020,12,31,23:00,1.5,20\n2020,12,31,23:30,2.5,21\n2021,1,1,00:00,1,19\n",
         time=("Year", "Month", "Day", "Time"),
         step="30 min",
@@ -346,12 +346,12 @@ CASES = (
         error="is not later than the previous row. Sort the rows with --sort",
     ),
     Case(
-        "two rows of one time",
+        "two rows with the same time",
         with_times("time", ["2020-01-01", "2020-01-02", "2020-01-02"]),
         error="'2020-01-02' is the time of row 3, too. Remove one of them",
     ),
     Case(
-        "several stations one below the other",
+        "rows of several stations",
         "time,site,a,b\n2020-01-01,N,1.5,20\n2020-01-02,N,2.5,21\n2020-01-01,S,1,19\n2020-01-02,S,3.5,23\n",
         error="name a column of independent sequences with --group",
     ),
@@ -369,7 +369,7 @@ CASES = (
         error="row 3, column 'time': the row has no time. Fill it in, remove the row",
     ),
     Case(
-        "`--time` with a column of other texts",
+        "`--time` with a column of texts that are not dates",
         "when,a,b\nspring,1,20\nsummer,2,21\nautumn,3,19\n",
         ("--time", "when"),
         error="not read as times: 'spring', 'summer', 'autumn'. Set the format of all times with "
@@ -384,14 +384,14 @@ CASES = (
         says=("record_id, station (an identifier",),
     ),
     Case(
-        "a gas whose name ends like a number",
+        "a name that ends in `NO2`",
         "time,sensor_NO2,b\n2020-01-01,1000,20\n2020-01-02,1100,21\n2020-01-03,990,19\n",
         data=("sensor_NO2", "b"),
         time=("time",),
         step="1 d",
     ),
     Case(
-        "a column without a name that counts the rows, beside dates",
+        "a column of row numbers without a name, and dates",
         ",date,a,b\n140,2020-01-01,1.5,20\n141,2020-01-02,2.5,21\n142,2020-01-03,1,19\n",
         time=("date",),
         step="1 d",
@@ -411,7 +411,7 @@ CASES = (
         says=("unit: constant", "open: only zeros and ones"),
     ),
     Case(
-        "two columns of one name",
+        "two columns with the same name",
         "a,a,b\n1.5,1,20\n2.5,2,21\n1,3,19\n",
         error="2 columns have the name 'a'",
     ),
@@ -462,7 +462,7 @@ CASES = (
         says=("37.5 % of the values missing",),
     ),
     Case(
-        "-999 in more than one row of a hundred",
+        "-999 in more than 1 % of the rows",
         "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
         error="likely codes for missing: -999 in 'b' (1 row). Use --missing-code=-999 if they mean missing",
     ),
@@ -488,6 +488,6 @@ CASES = (
     ),
     # Encodings and files
     Case("an empty file", "", error="the file is empty"),
-    Case("UTF-16, as spreadsheets save text", "a\tb\n1.5\t20\n2.5\t21\n1.0\t19\n".encode("utf-16")),
-    Case("line ends of carriage returns alone", "a,b\r1.5,20\r2.5,21\r1.0,19\r"),
+    Case("UTF-16, as written by spreadsheets", "a\tb\n1.5\t20\n2.5\t21\n1.0\t19\n".encode("utf-16")),
+    Case("carriage returns as line ends", "a,b\r1.5,20\r2.5,21\r1.0,19\r"),
 )

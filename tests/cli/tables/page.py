@@ -1,4 +1,4 @@
-"""The table in the documentation of what is done with each kind of input.
+"""Table of the documentation: how the command reads each kind of input.
 
 `python -m tests.cli.tables.page` writes it.
 """
@@ -18,7 +18,7 @@ START, END = "<!-- begin of the generated table -->", "<!-- end of the generated
 
 
 class _Notes(Screen):
-    """A screen that keeps what it is given."""
+    """A screen that collects notes and warnings."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,19 +32,19 @@ class _Notes(Screen):
 
 
 def generated() -> str:
-    """The table, made of the notes of the reader on each case."""
+    """Return the table for all cases."""
     rows = [f"| {_cell(case.kind)} | {_cell(_answer(case))} |" for case in CASES]
-    return "\n".join([START, "| kind of input | what is done |", "|---|---|", *rows, END])
+    return "\n".join([START, "| kind of input | report |", "|---|---|", *rows, END])
 
 
 def current() -> str:
-    """The table that the page has."""
+    """Return the table of the page."""
     page = PAGE.read_text(encoding="utf-8")
     return page[page.index(START) : page.index(END) + len(END)]
 
 
 def _answer(case: Case) -> str:
-    """The notes of the command on a file."""
+    """Return the report of the command on a file, or its error."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -53,7 +53,7 @@ def _answer(case: Case) -> str:
             screen = _Notes()
             read_input(parse(["impute", "data.csv", "--dry-run", *case.options]), screen)
         except CommandError as error:
-            return f"refused: {str(error).removeprefix('data.csv: ')}"
+            return f"error: {str(error).removeprefix('data.csv: ')}"
         finally:
             os.chdir(before)
     notes = (note.replace("data.csv: ", "") for note in screen.notes if note != "data: a, b")

@@ -1,4 +1,4 @@
-"""Every kind of input that the documentation lists, read as it says."""
+"""Every kind of input of the documentation is read as documented."""
 
 import argparse
 import re
@@ -26,7 +26,7 @@ def test_kind_of_input(case, tmp_path, capsys):
         assert "\n" not in str(error.value)
         return
     series = read_input(args, Screen())
-    said = capsys.readouterr().err
+    output = capsys.readouterr().err
     assert tuple(series.names) == case.data
     assert tuple(series.table.names[j] for j in series.plan.time) == case.time
     assert series.row_times.step == case.step
@@ -35,13 +35,13 @@ def test_kind_of_input(case, tmp_path, capsys):
     else:
         np.testing.assert_allclose(series.row_times.times, case.times)
     for words in case.says:
-        assert words in said
+        assert words in output
     for name, values in case.values.items():
         np.testing.assert_array_equal(series.values[:, series.names.index(name)], values)
 
 
 def test_the_documentation_is_up_to_date():
-    assert page.current() == page.generated(), "python -m tests.cli.tables.page writes it anew"
+    assert page.current() == page.generated(), "run python -m tests.cli.tables.page"
 
 
 def test_options_that_the_documentation_names_exist():
