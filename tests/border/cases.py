@@ -12,7 +12,7 @@ from probsfa.datasets import make_slow_mixture
 
 
 def series(n_rows: int = 60) -> np.ndarray:
-    """Three columns of two slow latents under noise, with holes."""
+    """Return three columns of two factors with noise and missing values."""
     decay = [0.95, 0.7]
     return make_slow_mixture(
         n_rows, 3, decay=decay, noise_variance=0.3, missing_fraction=0.1, random_state=3
