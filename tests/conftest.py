@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures of all tests."""
 
 import gc
 import os
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-# Matrices of tests are small, and each worker of pytest has a core or less: threads of a linear algebra
-# library would only wait for each other. By the environment, for processes that tests start, too.
+# Matrices of tests are small, and each worker of pytest has a core or less, so that threads of a linear
+# algebra library would wait for each other. Set in the environment, also for processes that tests start.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
@@ -50,14 +50,14 @@ _MOST_PIECES = 20_000
 
 
 def _pieces_of_memory() -> int:
-    """How many this process has; zero where the system does not tell."""
+    """Return the number of memory maps of this process; zero if the system does not report it."""
     maps = Path("/proc/self/maps")
     return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_pieces_of_memory() -> Iterator[None]:
-    """Delete compiled programs between files of tests, before the compiler finds no memory for more."""
+    """Delete compiled programs between files of tests, because the number of memory maps is limited."""
     yield
     if "jax" in sys.modules and _pieces_of_memory() > _MOST_PIECES:
         sys.modules["jax"].clear_caches()
@@ -77,7 +77,7 @@ def short_garbage_collections(few_pieces_of_memory: None) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Use one thread of what was loaded before; empty the folder of programs when old ones have piled up."""
+    """Use one thread in libraries that are already loaded; empty the folder of programs if it is large."""
     gc.set_threshold(20_000, 20, 20)  # JAX makes many objects while it traces, nearly none of them in cycles
     if os.environ["OPENBLAS_NUM_THREADS"] == "1":  # a plugin of pytest may have imported NumPy earlier
         threadpool_limits(1, user_api="blas")
@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _seeds() -> list[int]:
-    """Seeds to run: 42, or what PROBSFA_TEST_SEEDS says ("all", or a range such as "0-9")."""
+    """Return the seeds to run: 42, or those in PROBSFA_TEST_SEEDS ("all", or a range such as "0-9")."""
     wanted = os.environ.get("PROBSFA_TEST_SEEDS", "42")
     if wanted == "all":
         return list(range(100))

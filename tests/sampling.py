@@ -1,4 +1,4 @@
-"""Which parameters of a test the quick set shows; all of them run with ``pytest -m ""``."""
+"""Selection of the parameters of the quick tests; ``pytest -m ""`` runs all of them."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -9,14 +9,14 @@ import pytest
 def sparsely(
     names: str | tuple[str, ...], values: Iterable[Any], shown: int | Collection[Any] = 1, **options: Any
 ) -> pytest.MarkDecorator:
-    """``pytest.mark.parametrize``, with all values but a few marked exhaustive.
+    """Return ``pytest.mark.parametrize`` with all but a few values marked exhaustive.
 
     Parameters
     ----------
     names, values, **options
-        As ``pytest.mark.parametrize`` takes them.
+        As in ``pytest.mark.parametrize``.
     shown : int or collection, default=1
-        The values of the quick set: the first so many, or these.
+        The values of the quick tests: the number of first values, or the values themselves.
     """
     several = not isinstance(names, str) or "," in names
     sets = []
@@ -28,17 +28,16 @@ def sparsely(
 
 
 def checked(estimators: Sequence[Any], **options: Any) -> pytest.MarkDecorator:
-    """scikit-learn's ``parametrize_with_checks``: all checks of the first estimator of each class.
+    """Return scikit-learn's ``parametrize_with_checks``; quick tests have the first estimator of each class.
 
-    Checks of the other settings of a class read and refuse the same input by the same code, and are marked
-    exhaustive.
+    Checks of other settings of a class validate the same input by the same code, and are marked exhaustive.
 
     Parameters
     ----------
     estimators, **options
-        As ``parametrize_with_checks`` takes them.
+        As in ``parametrize_with_checks``.
     """
-    from sklearn.utils.estimator_checks import parametrize_with_checks  # takes long to load
+    from sklearn.utils.estimator_checks import parametrize_with_checks  # slow to import
 
     first: dict[type, str] = {}
     for estimator in estimators:

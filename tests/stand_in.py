@@ -1,4 +1,4 @@
-"""A small estimator in the place of the real one, for tests of what is built around it."""
+"""A small estimator that replaces the real one in tests of other code."""
 
 from types import SimpleNamespace
 from typing import ClassVar
@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator
 
 
 class StandIn(BaseEstimator):
-    """Fills with the mean of the column; remembers what it was given."""
+    """Impute column means, and record all arguments."""
 
     calls: ClassVar[list] = []
 

@@ -1,4 +1,4 @@
-"""Transformer and forecaster with the signatures of sktime, beside the estimators that they call."""
+"""Transformer and forecaster with the signatures of sktime give the results of their estimators."""
 
 import pickle
 
@@ -57,7 +57,7 @@ def test_forecasts_are_those_of_the_model(y):
 
 
 class Horizon:
-    """What of sktime's ForecastingHorizon is used."""
+    """The part of sktime's ForecastingHorizon that is used."""
 
     def __init__(self, index, is_relative):
         self.index, self.is_relative = index, is_relative
@@ -74,7 +74,7 @@ def test_horizons(y):
         pd.testing.assert_frame_equal(forecaster.predict(fh), wanted)
     pd.testing.assert_frame_equal(forecaster.predict(Horizon(wanted.index, False)), wanted)
     pd.testing.assert_frame_equal(forecaster.predict(1), wanted[:1], check_freq=False)
-    if y.index.inferred_type != "integer":  # numbers are steps ahead
+    if y.index.inferred_type != "integer":  # whether numbers are steps ahead
         pd.testing.assert_frame_equal(forecaster.predict(wanted.index[::-1]), wanted)
     with pytest.raises(ValueError, match="all positive"):
         forecaster.predict([0, 1])

@@ -1,4 +1,4 @@
-"""Array-likes to floats: what means missing becomes NaN, and what is no number is refused by name."""
+"""Conversion of array-likes to floats: missing values become NaN, other types raise an error."""
 
 import numpy as np
 import pandas as pd
@@ -103,7 +103,7 @@ def test_estimators_refuse_dates_with_a_time_zone():
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
 def test_dates_in_a_table_without_an_index(library):
-    """The message names calls that such a table has; it has no index."""
+    """The message names methods that such a table has; it has no index."""
     library = pytest.importorskip(library, reason=f"{library} is not installed")
     make = getattr(library, "DataFrame", None) or library.table
     given = {"a": [1.0, 2.0, 4.0], "when": pd.date_range("2024-01-01", periods=3).to_pydatetime().tolist()}
@@ -120,7 +120,7 @@ def test_dates_in_a_table_without_an_index(library):
 
 
 class LazyFrame:
-    """Stands in for that of polars: a query, whose rows are not there."""
+    """Stand-in for a LazyFrame of polars: a query without rows."""
 
     columns = dtypes = property(lambda self: pytest.fail("what the query would give is not to be found out"))
 

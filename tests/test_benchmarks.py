@@ -1,4 +1,4 @@
-"""Every benchmark says what it is for and starts; pages of results name commands and pictures that exist."""
+"""Every benchmark has a description and starts; pages of results name existing commands and figures."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ PAGES = sorted(FOLDER.glob("RESULTS*.md"))
 
 
 def module_of(path):
-    """Import a program by its path, under a name that no other module has."""
+    """Import a program by its path, under a unique name."""
     spec = importlib.util.spec_from_file_location(f"benchmark_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,10 +30,10 @@ PROGRAMS = run.programs()
 
 @pytest.fixture
 def help_of(monkeypatch, capsys):
-    """Return a function: the help that a program prints, asked in this process, as imports take longest."""
+    """Return a function that returns the help of a program, in this process, because imports are slow."""
 
     def ask(path):
-        monkeypatch.setattr(sys, "path", list(sys.path))  # programs add the folder of what they share
+        monkeypatch.setattr(sys, "path", list(sys.path))  # as programs do, to import benchmarks/common
         monkeypatch.setattr(sys, "argv", [str(path), "--help"])
         with pytest.raises(SystemExit) as ended:
             module_of(path).main()
@@ -48,7 +48,7 @@ def test_program_starts_and_its_help_is_its_docstring(name, help_of):
     path = PROGRAMS[name]
     text = help_of(path)
     assert run.summary(path) in text
-    # The commands of the docstring are those of the place where the program lies, with options that it has.
+    # Commands of the docstring have the path of the program and options that exist.
     commands = re.findall(r"^    python (\S+) *(.*)$", text, flags=re.MULTILINE)
     assert commands
     usage = text.partition("\n\n")[0]
@@ -58,7 +58,7 @@ def test_program_starts_and_its_help_is_its_docstring(name, help_of):
 
 
 def test_claims_of_turner_and_sahani_hold(monkeypatch, capsys):
-    """What they say of geometry, frequencies and the scale of weights, on the short series of ``--quick``."""
+    """Claims on geometry, frequencies and the scale of weights, on the short series of ``--quick``."""
     monkeypatch.setattr(sys, "argv", ["turner_sahani_figure1.py", "--quick"])
     assert module_of(PROGRAMS["turner_sahani_figure1"]).main() == 0
     assert "all that is exact holds: True" in capsys.readouterr().out
@@ -66,13 +66,13 @@ def test_claims_of_turner_and_sahani_hold(monkeypatch, capsys):
 
 
 def test_claims_of_figure_3_of_escalante_and_wiskott_hold(monkeypatch, capsys):
-    """Features that are the slowest possible, and those of noise, on the short series of ``--quick``."""
+    """Features are the slowest possible, and so are those of noise, on the short series of ``--quick``."""
     monkeypatch.setattr(sys, "argv", ["slowest_features.py", "--quick"])
     assert module_of(PROGRAMS["slowest_features"]).main() == 0
     assert "only in training: True" in capsys.readouterr().out
 
 
-@pytest.mark.exhaustive  # ten seconds: what the notes say of each estimator is in the tests of that one
+@pytest.mark.exhaustive  # takes ten seconds; claims on each estimator have separate tests
 def test_claims_of_the_notes_on_representation_learning_hold(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["ravikumar.py", "--quick"])
     assert module_of(PROGRAMS["ravikumar"]).main() == 0
@@ -101,7 +101,7 @@ def test_two_programs_with_one_name_are_refused(tmp_path, monkeypatch):
 
 
 def test_run_by_name_from_any_folder(tmp_path):
-    # sfa_speed imports what programs share, so this shows that a program finds it when run by its path.
+    # sfa_speed imports benchmarks/common, which must be found if the program is run by its path.
     command = [sys.executable, str(FOLDER / "run.py"), "sfa_speed", "--help"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -173,14 +173,14 @@ def test_links_and_tests_in_results_exist(page):
 
 @pytest.fixture
 def program(monkeypatch):
-    """Return a function: a program as a module, by its name."""
-    monkeypatch.setattr(sys, "path", list(sys.path))  # programs add the folder of what they share
+    """Return a function that imports a program by its name."""
+    monkeypatch.setattr(sys, "path", list(sys.path))  # as programs do, to import benchmarks/common
     return lambda name: module_of(PROGRAMS[name])
 
 
 @pytest.fixture
 def shared(monkeypatch):
-    """Return a function: a module that programs share, by its name."""
+    """Return a function that imports a module of benchmarks/common by its name."""
     monkeypatch.syspath_prepend(FOLDER)
     return lambda name: importlib.import_module(f"common.{name}")
 
@@ -192,13 +192,13 @@ def test_tsibench_hides_what_the_protocol_states(shared):
     hidden = tsibench.held_out_values(windows, record, seed=0)
     shares = [np.mean(each) for each in hidden]
     np.testing.assert_allclose(shares[:3], (0.1, 0.5, 0.9), atol=0.02)
-    for window in hidden[3]:  # runs of 36 in some columns, no more of them than fit into half of the cells
+    for window in hidden[3]:  # runs of 36 rows in some columns, at most half of the values
         columns = window.any(axis=0)
         assert columns.sum() == 5
         assert all(
             np.flatnonzero(c)[-1] - np.flatnonzero(c)[0] == 35 == c.sum() - 1 for c in window[:, columns].T
         )
-    for window in hidden[4]:  # no cell alone: blocks of 6 x 6, which may overlap
+    for window in hidden[4]:  # no single values: blocks of 6 x 6, which may overlap
         assert window.mean() >= 0.5
         blocks = np.lib.stride_tricks.sliding_window_view(window, (6, 6)).all(axis=(2, 3))
         covered = np.zeros_like(window)
@@ -225,7 +225,7 @@ def test_tsibench_scores_hidden_values_in_standard_deviations(shared):
 
     row, by_column = tsibench.score(fill, [window], [hidden], np.array([2.0, 10.0]))
     assert np.isnan(seen[0][hidden]).all() and np.array_equal(seen[0][~hidden], window[~hidden])
-    # Errors of 0.5 and -2, as the third hidden cell has no value; an interval holds the first alone.
+    # Errors of 0.5 and -2; the third hidden value is unknown. Only the first is inside its interval.
     np.testing.assert_allclose(row[[0, 1, 3]], (1.25, 2.125, 0.5))
     np.testing.assert_allclose(by_column, (0.25, 4.0))
 

@@ -1,4 +1,4 @@
-"""Compiled programs are kept in a folder where that is asked for, and nowhere else."""
+"""Compiled programs are stored in a folder on request only."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ probsfa.ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5]], [0.5, 0.5]).log_
 print(len(hits))
 """
 
-# Workers of joblib, which scikit-learn uses for n_jobs, are started anew; they enable nothing themselves.
+# Workers of joblib, which scikit-learn uses for n_jobs, are new processes that do not enable the cache.
 IN_A_WORKER = """
 import sys, warnings
 import numpy as np
@@ -163,7 +163,7 @@ def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
         os.utime(path, (1000.0 - age, 1000.0 - age))
     _compilation._delete_oldest(tmp_path)
     assert len(list(tmp_path.iterdir())) == 10, "as much as there may be"
-    (tmp_path / "program-10").write_bytes(bytes(100))  # the youngest
+    (tmp_path / "program-10").write_bytes(bytes(100))  # the newest
     _compilation._delete_oldest(tmp_path)
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["program-0", "program-1", "program-10", "program-2", "program-3"]

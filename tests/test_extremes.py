@@ -1,4 +1,4 @@
-"""Values whose squares are no numbers in double precision: refused in a sentence, never answered with NaN."""
+"""Values whose squares overflow or underflow in double precision raise an error; results are never NaN."""
 
 import subprocess
 import sys
@@ -71,7 +71,7 @@ def test_a_column_whose_squares_vanish_is_named(name, factor):
 
 def test_a_column_that_varies_only_far_down_is_not_called_too_small():
     X = series(5000) * [1.0, 1e-30, 1.0]
-    X[:4500, 0] = 7.0  # a large part of a column without any change says nothing
+    X[:4500, 0] = 7.0  # a long constant part of a column has no information
     assert np.isfinite(SFA().fit(X).delta_values_).all()
 
 
@@ -114,7 +114,7 @@ def test_identical_columns_in_other_units_are_imputed_without_nan(rng):
     model = BayesianSFA(2, inference="svi", n_steps_svi=20, verbose=False, random_state=0).fit(X)
     filled = model.impute(X)
     assert np.isfinite(filled).all() and np.isfinite(model.elbo_).all()
-    alone = np.isnan(X) & ~np.isnan(X[:, ::-1])  # its partner tells it exactly
+    alone = np.isnan(X) & ~np.isnan(X[:, ::-1])  # its copy determines it exactly
     assert alone.sum() > 10
     np.testing.assert_allclose(filled[alone], whole[alone], atol=1e-3)
 

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written completely or not at all."""
 
 import os
 import stat
@@ -72,7 +72,7 @@ def test_a_folder_that_is_not_there_leaves_no_draft_in_another(tmp_path):
 
 
 def read_in_background(pipe):
-    """Start to read a named pipe; gives a function that returns what came."""
+    """Start to read a named pipe; return a function that returns the content."""
     came = []
     reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()), daemon=True)
     reader.start()

@@ -1,4 +1,4 @@
-"""Frames for lists of sequences, and arguments of sequences that reach transform."""
+"""Frames for lists of sequences, and arguments of sequences that are passed to transform."""
 
 import numpy as np
 import pandas as pd
@@ -85,7 +85,7 @@ def test_frames_of_several_sequences_have_the_index_of_each(frames, model):
     for found in (model.posterior(frames), model.filter(frames), model.filter(whole, lengths=LENGTHS)):
         assert all(each.means.index.equals(frame.index) for each, frame in zip(found, frames, strict=True))
     first = model.filter(frames[0])
-    later = model.filter(frames[1], first.state)  # continues from the state, whose times precede these
+    later = model.filter(frames[1], first.state)  # continues from the state, whose times are earlier
     assert_allclose(later.means, model.filter(whole).means.iloc[LENGTHS[0] :], rtol=EXACT)
 
 
@@ -166,7 +166,7 @@ def test_fit_transform_does_not_drop_lengths_and_times(frames, times):
     expected = model.fit(X, lengths=LENGTHS, times=t).transform(X, lengths=LENGTHS, times=t)
     assert_array_equal(model.fit_transform(X, lengths=LENGTHS, times=t), expected)
     assert_array_equal(np.concatenate(model.fit_transform(frames, times=times)), expected)
-    # In a pipeline the next step is trained on them.
+    # In a pipeline the next step is fitted to them.
     seen = []
     pipeline = make_pipeline(model, FunctionTransformer(lambda features: seen.append(features) or features))
     pipeline.fit_transform(X, probabilisticsfa__lengths=LENGTHS, probabilisticsfa__times=t)
@@ -178,7 +178,7 @@ ROWS = np.arange(12.0).reshape(6, 2)
 
 @lists_in_lists_out
 class Ages(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Times since a sequence began, of rows: in ``transform`` they cannot be had from X alone."""
+    """Times of rows since the start of their sequence, which ``transform`` cannot derive from X alone."""
 
     _n_features_out = 1
 

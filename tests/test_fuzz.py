@@ -1,7 +1,7 @@
-"""Any input to any estimator: an answer without NaN that leaves observed cells as they are, or a sentence.
+"""Any input to any estimator: results without NaN and with unchanged observed values, or a clear error.
 
-Cases are drawn from seeds, so that each is the same wherever it runs: a seed says the estimator, the shape,
-the type, the scales and what is wrong with the data.
+Cases are drawn from seeds, so that each is reproducible: the seed determines the estimator, the shape, the
+type, the scales and the errors in the data.
 """
 
 import re
@@ -31,7 +31,7 @@ CELLS = [np.inf, -np.inf, 1e155, -1e200, 1e308, 1e149, 1e20, 1e-320, 0.0, -0.0, 
 
 @np.errstate(over="ignore", invalid="ignore")
 def values(rng):
-    """A table of numbers with a few things wrong."""
+    """Return a table of numbers with a few errors."""
     n, d = pick(rng, SHAPES)
     X = np.cumsum(rng.standard_normal((n, d)), axis=0) + 0.1 * rng.standard_normal((n, d))
     for trouble in rng.choice(10, size=rng.integers(0, 3), replace=False):
@@ -65,7 +65,7 @@ def values(rng):
 
 
 def in_some_form(X, rng):
-    """The table in one of the types that users have, with a way back to an array."""
+    """Return the table in one of the supported types, and a function that converts it back to an array."""
     form = rng.integers(9)
     with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -89,7 +89,7 @@ def in_some_form(X, rng):
 
 
 def as_array(X):
-    """Cells as floats, NaN where missing."""
+    """Return values as floats, NaN where missing."""
     if isinstance(X, list):
         return np.concatenate([as_array(x) for x in X])
     if isinstance(X, np.ma.MaskedArray):
@@ -118,7 +118,7 @@ def pick(rng, options):
 
 
 def estimator(rng, kinds):
-    """An estimator with parameters that a user may choose."""
+    """Return an estimator with parameters that a user may choose."""
     kind, k = pick(rng, kinds), pick(rng, [None, 1, 2, 3, 4])
     if kind is ProbabilisticSFA:
         return ProbabilisticSFA(pick(rng, [1, 1, 4]), noise=pick(rng, NOISES), max_iter=8)
@@ -157,14 +157,14 @@ CHEAP = [
 
 
 def is_sentence(error):
-    """Whether a message is one that says what is wrong, of this package or of scikit-learn."""
+    """Whether a message is a complete sentence of this package or of scikit-learn."""
     said = str(error)
     internal = "zero-size|operand|broadcast|ambiguous|empty sequence|LinAlg|Traceback|NoneType|object has no"
     return len(said.split()) >= 5 and re.search(internal, said) is None
 
 
 def check_case(seed, kinds=CHEAP):
-    """Fit, answer, and look at the answers; tells whether there were any."""
+    """Fit, compute results and check them; return whether there were any results."""
     rng = np.random.default_rng([7, seed])
     X = in_some_form(values(rng), rng)
     model = estimator(rng, kinds)

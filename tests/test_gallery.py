@@ -1,4 +1,4 @@
-"""Each example of the gallery runs as it is printed, is short, and makes a figure."""
+"""Each example of the gallery runs as it is printed, is short, and draws a figure."""
 
 import importlib.util
 from pathlib import Path

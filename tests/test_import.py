@@ -1,4 +1,4 @@
-"""Importing the package is cheap, and every public name is there when it is asked for."""
+"""Importing the package is fast, and every public name is available."""
 
 import ast
 import importlib
@@ -83,7 +83,7 @@ def test_numpy_scipy_scikit_learn_and_pandas_are_enough():
     python(MINIMAL.replace("WITH_CORE", str(available())))
 
 
-# What takes long to import and neither the first fit nor scikit-learn's base classes need.
+# Modules that are slow to import, and required by neither the first fit nor scikit-learn's base classes.
 AVOIDABLE = (
     "jax",
     "matplotlib",
@@ -123,9 +123,9 @@ def seconds(code):
     return time.perf_counter() - begin
 
 
-@pytest.mark.nightly  # its result depends on what else the machine does
+@pytest.mark.nightly  # its result depends on the load of the machine
 def test_import_is_fast():
-    # The best of several runs: other work on the machine only ever adds time.
+    # The best of several runs, because other work on the machine adds time.
     empty = min(seconds("pass") for _ in range(5))
     loaded = min(seconds("import probsfa") for _ in range(5))
     assert loaded - empty < 0.2
@@ -134,7 +134,7 @@ def test_import_is_fast():
 def test_names_are_those_that_type_checkers_see():
     stub = ast.parse(Path(probsfa.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    # Without "as" a stub's import is private to it.
+    # Without "as", an import in a stub is private.
     assert all(alias.asname == alias.name for node in imports for alias in node.names)
     declared = [node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)]
     assert sorted(probsfa.__all__) == sorted([*declared, *(a.name for node in imports for a in node.names)])
@@ -204,7 +204,7 @@ BY_STRING = {"_lazy.py", "_saving.py", "kernels.py"}
 
 
 def test_no_module_is_imported_by_a_string():
-    """The import contract sees only import statements."""
+    """The import contract is checked for import statements only."""
     named = ("import_module(", "__import__(", "resolve_name(")
     sources = Path(probsfa.__file__).parent.rglob("*.py")
     found = {path.name for path in sources if any(one in path.read_text(encoding="utf-8") for one in named)}

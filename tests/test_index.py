@@ -1,4 +1,4 @@
-"""Times that the index of a frame tells, and what they are counted in."""
+"""Times from the index of a frame, and their units."""
 
 import numpy as np
 import pandas as pd
@@ -55,7 +55,7 @@ def test_steps_that_seconds_since_1970_do_not_resolve_are_refused_by_their_lengt
     with pytest.raises(ValueError, match="X.index.*3 ns.*238.419 ns"):
         read(pd.date_range("2024-01-01", periods=9, freq="3ns"))
     index = pd.date_range("2024-01-01", periods=9, freq="300ns")
-    assert read(index).step == 3e-7  # from the dates themselves, the same throughout
+    assert read(index).step == 3e-7  # computed from the dates, without rounding errors
     with pytest.raises(ValueError, match="X.index.*300 ns"):
         read(index.delete(5))
     assert read(index.delete(5) - index[0]).times[5] == pytest.approx(1.8e-6, rel=1e-12)
@@ -74,7 +74,7 @@ def test_dates_are_counted_by_a_given_calendar_where_they_lie_on_it():
 
 @pytest.mark.parametrize("given", ["index", "times"])
 def test_dates_are_in_units_of_their_median_step(given):
-    """Also if a row is missing: seconds since 1970 are no unit that a user asked for."""
+    """Also if a row is missing: times are not in seconds since 1970."""
     hours = pd.date_range("2024-01-01", periods=9, freq="h")
     for dates, even in ((hours, True), (hours.delete(4), False)):
         if given == "index":

@@ -1,4 +1,4 @@
-"""Ctrl-C: the best so far or no model at all, and never an interrupt that is lost."""
+"""Ctrl-C ends a fit with the best parameters so far or with an error; no interrupt is lost."""
 
 import gc
 import subprocess
@@ -18,7 +18,7 @@ from probsfa.statespace.learning import objective
 
 
 def lose_an_interrupt():
-    """Have the garbage collector call what is interrupted, as it calls JAX."""
+    """Raise an interrupt in a callback of the garbage collector, which is also used by JAX."""
 
     def callback(phase, info):
         gc.callbacks.remove(callback)
@@ -85,7 +85,7 @@ def test_what_has_no_best_so_far_is_not_fitted(rng, monkeypatch, estimator, modu
         raise KeyboardInterrupt
 
     if isinstance(estimator, KernelSFA):
-        estimator.fit(X)  # a model before is no excuse
+        estimator.fit(X)  # also if there is an earlier model
     monkeypatch.setattr(module, step, interrupted)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X)
@@ -96,7 +96,7 @@ def test_what_has_no_best_so_far_is_not_fitted(rng, monkeypatch, estimator, modu
 
 
 def test_a_signal_in_the_midst_of_a_fit_ends_it():
-    """In a process of its own, whose interrupts come from outside at any place."""
+    """In a separate process that receives a signal at an arbitrary time."""
     program = """
 import os, signal, threading, time, warnings
 signal.signal(signal.SIGINT, signal.default_int_handler)

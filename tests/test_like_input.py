@@ -1,4 +1,4 @@
-"""Results in the type of the input: frames, tables, lists of them, arrays for all else."""
+"""Results in the type of the input: frames, tables, lists of them; arrays for all other types."""
 
 import numpy as np
 import pandas as pd
@@ -51,7 +51,7 @@ def values(rng):
 
 
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("n_rows", [1, 3, 30])  # as many rows as columns, too: which is which
+@pytest.mark.parametrize("n_rows", [1, 3, 30])  # also as many rows as columns, which could be confused
 def test_frames_and_tables_have_the_type_of_the_input(values, make, n_rows):
     X = make(values[:n_rows])
     sequences = check_sequences(BaseEstimator(), X, reset=True, allow_nan=True, require_observed=False)
@@ -73,7 +73,7 @@ def test_imputed_frames_and_tables_are_frames_and_tables(values, make):
     model = ProbabilisticSFA(1, max_iter=2).fit(X)
     filled, std = model.impute(X, return_std=True)
     assert type(filled) is type(std) is type(X)
-    # Sums over columns that lie one after the other in memory round in another order.
+    # Rounding errors of sums depend on the memory layout.
     np.testing.assert_allclose(cells(filled), wanted, rtol=1e-9)
     np.testing.assert_allclose(cells(std), wanted_std, rtol=1e-9)
     both = model.impute([X, X])
@@ -110,7 +110,7 @@ def model():
 
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 def test_a_data_array_is_imputed_with_its_dates_and_keeps_its_coordinates(values, model):
-    X = labelled(values).isel(time=np.r_[0:10, 13:30])  # the dates are read: some rows are left out
+    X = labelled(values).isel(time=np.r_[0:10, 13:30])  # the dates are used: some rows are missing
     filled, std = model.fit(X).impute(X, return_std=True)
     wanted, wanted_std = (
         ProbabilisticSFA(1, tol=5.0).fit(X.to_pandas()).impute(X.to_pandas(), return_std=True)

@@ -19,7 +19,7 @@ SCALES = {
 
 
 def spd(rng, n, rank=None):
-    """A random covariance matrix with a spectrum between 0.1 and 10."""
+    """Return a random covariance matrix with a spectrum between 0.1 and 10."""
     Q, _ = np.linalg.qr(rng.standard_normal((n, n)))
     eigenvalues = np.zeros(n)
     eigenvalues[: rank or n] = np.linspace(10, 0.1, rank or n)
@@ -52,7 +52,7 @@ def test_slow_directions_solve_the_problem_on_the_range(rng, rank):
     np.testing.assert_allclose(W.T @ B @ W, np.eye(rank), atol=EXACT)
     np.testing.assert_allclose(W.T @ A @ W, np.diag(deltas), atol=EXACT * deltas.max())
     np.testing.assert_allclose(found.loadings, B @ W, atol=EXACT)
-    # loadings @ weights.T projects onto the range of B: nothing that varies is lost
+    # loadings @ weights.T is the projection onto the range of B
     np.testing.assert_allclose(found.loadings @ W.T @ B, B, atol=EXACT * 10)
 
 
@@ -65,7 +65,7 @@ def test_a_part_of_the_components_is_the_head_of_all(rng):
 
 
 def problem_with_a_block(rng, deltas, covariance):
-    """A problem of known solution: B is a covariance, A = B V diag(deltas) V' B with V' B V = 1."""
+    """Return A and B with a known solution: A = B V diag(deltas) V' B with V' B V = 1."""
     root = np.linalg.cholesky(np.linalg.inv(covariance))
     V = root @ np.linalg.qr(rng.standard_normal(covariance.shape))[0]
     return covariance @ V @ np.diag(deltas) @ V.T @ covariance, V
@@ -94,7 +94,7 @@ def test_a_block_of_equal_delta_values_does_not_depend_on_the_order_of_columns(
 
 
 def test_delta_values_that_differ_stay_apart(rng):
-    """The rule is for rounding: values that differ by 1e-9 have eigenvectors of their own."""
+    """Only rounding errors count as equal: values that differ by 1e-9 have separate eigenvectors."""
     deltas = 0.5 + 1e-9 * np.arange(6)
     A, V = problem_with_a_block(rng, deltas, spd(rng, 6))
     found = slow_directions(A, np.linalg.inv(V @ V.T))
@@ -129,7 +129,7 @@ def test_errors_name_the_rank():
     with pytest.raises(ValueError, match="n_components=2.*rank 1.*3"):
         slow_directions(np.eye(3), B, n_components=2)
     with pytest.raises(ValueError, match="n_components=4 exceeds"):
-        slow_directions(np.eye(3), np.eye(3), n_components=4)  # no tolerance adds a fourth direction
+        slow_directions(np.eye(3), np.eye(3), n_components=4)  # no tolerance gives a fourth direction
     with pytest.raises(ValueError, match="constant"):
         slow_directions(np.eye(3), np.zeros((3, 3)))
 
@@ -168,7 +168,7 @@ def test_signs_undo_any_flip_and_ignore_units(seed, n):
 @pytest.mark.parametrize("condition", [1e2, 1e5, 1e8])
 @pytest.mark.parametrize("n_components", [None, 3])
 def test_delta_values_are_right_at_any_condition_number(rng, condition, n_components):
-    """Of two whitenings, one for well-conditioned covariances alone; both find what SciPy finds."""
+    """Both whitenings, that for well-conditioned covariances and the general one, agree with SciPy."""
     D = 40  # beyond the size up to which all directions are computed
     Q, _ = np.linalg.qr(rng.standard_normal((D, D)))
     A, B = spd(rng, D), (Q * np.geomspace(1, 1 / condition, D)) @ Q.T

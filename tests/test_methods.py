@@ -1,4 +1,4 @@
-"""The public methods of the probabilistic estimators are written once, and do the same for all of them."""
+"""The public methods of the probabilistic estimators are implemented once, with the same results for all."""
 
 import inspect
 
@@ -16,7 +16,7 @@ from probsfa.statespace.timeline import append_empty_rows
 from tests.tolerances import EXACT
 
 ESTIMATORS = ("ProbabilisticSFA", "BayesianSFA", "EmissionSFA", "BilinearSFA", "ProductOfExpertsSFA")
-# Methods with arguments of one model alone. Whoever needs none of these writes the same as for all others.
+# Methods with arguments that only one model has; all other arguments are the same.
 OWN_ARGUMENTS = {
     "EmissionSFA": {"posterior": {"level_and_scale"}, "filter": {"random_state"}},
     "BilinearSFA": {"get_feature_names_out": set()},

@@ -1,4 +1,4 @@
-"""Slowness, honesty and alignment, against definitions and known values."""
+"""Slowness, coverage and alignment, compared with definitions and known values."""
 
 import itertools
 
@@ -96,7 +96,7 @@ def test_coverage_looks_at_chosen_values():
 
 
 def masked(values, mask):
-    """The values with 999 under the mask, and the same with NaN."""
+    """Return the values as a masked array with 999 under the mask, and as an array with NaN."""
     values, mask = np.asarray(values), np.asarray(mask, dtype=bool)
     return np.ma.array(np.where(mask, 999.0, values), mask=mask), np.where(mask, np.nan, values)
 

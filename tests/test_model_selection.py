@@ -18,7 +18,7 @@ def labelled(rng, n=200):
 
 
 def held_out_delta(W, v, Y):
-    """Minus the mean over outputs of weighted squared differences over weighted variance, with loops."""
+    """Return minus the mean of weighted squared differences over weighted variances, with loops."""
     deltas = []
     for output in Y.T:
         mean = v @ output / v.sum()
@@ -35,7 +35,7 @@ def held_out_delta(W, v, Y):
 def test_score_is_minus_delta_on_the_graph_of_the_held_out_rows(rng, name):
     X, y = labelled(rng)
     gsfa = GraphSFA(2, graph=name).fit(X[:120], y[:120])
-    graph = graphs.reordering(y[120:])  # the yardstick of all graphs of numbers
+    graph = graphs.reordering(y[120:])  # the reference graph of all graphs of numbers
     expected = held_out_delta(graph.to_sparse().toarray(), graph.node_weights, gsfa.transform(X[120:]))
     assert gsfa.score(X[120:], y[120:]) == pytest.approx(expected, rel=EXACT)
     assert slowness(gsfa, X[120:], y[120:]) == gsfa.score(X[120:], y[120:])
@@ -68,7 +68,7 @@ def test_score_on_a_graph_of_other_rows_is_refused(rng):
 
 
 def test_search_over_parameters_in_a_pipeline(rng):
-    """Shrinkage is chosen by held-out slowness, with the scaler in the pipeline."""
+    """Shrinkage is selected by held-out slowness, with the scaler in the pipeline."""
     X, y = labelled(rng, 60)
     X = np.column_stack([X, rng.standard_normal((60, 25))])
     pipeline = make_pipeline(StandardScaler(), GraphSFA(1, graph="serial"))
@@ -101,7 +101,7 @@ def test_whole_trajectories_are_held_out(rng):
 
 
 def test_no_difference_across_a_missing_value(rng):
-    """Two slow stretches at different heights: rows that were not neighbours must not be differenced."""
+    """Two slow segments at different levels: rows that are not adjacent have no difference."""
     t = np.linspace(0, 20, 2000)
     X = np.column_stack([np.sin(t) + 30 * (t > 12), np.cos(3 * t)]) + 1e-3 * rng.standard_normal((2000, 2))
     scores = cross_val_score(SFA(1), X, cv=TrajectorySplit(5, gap=50), scoring=slowness)

@@ -13,7 +13,7 @@ HEADER = ["what", "formula", "code", "oracle", "test"]
 
 
 def rows():
-    """Return the cells of every row, (what, formula, code, oracle, test)."""
+    """Return the entries of every row, (what, formula, code, oracle, test)."""
     section = (ROOT / "NOTATION.md").read_text("utf-8").partition("\n## From formula to test\n")[2]
     lines = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
@@ -32,7 +32,7 @@ def functions(path):
 
 
 def named(cell):
-    """Return the files and functions in a cell: ``file.py`` or ``file.py::function``, in backticks."""
+    """Return the files and functions of an entry: ``file.py`` or ``file.py::function``, in backticks."""
     return [tuple(name.split("::")) for name in re.findall(r"`([\w/]+\.py(?:::\w+)?)`", cell)]
 
 
@@ -45,7 +45,7 @@ def test_the_table_is_there():
 def test_what_a_row_names_exists(row):
     _, _, code, oracle, test = row
     assert named(code) and named(test)
-    # Nothing in these two columns but names, so that a misspelled one is not taken for prose.
+    # These two columns contain only names, so that a misspelled name is an error.
     for cell in (code, test):
         assert len(named(cell)) == len(cell.split(", "))
     for folder, cell in ((CODE, code), (ORACLE, oracle), (TEST, test)):

@@ -8,7 +8,7 @@ import pytest
 from tests.statespace.support import needs_core
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-#: Libraries that a block of code needs beyond those of the tests.
+#: Libraries that a block of code requires in addition to those of the tests.
 OPTIONAL = ("polars", "xarray")
 
 

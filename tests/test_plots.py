@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what was given, in the axes that were given, and nothing else is touched."""
+"""Figures show the given data on the given axes, without changes of global settings."""
 
 import subprocess
 import sys
@@ -21,12 +21,12 @@ def ax():
 
 
 def lines(ax):
-    """Lines by their label."""
+    """Return lines by their label."""
     return {line.get_label(): line.get_xydata() for line in ax.get_lines()}
 
 
 def extent(band):
-    """Lowest and highest point of a band."""
+    """Return lowest and highest point of a band."""
     points = np.concatenate([path.vertices for path in band.get_paths()])
     return points[:, 1].min(), points[:, 1].max()
 
@@ -72,7 +72,7 @@ def test_imputation_draws_missing_values_and_joins_them_to_what_is_observed(ax):
     np.testing.assert_array_equal(drawn["imputed"][:, 1], [np.nan, 2.0, 2.5, 4.5, 5.0, np.nan])
     np.testing.assert_array_equal(drawn["truth"][:, 1], [np.nan, np.nan, 3.0, np.nan, np.nan, np.nan])
     np.testing.assert_allclose(extent(ax.collections[0]), [2.5 - Z90, 4.5 + 2 * Z90])
-    # No band where something is observed, whatever std says there.
+    # No band at observed values, whatever their std.
     plots.plot_imputation(observed, filled, std + 9.0, ax=(other := Figure().subplots()))
     path = other.collections[0].get_paths()[0].vertices
     assert set(path[path[:, 0] == 1.0][:, 1]) == {2.0}
@@ -90,7 +90,7 @@ def test_values_under_a_mask_are_not_drawn(ax):
 
 
 class Fan:
-    """A model that fills with zero; its intervals are twice as wide as they are probable."""
+    """A model that imputes zero; its intervals have twice the width of their probability."""
 
     def impute(self, X, interval):
         X = np.asarray(X, dtype=float)
@@ -195,7 +195,7 @@ def test_vertices_without_places_stand_on_a_circle_in_their_order(ax):
     [
         lambda: plots.plot_slow_features(np.zeros((1, 1)))[0],
         lambda: plots.plot_embedding([[0.0]]),
-        lambda: plots.plot_graph(graphs.clustered([0, 1])),  # self-loops alone
+        lambda: plots.plot_graph(graphs.clustered([0, 1])),  # self-loops only
         lambda: plots.plot_imputation([np.nan], [1.0], [1.0], truth=[1.0]),
         lambda: plots.plot_delta_values([0.0]),
         lambda: plots.plot_eigengap([0.0, 0.0]),
@@ -267,7 +267,7 @@ def test_importing_loads_no_matplotlib_and_drawing_no_pyplot():
 
 @pytest.mark.parametrize("hours", [0.07, 1.5, 4.2, 30.0, 100.0, 119.0, 1_000.0, 3_000.0, 30_000.0, 3e5])
 def test_dates_of_any_span_have_labels(hours, ax):
-    """Spans between four and five days, minutes or seconds had none that matplotlib could choose."""
+    """Spans between four and five days, minutes or seconds had no interval that matplotlib could select."""
     times = pd.date_range("2024-03-01", periods=50, freq=pd.Timedelta(hours=hours) / 49)
     plots.plot_slow_features(np.zeros((50, 1)), times=times, axes=[ax])
     assert 3 <= len(ax.xaxis.get_major_formatter().format_ticks(ax.get_xticks())) <= 10

@@ -1,4 +1,4 @@
-"""A forked child of a process that has used JAX gets a sentence, not a wait without end."""
+"""JAX in a forked child of a process that has used JAX raises an error instead of waiting forever."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Seeds of every kind that scikit-learn takes."""
+"""Seeds of all types that scikit-learn accepts."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The README's example runs as printed and prints what it says."""
+"""The example of the README runs as printed and has the printed output."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def test_example_runs_as_printed(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "slow_features.png").stat().st_size > 10_000
-    # The maximum that the optimizer reaches differs between processors in the third digit: errors
+    # The maximum found by the optimizer differs between processors in the third digit: errors
     # and coverage are compared within a tenth, and nothing that a fit selects is printed.
     assert NUMBER.sub("#", done.stdout).split() == NUMBER.sub("#", printed).split()
     found, said = ([float(n) for n in NUMBER.findall(text)] for text in (done.stdout, printed))
@@ -41,7 +41,7 @@ def test_example_runs_as_printed(tmp_path):
 
 
 def run_code_of(page, folder):
-    """Run all blocks of Python of a page of the documentation as one program."""
+    """Run all Python blocks of a page as one program."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     script = folder / "page.py"
     script.write_text("\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)))
@@ -56,7 +56,7 @@ def run_code_of(page, folder):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.exhaustive  # another fit like that of the README
+@pytest.mark.exhaustive  # another fit, as in the README
 def test_quick_start_runs_as_printed(tmp_path):
     run_code_of("quickstart.md", tmp_path)
 

@@ -1,4 +1,4 @@
-"""What a release hands out agrees with itself: versions, requirements, licences, the citation."""
+"""Parts of a release are consistent: versions, requirements, licences, the citation."""
 
 import re
 import tomllib
@@ -23,7 +23,7 @@ def test_one_version_everywhere():
 
 
 def test_citation_has_the_required_fields():
-    """What Citation File Format 1.2.0 asks for, of the software and of each reference."""
+    """Required fields of Citation File Format 1.2.0, for the software and for each reference."""
     keys = re.findall(r"^([\w-]+):", CITATION, flags=re.MULTILINE)
     assert {"cff-version", "message", "title", "authors", "version", "license"} <= set(keys)
     assert len(keys) == len(set(keys))
@@ -36,7 +36,7 @@ def test_citation_has_the_required_fields():
 
 
 def test_recipe_of_conda_has_the_requirements_of_the_package():
-    """Under the names of conda-forge, where the library alone is another package than in PyPI."""
+    """Names are those of conda-forge, where the library alone is a separate package."""
     run = re.search(r"^  run:\n((?:    - .*\n)+)", RECIPE, flags=re.MULTILINE)[1]
     asked = dict(re.findall(r"- ([\w-]+) >=(\S+)", run))
     assert asked.pop("python") == PROJECT["requires-python"].removeprefix(">=")
@@ -46,7 +46,7 @@ def test_recipe_of_conda_has_the_requirements_of_the_package():
 
 
 def recipe(key):
-    """What stands in the recipe of conda behind a key: a text, or the items of a list."""
+    """Return the value of a key in the recipe of conda: a text, or the items of a list."""
     text, items = re.search(rf"^ +{key}: *(.*)\n((?: +- .*\n)*)", RECIPE, flags=re.MULTILINE).groups()
     return text.strip('"') or re.findall(r"- (.*)", items)
 
@@ -74,7 +74,7 @@ def test_recipe_of_conda_builds_the_compiled_engine():
 
 
 def test_wheels_of_the_stable_abi_are_built_with_it():
-    """A module that is not built for it has the name of one version of Python, and no other one finds it."""
+    """Otherwise the module name has the version of one Python, and other versions do not find it."""
     cmake = (ROOT / "CMakeLists.txt").read_text("utf-8")
     assert SETTINGS["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
     assert " STABLE_ABI " in cmake and "${SKBUILD_SABI_COMPONENT}" in cmake
@@ -82,7 +82,7 @@ def test_wheels_of_the_stable_abi_are_built_with_it():
 
 
 def oldest():
-    """The oldest versions that the package and its tests accept, by name."""
+    """Return the oldest supported versions of the dependencies, by name."""
     extras = PROJECT["optional-dependencies"]
     asked = [*PROJECT["dependencies"], *extras["test"], *extras["dask"]]
     pairs = [re.fullmatch(r"([\w-]+)(?:\[.*\])?>=(\S+)", each) for each in asked]
@@ -102,7 +102,7 @@ def test_oldest_versions_are_pinned_for_the_tests():
 
 
 def bundled():
-    """Files of the package that are no code, nor made of it."""
+    """Return data files of the package."""
     code = {".py", ".pyi", ".md", ".typed", ".pyc", ".c", ".cpp", ".h", ".so"}
     return [
         path for path in sorted((ROOT / "probsfa").rglob("*")) if path.is_file() and path.suffix not in code
@@ -131,7 +131,7 @@ def test_supported_versions_of_python_are_those_of_the_classifiers():
 
 
 def test_public_names_are_those_of_the_page_on_stability():
-    """A name that has gone breaks programs; a new one belongs into the page."""
+    """A removed name breaks programs; a new one must be added to the page."""
     page = public_names.PAGE.read_text("utf-8")
     frozen, found = public_names.listed(page), public_names.public_names()
     for module, names in frozen.items():

@@ -1,4 +1,4 @@
-"""Any estimator saved as arrays and text, loaded again, and refused where it cannot be."""
+"""All estimators can be saved as arrays and text and loaded again; others raise an error."""
 
 import json
 import re
@@ -119,7 +119,7 @@ def test_every_estimator_does_the_same_after_loading(rng, tmp_path, name):
     plain = {key: v for key, v in estimator.get_params().items() if isinstance(v, (int, float, str))}
     assert {key: again.get_params()[key] for key in plain} == plain
     X, classes, labels = data(rng)
-    again.fit(X, labels if name in OF_NUMBERS else classes)  # it is an estimator like any other
+    again.fit(X, labels if name in OF_NUMBERS else classes)  # it is an estimator, too
 
 
 @pytest.mark.parametrize("name", ["SFA", "KernelSFA", "classifier", "HierarchicalSFA", "Clip"])
@@ -211,7 +211,7 @@ def test_what_cannot_be_saved_is_refused(rng, tmp_path, make, message):
     estimator = make().fit(X, classes)
     with pytest.raises(ValueError, match=message):
         estimator.save(tmp_path / "model.npz")
-    assert not list(tmp_path.iterdir())  # nothing half written
+    assert not list(tmp_path.iterdir())  # no incomplete file
 
 
 def test_what_is_not_fitted_is_refused(tmp_path):
@@ -222,7 +222,7 @@ def test_what_is_not_fitted_is_refused(tmp_path):
 
 
 def test_durations_are_saved_as_texts():
-    """As given in `rhythms`, for example; these texts are read as durations."""
+    """For example those in `rhythms`; the texts are read as durations."""
     durations = [timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h")]
     node = _saving._Arrays().encode(durations, "rhythms")
     assert _saving._decode(node, {}) == ["21600.0 s"] * 3
@@ -265,7 +265,7 @@ def test_files_of_earlier_versions_are_read(case):
         if expected.dtype.kind == "f":
             size = np.nanmax(np.abs(expected), initial=0.0)
             np.testing.assert_allclose(found[name], expected, rtol=1e-7, atol=1e-7 * size, err_msg=name)
-        elif name != "status_":  # a sentence, which is worded as today
+        elif name != "status_":  # a text, whose wording may change
             assert found[name].astype(str).tolist() == expected.astype(str).tolist(), name
 
 
@@ -273,7 +273,7 @@ def test_files_of_earlier_versions_are_read(case):
 
 
 def rewritten(path, target, change, told=True):
-    """Write a copy of a file with its header or arrays changed; `told` has its digest agree with that."""
+    """Write a copy of a file with changed header or arrays; `told` updates the checksum."""
     with np.load(path) as stored:
         arrays = dict(stored)
     header = json.loads(str(arrays.pop("header")))
@@ -285,7 +285,7 @@ def rewritten(path, target, change, told=True):
 
 
 def nodes(tree):
-    """All nodes of a tree that hold others, and where."""
+    """Yield all nodes of a tree that contain others, and their places."""
     if isinstance(tree, dict):
         for key, item in tree.items():
             yield tree, key
@@ -323,7 +323,7 @@ def test_changed_files_are_refused_in_a_sentence_or_do_the_same(saved, tmp_path,
             name = sorted(arrays)[rng.integers(len(arrays))]
             if arrays[name].dtype.kind == "f":
                 arrays[name] = arrays[name] * np.nan if rng.integers(2) else arrays[name] + 1.0
-        else:  # something left out
+        else:  # an omitted entry
             if rng.integers(2):
                 del arrays[sorted(arrays)[rng.integers(len(arrays))]]
             else:
@@ -336,7 +336,7 @@ def test_changed_files_are_refused_in_a_sentence_or_do_the_same(saved, tmp_path,
         model = probsfa.load(target)
     except ValueError as error:
         assert "\n" not in str(error) and str(target) in str(error) and len(str(error)) < 500
-    else:  # what was changed plays no part in what it does to rows
+    else:  # the changed value does not affect its outputs
         np.testing.assert_allclose(model.transform(X), probsfa.load(path).transform(X), rtol=1e-5, atol=1e-5)
 
 
@@ -375,7 +375,7 @@ def test_a_file_runs_no_other_code(saved, tmp_path, kind, name):
 
 
 def test_a_class_that_was_moved_is_found(tmp_path):
-    """A public class, and one that only a saved graph names."""
+    """A public class, and one that is named only in a saved graph."""
     source = VERSION1 / "graph_builder.npz"
 
     def change(header, arrays):
@@ -390,7 +390,7 @@ def test_a_class_that_was_moved_is_found(tmp_path):
 
 
 def test_any_damage_of_the_directory_names_the_file(saved, tmp_path):
-    """Offsets that lie before the file, and compression of another kind, raise errors of the system."""
+    """Offsets before the file, and another kind of compression, raise errors of the system."""
     content = bytearray(saved[0].read_bytes())
     target = tmp_path / "damaged.npz"
     directory = content.index(b"PK\x01\x02")

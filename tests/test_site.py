@@ -1,4 +1,4 @@
-"""The site, without Sphinx: all public names are in the reference, links and toctrees lead somewhere."""
+"""The site, without Sphinx: the reference has all public names, and links and toctrees have targets."""
 
 import importlib.util
 import inspect
@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 HAND_WRITTEN = sorted(DOCS.glob("*.md"))
-#: What lies in the repository and is shown by the site or by hosts of repositories.
+#: Documents of the repository that the site or hosts of repositories show.
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *HAND_WRITTEN, *sorted((ROOT / "benchmarks").glob("*.md"))]
 
 
@@ -35,7 +35,7 @@ def made(pages, reference):
 
 
 def names_by_import():
-    """Every public name as a user would find it: those of ``__all__``, or imported by name."""
+    """Return every public name as a user would find it: those of ``__all__``, or imported by name."""
     import probsfa
 
     found = {("probsfa", name) for name in probsfa.__all__ if name != "__version__"}
@@ -55,7 +55,7 @@ def public(module):
 
 
 def documented(reference):
-    """The names that Sphinx is told to document, with their pages."""
+    """Return the names that the reference documents, with their pages."""
     found = {}
     for page, text in reference.items():
         module_name = re.search(r"^\.\. currentmodule:: (\S+)$", text, flags=re.MULTILINE)
@@ -88,7 +88,7 @@ def test_methods_of_estimators_are_documented(reference):
 
 
 def toctrees(text):
-    """Entries of the toctrees of a page, in Markdown or reStructuredText."""
+    """Return the entries of the toctrees of a page, in Markdown or reStructuredText."""
     blocks = re.findall(r"^```\{toctree\}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     blocks += re.findall(r"^\.\. toctree::\n((?:   .*\n|\n)*)", text, flags=re.MULTILINE)
     lines = [line.strip() for block in blocks for line in block.splitlines()]
@@ -116,7 +116,7 @@ def test_every_page_is_reached_from_the_front_page(pages, made):
 
 
 def anchors(text):
-    """Anchors that the headings of a page of Markdown get, and those that it sets itself."""
+    """Return the anchors of the headings of a Markdown page, and its explicit anchors."""
     slugs = [
         re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
         for heading in re.findall(r"^#{1,4} (.+)$", text, flags=re.MULTILINE)
@@ -125,7 +125,7 @@ def anchors(text):
 
 
 def links(text):
-    """Targets of the links of a page that lead to files, without those in code."""
+    """Return the targets of links to files on a page, without those in code."""
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"^    .*$", "", re.sub(r"`[^`\n]*`", "", text), flags=re.MULTILINE)
     return [target for target in re.findall(r"\]\(([^()\s]+)\)", text) if not re.match(r"[a-z]+:", target)]
@@ -139,7 +139,7 @@ def test_links_of_documents_lead_somewhere(document, made):
         place = (document.parent / path).resolve() if path else document
         page = place.relative_to(DOCS).as_posix() if place.is_relative_to(DOCS) else None
         stem = next((name for name in made if page and name.rpartition(".")[0] == page), None)
-        text = made.get(page) or made.get(stem)  # of pages that are made, as they will be
+        text = made.get(page) or made.get(stem)  # of generated pages
         assert text is not None or place.exists(), f"{folder}/{document.name}: {target}"
         if anchor and (text is not None or place.suffix == ".md"):
             text = text if text is not None else place.read_text("utf-8")
@@ -179,7 +179,7 @@ HEADER = ["item", "what", "code", "shown by", "here"]
 
 
 def rows():
-    """Cells of every row of the evidence."""
+    """Return the entries of every row of the evidence."""
     lines = [line for line in EVIDENCE.splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in cells if row[0] != "item" and set(row[0]) != {"-"}]
@@ -231,7 +231,7 @@ def test_commands_of_the_evidence_are_those_of_recorded_results():
 
 
 def test_figures_of_the_evidence_are_those_of_recorded_results():
-    """Numbers with three decimals or more in the last column are those of a page of results."""
+    """Numbers with three decimals or more in the last column are on a page of results."""
     recorded = "".join(path.read_text("utf-8") for path in (ROOT / "benchmarks").glob("RESULTS*.md"))
     known = [float(number) for number in re.findall(r"\d+\.\d+(?:e-\d+)?", recorded)]
     for item, *_, here in rows():

@@ -1,8 +1,8 @@
 """The installed package works: public names, the compiled engine at every instruction set, the main methods.
 
-These tests are run on each wheel that is built, where it is installed and without the sources of the package.
-They need NumPy, SciPy, scikit-learn and pandas alone. Tests of what is computed with JAX are skipped where it
-is not installed: there are systems for which JAX has no wheel.
+These tests are run for each wheel after its installation, without the sources of the package. They require
+only NumPy, SciPy, scikit-learn and pandas. Tests of results that JAX computes are skipped without JAX, which
+has no wheel for some systems.
 """
 
 import importlib.metadata
@@ -45,7 +45,7 @@ def test_the_wheel_is_installed_with_its_engine():
 
 
 def wanted_levels():
-    """Levels of this processor by what Linux found out."""
+    """Return the instruction sets of this processor as reported by Linux."""
     flags = set(Path("/proc/cpuinfo").read_text().split())
     wanted = ["avx512"] if {"avx512f", "avx512vl", "avx512dq", "avx2", "fma"} <= flags else []
     return [*wanted, *(["avx2"] if {"avx2", "fma"} <= flags else []), "portable"]
@@ -56,7 +56,9 @@ def test_the_engine_finds_the_instruction_sets_of_the_processor():
     found = kernels.kernels().levels()
     assert found == [level for level in LEVELS if level in found] and found[-1] == "portable"
     assert kernels.kernels().level() in found
-    if sys.platform == "linux" and platform.machine() == "x86_64" and len(found) > 1:  # else built without
+    if (
+        sys.platform == "linux" and platform.machine() == "x86_64" and len(found) > 1
+    ):  # otherwise built without it
         assert found == wanted_levels()
 
 
@@ -89,7 +91,7 @@ def test_the_engine_computes_the_joint_gaussian_at_every_level(rng, level, kind,
 
 @pytest.fixture(scope="module")
 def series():
-    """Rows of four columns that share two slow factors, a tenth of the values missing."""
+    """Return rows of four columns with two slow common factors, a tenth of the values missing."""
     rng = np.random.default_rng(0)
     t = np.arange(240)
     factors = np.column_stack([np.sin(t / 20), np.cos(t / 7)])

@@ -1,4 +1,4 @@
-"""The limit on the threads of BLAS: shared by all threads, and gone when the last one leaves."""
+"""The limit on the threads of BLAS is shared by all threads, and removed when the last one leaves."""
 
 import os
 import random
@@ -39,7 +39,7 @@ def set_blas_threads(numbers):
 
 @pytest.fixture(autouse=True)
 def two_blas_threads():
-    """Two threads for each library, also where there is one core, so that a limit to one shows."""
+    """Set two threads for each library, also on one core, so that a limit to one is visible."""
     before = blas_threads()
     set_blas_threads([2] * len(before))
     yield
@@ -57,7 +57,7 @@ def test_the_limit_holds_and_ends():
 
 
 def test_threads_that_overlap_do_not_leave_one_blas_thread_for_good():
-    """The one that enters first leaves first: what the second saw on entering is not what was before."""
+    """The first thread to enter leaves first; the number found by the second is not restored."""
     second_is_in, first_is_out = threading.Event(), threading.Event()
 
     def second():
@@ -107,7 +107,7 @@ def test_errors_and_interrupts_end_the_limit(error):
 
 
 class Library:
-    """A library whose number of threads belongs to the calling thread, or to the process."""
+    """A library whose number of threads is a setting of the calling thread, or of the process."""
 
     internal_api = "openblas"
 
@@ -218,7 +218,7 @@ def test_cores_are_those_this_process_may_use():
 
 
 def calls_on_fitted_models(rng):
-    """Calls by name, and the arguments of each: of all rooms, on models that all threads share."""
+    """Return calls by name, and their arguments: of all packages, on models that all threads share."""
     X = np.cumsum(rng.standard_normal((64, 4)), axis=0)
     holey = X.copy()
     holey[rng.random(X.shape) < 0.1] = np.nan
@@ -279,7 +279,7 @@ def test_two_pieces_of_work_run_at_once():
     on_two_threads(meet, meet)
     assert len(set(met)) == 2
     on_two_threads(meet, meet)
-    assert len(set(met)) == 2  # the second thread is kept
+    assert len(set(met)) == 2  # the second thread is reused
 
 
 def test_a_second_caller_does_both_pieces_itself():
@@ -335,7 +335,7 @@ def test_an_interrupt_waits_for_the_other_piece(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_forked_process_has_a_thread_of_its_own():
-    # In a Python of its own, without JAX, whose threads do not bear it.
+    # In a separate process without JAX, whose threads do not survive a fork.
     assert subprocess.run([sys.executable, "-c", FORKS], timeout=300).returncode == 0
 
 

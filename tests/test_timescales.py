@@ -1,4 +1,4 @@
-"""Time scales by their definition."""
+"""Time scales agree with their definition."""
 
 import numpy as np
 

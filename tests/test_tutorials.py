@@ -1,4 +1,4 @@
-"""The notebooks are of their sources, read as notebooks should, and end as they should.
+"""The notebooks have the cells of their sources and no outputs that depend on the machine.
 
 All of them are executed by `python tutorials/build.py --check`; here only the first is, as a plain script.
 """
@@ -58,11 +58,11 @@ def test_the_first_runs_as_a_plain_script(monkeypatch, capsys):
 
 
 @each_source
-def test_notebook_is_in_step_with_its_source(source):
+def test_notebook_has_the_cells_of_its_source(source):
     assert builder.is_current(source), f"run `python tutorials/build.py {source.stem[:2]}`"
 
 
-def test_a_notebook_out_of_step_is_seen(tmp_path):
+def test_a_notebook_that_differs_from_its_source_is_found(tmp_path):
     source = tmp_path / SOURCES[0].name
     source.write_text(SOURCES[0].read_text(encoding="utf-8"), encoding="utf-8")
     assert not builder.is_current(source)  # there is none
@@ -92,7 +92,7 @@ def test_values_of_the_percent_format(tmp_path):
 
 
 @each_source
-def test_outputs_are_the_same_wherever_they_are_made(source):
+def test_outputs_do_not_depend_on_the_machine(source):
     notebook = read(source.with_suffix(".ipynb"))
     outputs = outputs_of(notebook)
     assert any("image/png" in output.get("data", {}) for output in outputs)
@@ -108,7 +108,7 @@ def test_outputs_are_the_same_wherever_they_are_made(source):
 
 
 def read_of_the_third():
-    """The function with which notebook 03 reads any file."""
+    """Return the function of notebook 03 that reads a file."""
     [cell] = [
         "".join(cell["source"])
         for cell in builder.notebook_of(SOURCES[2])["cells"]

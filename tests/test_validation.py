@@ -1,4 +1,4 @@
-"""The border: what is accepted, what is refused, and that the refusal says what to do."""
+"""Input validation: accepted and rejected input, and the remedy in messages."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -291,7 +291,7 @@ def test_times_that_are_refused(times, match):
         pd.date_range("2024-03-30", periods=6, freq="6h").to_numpy(),
         pd.date_range("2024-03-30", periods=6, freq="6h").astype("datetime64[s]"),
         pd.date_range("2024-03-30", periods=6, freq="6h").to_series(),
-        # summer time begins inside the stretch; local clocks jump, the times do not
+        # summer time begins inside the series; local clocks jump, the times do not
         pd.date_range("2024-03-30", periods=6, freq="6h", tz="UTC").tz_convert("Europe/Berlin"),
         [datetime(2024, 3, 30) + timedelta(hours=6 * i) for i in range(6)],
         [datetime(2024, 3, 30, 6 * i + 2, tzinfo=timezone(timedelta(hours=2))) for i in range(4)]
@@ -345,7 +345,9 @@ def test_check_count_and_check_option():
 
 
 def test_sequences_change_their_units_and_nothing_else():
-    times = np.array([0.0, 10.0, 30.0, 5.0, 15.0, 25.0])  # gaps of 10 but one, and not between sequences
+    times = np.array(
+        [0.0, 10.0, 30.0, 5.0, 15.0, 25.0]
+    )  # all gaps but one are 10; there are none between sequences
     found = check([X[:3], X[3:]], times=[times[:3], times[3:]])
     assert found.time_unit == 10.0 and check(X).time_unit == 1.0
     np.testing.assert_array_equal(found.retimed(10.0).times, times / 10.0)

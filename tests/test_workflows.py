@@ -1,4 +1,4 @@
-"""The workflows of .github are well formed, name what exists, and run the commands of .ci/run."""
+"""The workflows of .github are valid, name existing files, and run the commands of .ci/run."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ FOLDER = ROOT / ".github"
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 RUN = (ROOT / ".ci" / "run").read_text("utf-8")
 PATHS = sorted(FOLDER.glob("workflows/*.yml"))
-#: Programs of the runners, and of the package and what its extras install.
+#: Programs of the runners, of the package, and of its extras.
 PROGRAMS = {"bash", "python", "gh", "probsfa", "pytest", "ruff", "mypy", "lint-imports", "sphinx-build"}
 PROGRAMS |= {"cibuildwheel", "twine"}
 
@@ -48,7 +48,7 @@ def test_workflows_are_well_formed(workflow):
     given = WORKFLOWS[workflow]
     assert set(given) <= {"name", "on", "permissions", "concurrency", "env", "jobs"}
     assert given["name"] == workflow.removesuffix(".yml") and given["on"]
-    assert given["permissions"] == {"contents": "read"}  # jobs that need more ask for it
+    assert given["permissions"] == {"contents": "read"}  # jobs that need more permissions request them
 
 
 @pytest.mark.parametrize(("workflow", "job"), JOBS)
@@ -76,7 +76,7 @@ def test_jobs_are_well_formed(workflow, job):
 def test_commands_name_what_exists(workflow, job):
     for command in commands_of(workflow, job):
         assert "://" not in command
-        assert "${{ github" not in command  # text of others must not become part of a command
+        assert "${{ github" not in command  # text of others must not be inserted into a command
         program, *arguments = shlex.split(re.sub(r"\$\{\{.*?\}\}", "x", command))
         assert program in PROGRAMS, command
         for argument in arguments:
@@ -91,7 +91,7 @@ def test_commands_name_what_exists(workflow, job):
 
 
 def test_the_checks_are_those_that_run_here():
-    """Word for word, but for the folder of the site and the choice of tests."""
+    """The commands are identical, except for the folder of the site and the selection of tests."""
     words = " ".join(RUN.split())
     checks = [*commands_of("checks.yml", "lint"), *commands_of("checks.yml", "types")]
     checks += commands_of("docs.yml", "site")
@@ -154,7 +154,7 @@ def test_actions_are_kept_up_to_date():
 
 @pytest.fixture
 def tree(tmp_path):
-    """A repository of the files that .ci/tag reads."""
+    """Make a repository of the files that .ci/tag reads."""
     for path, text in {
         "probsfa/__init__.py": '__version__ = "1.2.0rc1"\n',
         "CITATION.cff": "cff-version: 1.2.0\nversion: 1.2.0rc1\n",

@@ -1,21 +1,21 @@
-"""The numbers of all tests, keyed by what is claimed."""
+"""Tolerances of all tests, by kind of comparison."""
 
-EXACT = 1e-10  # the same mathematics by two routes
+EXACT = 1e-10  # the same mathematics by two algorithms
 STREAM = 1e-12  # the same sums in another order: chunks, blocks, merges
-SPECTRAL = 1e-7  # eigenproblems, where conditioning enters
+SPECTRAL = 1e-7  # eigenproblems, which depend on the condition number
 OPTIM = 1e-4  # stationary points of an optimiser
 FLOAT32 = 1e-4
 
 
 def mc_tolerance(variance: float, n: float, k: float = 6.0) -> float:
-    """Return k standard errors of a mean of n independent draws; exceeded about twice in 1e9 at k=6."""
+    """Return k standard errors of a mean of n independent draws; with k=6, errors exceed it twice in 1e9."""
     return float(k * (variance / n) ** 0.5)
 
 
 def small_noise_tolerance(noise: float) -> float:
-    """Return what rounding may do to a posterior of unit signals in noise of that variance, at least EXACT.
+    """Return the effect of rounding on a posterior of unit signals with this noise variance, at least EXACT.
 
-    An observation enters with the weight 1 / noise, so one rounding of it moves the answer by eps / noise;
-    64 of them leave room for sizes and sums, and nothing for a method that loses digits.
+    The weight of an observation is 1 / noise, so that one rounding error changes the result by eps / noise.
+    64 times this value allows for sums of several values, but not for a method that loses digits.
     """
     return max(EXACT, 64 * 2.2e-16 / noise)

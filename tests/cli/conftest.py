@@ -1,4 +1,4 @@
-"""The commands with a stand-in for the estimator, so that they are tested apart from it."""
+"""Commands with a stand-in for the estimator, so that they are tested separately."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from tests.stand_in import StandIn
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """Put the stand-in where the commands look for the estimator."""
+    """Replace the estimator of the commands by the stand-in."""
     monkeypatch.setattr(probsfa.statespace, "ProbabilisticSFA", StandIn)
     monkeypatch.setitem(probsfa.__dict__, "load", StandIn.load)
     monkeypatch.setattr(StandIn, "calls", [])
@@ -21,7 +21,7 @@ def stand_in(monkeypatch):
 
 @pytest.fixture
 def command(stand_in, tmp_path, monkeypatch, capfd):
-    """Run `probsfa` in a folder of its own; gives the exit code and what was written."""
+    """Run `probsfa` in a new folder; return the exit code and the output."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):

@@ -1,4 +1,4 @@
-"""Files as people and programs write them, drawn at random: for tests of what reads them."""
+"""Random data files as written by people and programs, for tests of reading."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ __all__ = ["CsvFile", "csv_files", "filling_files"]
 
 @dataclass(frozen=True)
 class CsvFile:
-    """The bytes of a file, and options to read it with."""
+    """The bytes of a file, and options to read it."""
 
     data: bytes
     options: tuple[str, ...]
@@ -46,14 +46,14 @@ ODD = st.sampled_from([*'x 1,234 1.234,5 5% inf 0x1 1e999 -- " "5 ٣ 1_0 2020-13
 NUMBERS = st.one_of(
     st.integers(-1000, 1000).map(str),
     st.floats(-1e3, 1e3, allow_nan=False).map(lambda value: f"{value:.3f}"),
-    st.floats(allow_nan=False, allow_infinity=False).map(repr),  # as huge and as tiny as they come
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),  # very large and very small numbers
     st.sampled_from("1e200 -1e300 1e-160 5e-324 1.7976931348623157e308 +1. .5 00 -0".split()),
 )
 
 
 @st.composite
 def csv_files(draw: st.DrawFn) -> CsvFile:
-    """Draw a file of up to 12 rows and 5 columns, whole or broken, and options that may fit."""
+    """Draw a file of up to 12 rows and 5 columns, valid or damaged, and suitable options."""
     n_rows, n_columns = draw(st.sampled_from([0, *range(1, 13)])), draw(st.integers(1, 4))
     decimal = draw(st.sampled_from(["."] * 3 + [","]))
     delimiter = draw(st.sampled_from([",", ";", "\t", "|"]))
@@ -74,7 +74,7 @@ def csv_files(draw: st.DrawFn) -> CsvFile:
     text = newline.join(lines) + draw(st.sampled_from(["", newline]))
     encoding = draw(st.sampled_from(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"]))
     data = bytearray(text.encode(encoding, "replace"))
-    if data and draw(st.integers(0, 11)) == 0:  # a broken file
+    if data and draw(st.integers(0, 11)) == 0:  # a damaged file
         place = draw(st.integers(0, len(data) - 1))
         data[place : place + draw(st.integers(0, 2))] = draw(st.binary(max_size=2))
     return CsvFile(bytes(data), tuple(draw(_options())))
@@ -82,7 +82,7 @@ def csv_files(draw: st.DrawFn) -> CsvFile:
 
 @st.composite
 def filling_files(draw: st.DrawFn) -> CsvFile:
-    """Draw a file of eight rows and two columns with holes: of one shape, as fits are compiled for each."""
+    """Draw a file of eight rows and two columns with missing values; all have one shape for JAX."""
     decimal, delimiter = draw(st.sampled_from([(".", ","), (",", ";"), (".", "\t")]))
     cells = st.one_of(NUMBERS, st.floats(-10, 10).map(lambda value: f"{value:.2f}"))
     columns = [[name, *draw(st.lists(cells, min_size=8, max_size=8))] for name in "ab"]
@@ -97,7 +97,7 @@ def filling_files(draw: st.DrawFn) -> CsvFile:
 
 @st.composite
 def _column(draw: st.DrawFn, n_rows: int, decimal: str, name: str) -> list[str]:
-    """A column of numbers, with holes and oddities, below its name."""
+    """Draw a column of numbers, with missing and unusual values, and its name."""
     texts = st.sampled_from(["dry", "é", "wet", "N", "S"])
     kinds = {"number": NUMBERS, "missing": MISSING, "odd": ODD, "text": texts}
     usual = draw(st.sampled_from(["number"] * 6 + ["missing", "text"]))
@@ -113,7 +113,7 @@ def _column(draw: st.DrawFn, n_rows: int, decimal: str, name: str) -> list[str]:
 
 
 def _quoted(cell: str, delimiter: str, how: str) -> str:
-    """A cell in quotes or without, as programs differ in it."""
+    """Return a value with or without quotes, as written by different programs."""
     needs = delimiter in cell or '"' in cell
     texts = how == "texts" and not cell.replace(".", "").isdigit()
     if how == "none" or cell.startswith('"') or not (needs or texts or how == "all"):
@@ -123,7 +123,7 @@ def _quoted(cell: str, delimiter: str, how: str) -> str:
 
 @st.composite
 def _around(draw: st.DrawFn, lines: list[str], delimiter: str, width: int) -> list[str]:
-    """Lines with more of them around, or fewer."""
+    """Add or remove lines around those of a table."""
     odd = ["preamble", "blank", "trailing", "headless", "comment", "doubled"]
     what = draw(st.sampled_from(["as is"] * 12 + odd))
     blank = delimiter * (width - 1)
@@ -140,7 +140,7 @@ def _around(draw: st.DrawFn, lines: list[str], delimiter: str, width: int) -> li
 
 @st.composite
 def _options(draw: st.DrawFn) -> list[str]:
-    """Options, most of them rarely."""
+    """Draw options, most of them rarely."""
     choices = [
         ["--missing-code", "-999,-99.9"],
         ["--missing-code", "?"],

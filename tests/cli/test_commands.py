@@ -392,7 +392,7 @@ def test_compare(command, weather_like, tmp_path):
     table = pd.read_csv(tmp_path / "table.csv")
     assert list(table["method"]) == 2 * methods
     assert "probabilistic SFA" not in done.err  # the progress bar is for terminals
-    # The stand-in fills with the mean.
+    # The stand-in imputes the mean.
     np.testing.assert_allclose(
         *(table.loc[table["method"] == m, "rmse"] for m in ("mean", "probabilistic SFA"))
     )
@@ -413,7 +413,7 @@ def test_too_few_values_to_hide_any_are_one_line(command, tmp_path):
 
 @pytest.fixture
 def short_weather(monkeypatch):
-    """Let the demo run on ten days."""
+    """Reduce the data of the demo to ten days."""
     whole = probsfa.datasets.load_nyc_weather()
     short = type(whole)(data=whole.data[1000:1400], time=whole.time[1000:1400])
     monkeypatch.setattr(demo, "load_nyc_weather", lambda **options: short)
@@ -485,7 +485,7 @@ def run_python(*arguments, **options):
 
 
 def run_code(code, *arguments, folder):
-    """Run code with arguments in a folder, with the package that these tests import."""
+    """Run code with arguments in a folder, with the package of these tests."""
     environment = {**os.environ, "PYTHONPATH": str(Path(probsfa.__file__).parents[1])}
     return run_python("-c", code, *arguments, cwd=folder, env=environment)
 
@@ -558,7 +558,7 @@ def test_as_a_module():
 
 
 def test_a_reader_that_leaves_is_no_crash():
-    # In a process of its own, as the command closes its standard output for good.
+    # In a separate process, because the command closes its standard output.
     code = (
         "import sys; from probsfa.cli import demo, main\n"
         "def leave(args, screen): raise BrokenPipeError\n"

@@ -1,4 +1,4 @@
-"""Any file is read or refused with one message, and filling changes its missing values alone."""
+"""Any file is read or rejected with one message, and imputation changes only its missing values."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ def path(tmp_path_factory):
 
 
 class Silence(Screen):
-    """A screen that shows nothing."""
+    """A screen without output."""
 
     def warn(self, text):
         assert len(text.splitlines()) == 1
@@ -59,7 +59,7 @@ def check_reading(file, path):
 
 
 def records(text, table):
-    """Values of all records, read by Python's own module."""
+    """Return the values of all records, read by Python's csv module."""
     lines = io.StringIO(text, newline="")
     return list(csv.reader(lines, delimiter=table.delimiter, skipinitialspace=table.delimiter != " "))
 
@@ -72,7 +72,7 @@ def check_filling(series, file, path):
     after = "".join(
         table.filled(lambda row: [(series.plan.data[i], "7") for i in np.flatnonzero(missing[row])])
     )
-    # Lines in front of the table may hold any quotation marks.
+    # Lines in front of the table may contain any quotation marks.
     before, after = (
         records("".join(text.splitlines(keepends=True)[table.n_skipped :]), table)
         for text in (table.content.text, after)
@@ -101,7 +101,7 @@ def test_many_files_are_read_or_refused_in_a_sentence(file, path):
 
 
 def check_impute(file, path):
-    """Fill the holes of a file for good."""
+    """Impute the missing values of a file."""
     output = path.with_name("filled.csv")
     path.write_bytes(file.data)
     command = ["impute", str(path), "-o", str(output), *"--force -q -k 1 --max-iter 1".split(), *file.options]

@@ -1,4 +1,4 @@
-"""Memory that is free again goes back to the machine."""
+"""Freed memory is returned to the operating system."""
 
 import os
 import sys

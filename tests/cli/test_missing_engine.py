@@ -1,4 +1,4 @@
-"""The warning of a missing engine is seen where methods are compared, whose own warnings are not."""
+"""The warning of a missing engine is shown by `compare`, which ignores other warnings."""
 
 from argparse import Namespace
 

@@ -1,4 +1,4 @@
-"""The estimator of the commands is made for filling missing values, with the parameters of the options."""
+"""The estimator of the commands has the options of the command line."""
 
 import argparse
 import inspect
@@ -23,7 +23,7 @@ def test_options_reach_the_estimator(stand_in, asked):
     args = argparse.Namespace(n_components=asked, max_iter=9, seed=5)
     model = make_estimator(args)
     assert (model.n_components, model.random_state, model.max_iter) == (asked, 5, 9)
-    assert not model.verbose  # its progress is that of the engine
+    assert not model.verbose  # its progress bar is that of the engine
 
 
 def test_a_fit_for_imputation_of_many_values_ends_early(stand_in):
@@ -41,7 +41,7 @@ def test_impute_imports_no_plots_unless_requested():
 
 
 def test_defaults_of_the_options_are_those_of_the_package():
-    # Written twice, as help must not load what the package needs.
+    # Defined twice, because help must not import the dependencies of the package.
     assert inspect.signature(ProbabilisticSFA).parameters["max_iter"].default == DEFAULT_MAX_ITER
     commands = (["compare", "a.csv"], ["demo"], ["impute", "a.csv", "-o", "b"], ["fit", "a.csv", "-o", "b"])
     for command in commands:

@@ -1,6 +1,6 @@
-"""The command from end to end on files as programs and people write them, with a stand-in for the estimator.
+"""The command from end to end on unusual files, with a stand-in for the estimator.
 
-The expected files are written out: what is filled is the mean of the column, everything else keeps its text.
+Expected files are written out: imputed values are column means, and all other text is unchanged.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Output files are refused where they exist, and where they cannot be written."""
+"""Output files are not replaced without --force, and must be writable."""
 
 import os
 import socket
@@ -42,7 +42,7 @@ def test_folders(tmp_path):
 
 
 def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # permissions do not bind every user
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # permissions do not apply to every user
     with pytest.raises(CommandError, match="written"):
         check_outputs([tmp_path / "a.csv"], force=True)
 
@@ -59,7 +59,7 @@ def test_a_device_that_cannot_be_written_to(monkeypatch):
 
 
 def test_a_socket_is_no_output(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    monkeypatch.chdir(tmp_path)  # names of sockets have a maximum length
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
         with pytest.raises(CommandError, match="socket: is a socket"):

@@ -1,4 +1,4 @@
-"""The options on reading a file, from end to end, with a stand-in for the estimator."""
+"""Options for reading a file, from end to end, with a stand-in for the estimator."""
 
 import io
 import json
@@ -24,7 +24,7 @@ SHUFFLED = "time,a\n2020-01-03,3\n2020-01-01,1\n2020-01-02,\n2020-01-05,5\n"
 
 @pytest.fixture
 def written(tmp_path):
-    """Write a file of the folder in which commands run."""
+    """Write a file into the folder in which commands run."""
 
     def write(text, name="in.csv"):
         (tmp_path / name).write_text(text)
@@ -100,10 +100,10 @@ def test_json_and_a_file_cannot_share_standard_output(command, written):
 def test_groups_are_sequences_of_their_own(command, written, tmp_path, stand_in):
     assert command("impute", written(STATIONS), "--group", "site", "-o", "out.csv").code == 0
     [call] = stand_in.calls
-    # In the order of the groups; the stand-in stacks them.
+    # In the order of the groups, as concatenated by the stand-in.
     np.testing.assert_array_equal(call.lengths, [3, 3])
     np.testing.assert_array_equal(call.X[:, 0], [1, np.nan, 4, 10, 20, 30])
-    # The means of all that is observed, in the rows that were empty.
+    # Means of all observed values, in the rows that were empty.
     expected = STATIONS.replace("N,,21", "N,13.0000,21").replace("S,20,\n", "S,20,125.75\n")
     filled = (tmp_path / "out.csv").read_text()
     assert [line.split(",")[:2] for line in filled.splitlines()] == [

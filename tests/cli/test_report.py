@@ -33,7 +33,7 @@ def test_progress_is_shown_on_a_terminal_only(on_terminal, monkeypatch):
     stream.isatty = lambda: on_terminal
     monkeypatch.setattr(sys, "stderr", stream)
     if not on_terminal:
-        monkeypatch.setitem(sys.modules, "tqdm", None)  # as in an installation of the required packages alone
+        monkeypatch.setitem(sys.modules, "tqdm", None)  # as in an installation of the required packages only
     with Screen().progress() as show:
         show(1, 4, "mean")
     assert ("mean" in stream.getvalue()) == on_terminal

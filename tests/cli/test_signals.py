@@ -1,4 +1,4 @@
-"""Signals end a command at once, with the exit code that shells expect and no file touched."""
+"""Signals end a command at once, with the exit code that shells expect and unchanged files."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ WRITES = """
 
 
 def stop(folder, verb, number, fit, *options):
-    """Send a signal to a command that is fitting; gives exit code, what was said, and the seconds it took."""
+    """Send a signal to a command during its fit; return exit code, output, and seconds."""
     code = COMMAND.format(fit=fit)
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The commands with the real estimator, on series small enough to be quick."""
+"""The commands with the real estimator, on small series."""
 
 import csv
 import json
@@ -14,13 +14,13 @@ from probsfa.cli import main
 from probsfa.datasets import make_slow_mixture
 
 NOISE = 0.05
-# No method comes closer than the noise; not knowing the latents better than six columns tell adds a little.
+# The noise is a lower bound of the error; the uncertainty of the factors adds a little.
 NEAR_THE_NOISE = 1.25 * np.sqrt(NOISE)
 
 
 @pytest.fixture
 def mixture(tmp_path, monkeypatch):
-    """A CSV file of a mixture with holes, and the truth."""
+    """Write a CSV file of a mixture with missing values; return the true values."""
     drawn = make_slow_mixture(
         400,
         6,
@@ -38,7 +38,7 @@ def mixture(tmp_path, monkeypatch):
 
 
 def read(path):
-    """Numbers of a file without its header and times, read by Python's own exact rule."""
+    """Return the numbers of a file without header and times, read by Python's exact conversion."""
     rows = list(csv.reader(Path(path).read_text().splitlines()))[1:]
     return np.array([[float(cell) for cell in row[1:]] for row in rows])
 
@@ -133,7 +133,7 @@ def test_the_demo_shows_what_the_readme_states(tmp_path, monkeypatch):
 
 
 def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
-    """An hourly model fills six-minute data at a tenth of its step; plain numbers of hours are refused."""
+    """An hourly model imputes six-minute data with steps of 0.1; plain numbers of hours are rejected."""
     fine = make_slow_mixture(800, 3, timescales=[300.0, 40.0], noise_variance=0.05, random_state=1).data
     dates = pd.date_range("2024-01-01", periods=800, freq="6min", name="time")
     frame = pd.DataFrame(fine, index=dates, columns=list("abc"))
@@ -176,7 +176,7 @@ def test_a_budget_chooses_the_model_and_reports_why(mixture, tmp_path, capsys):
     assert report["choice"]["description"] in captured.err
     filled = read("filled.csv")
     assert rms((filled - mixture.complete)[~mixture.mask]) < NEAR_THE_NOISE
-    assert main([*arguments, "--force", "-k", "2"]) == 0  # nothing changes without it
+    assert main([*arguments, "--force", "-k", "2"]) == 0  # unchanged without it
     assert "choice" not in json.loads(capsys.readouterr().out)
 
 

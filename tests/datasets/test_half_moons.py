@@ -1,4 +1,4 @@
-"""The half-moons are where the formula puts them."""
+"""The half-moons agree with their formula."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Hiding cells: only observed ones, as many as asked, and the same ones again for the same seed."""
+"""Hiding values: only observed ones, the requested number, and the same ones for the same seed."""
 
 import numpy as np
 import pandas as pd
@@ -68,7 +68,7 @@ def test_values_are_hidden_independently():
     n = hidden.size
     six_sigma = 6.0 * np.sqrt(0.09 / n)
     assert abs(hidden.mean() - 0.1) < six_sigma
-    # Neighbours in time know nothing of each other.
+    # Adjacent values are hidden independently.
     both = (hidden[1:] & hidden[:-1]).mean()
     assert abs(both - 0.01) < 6.0 * np.sqrt(0.01 / n)
 
@@ -86,7 +86,7 @@ def test_blocks_reach_the_fraction_and_hardly_pass_it(n_rows, n_columns, length,
     hidden = hide_blocks(np.zeros((n_rows, n_columns)), length, fraction, random_state=seed)
     wanted = fraction * hidden.size
     assert wanted <= hidden.sum() < wanted + length
-    # Every run of hidden cells is at least one block long.
+    # Every run of hidden values is at least one block long.
     padded = np.pad(hidden, ((1, 1), (0, 0)))
     for column in padded.T:
         edges = np.flatnonzero(np.diff(column.astype(int)))

@@ -1,4 +1,4 @@
-"""The generator draws from the model: its laws, its shapes, and what it refuses."""
+"""The generator draws from the model: moments, shapes, and errors."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_missing_values(block):
     np.testing.assert_array_equal(drawn.data[drawn.mask], drawn.complete[drawn.mask])
     assert abs((~drawn.mask).mean() - 0.25) < 0.03
     if block:
-        # The rows before and after a missing cell are missing too, but for the ends of its block.
+        # The rows before and after a missing value are missing, too, except at the ends of its block.
         alone = ~drawn.mask[1:-1] & drawn.mask[2:] & drawn.mask[:-2]
         assert not alone.any()
 

@@ -1,4 +1,4 @@
-"""The bundled vintages: the numbers of the source, what July reveals, and the changes as described."""
+"""The bundled vintages: numbers of the source, values published in July, and documented changes."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from probsfa.datasets import _build_nowcast, _nowcast, load_nowcast
 
-# What the notes on the data say.
+# As documented in DESCR.
 SHAPES = {"june": (378, 29), "july": (379, 29)}
 N_MISSING_IN_JULY, N_REVEALED, N_REVISED = 2315, 21, 85
 
@@ -35,7 +35,7 @@ def test_equals_the_source_tables(nowcast, source_folder):
         table = pd.read_csv(
             source_folder / f"{day}.csv", index_col=0, parse_dates=True, date_format="%m/%d/%y"
         )
-        # Equal as doubles, not nearly: the decimals of the source are kept.
+        # Exactly equal as doubles: the decimals of the source are kept.
         pd.testing.assert_frame_equal(
             nowcast[f"{name}_levels"],
             table.astype(float),

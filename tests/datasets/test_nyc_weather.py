@@ -1,4 +1,4 @@
-"""The bundled weather: the source's own readings, and the difficulty its notes state."""
+"""The bundled weather: readings of the source, and documented properties."""
 
 import hashlib
 import os
@@ -42,7 +42,7 @@ def test_equals_the_source_table(weather, source_file):
     for airport, rows in table.groupby("origin"):
         rows = rows.set_index("time_hour").reindex(weather.time)
         for name in ("temp", "dewp", "pressure", "visib"):
-            # Equal as doubles, not nearly: the decimals of the source are kept.
+            # Exactly equal as doubles: the decimals of the source are kept.
             pd.testing.assert_series_equal(
                 weather.data[f"{name}_{airport}"], rows[name], check_names=False, check_exact=True
             )

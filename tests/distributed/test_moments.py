@@ -1,4 +1,4 @@
-"""Fits of distributed data equal the fits in memory, across every border of chunks."""
+"""Fits of distributed data equal the fits in memory, also across boundaries of chunks."""
 
 import subprocess
 import sys
@@ -48,7 +48,9 @@ def test_moments_equal_the_definition(X, chunk, lag, lengths):
     n, mean, B, pairs, A = oracle.moments(pieces, lag)
     assert (found.n_rows, found.n_differences, found.lag) == (n, pairs, lag)
     np.testing.assert_allclose(found.mean, mean, rtol=EXACT)
-    np.testing.assert_allclose(found.covariance, B, rtol=1e-8)  # the definition itself rounds at an offset
+    np.testing.assert_allclose(
+        found.covariance, B, rtol=1e-8
+    )  # the definition has rounding errors with an offset
     np.testing.assert_allclose(found.difference_moment, A, rtol=1e-8, atol=1e-8 * np.abs(A).max())
 
 

@@ -40,7 +40,7 @@ def in_process():
 
 
 def test_tasks_use_one_thread(monkeypatch):
-    """Workers have the threads that they were given: tasks beside each other would wait for one another."""
+    """Tasks run in parallel, so that further threads would wait for each other."""
     seen = []
     monkeypatch.setattr(_sequences, "expected_statistics", lambda *args, **options: seen.append(n_cores()))
     _sequences._em_sums(None, None)
@@ -52,7 +52,7 @@ def X(rng):
     series = make_slow_mixture(400, 5, decay=[0.97, 0.6], noise_variance=0.3, random_state=3)
     X = series.data * [1.0, 2.0, 0.1, 1.0, 1.0] + [0.0, 1e6, 0.0, 0.0, -3.0]
     X[rng.random(X.shape) < 0.1] = np.nan
-    X[:120, 4] = np.nan  # a column that one sequence knows nothing of
+    X[:120, 4] = np.nan  # a column that one sequence does not observe
     return X
 
 

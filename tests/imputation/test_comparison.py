@@ -1,4 +1,4 @@
-"""The comparison: the same holes for every method, and what it makes of them scored."""
+"""The comparison of methods: equal hidden values for every method, and scores of their results."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ def series():
 
 @dataclass(frozen=True)
 class Recorder:
-    """Remembers what it is given; fills with the given value."""
+    """Record all arguments, and impute a given value."""
 
     name: str
     value: float
@@ -58,7 +58,7 @@ def test_score_by_hand():
     assert rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=EXACT)
     assert mae == pytest.approx(np.mean(errors), rel=EXACT)
     assert coverage is None
-    # The first error is 1 and the second 5: intervals of half width 1.645 and 1.645 hold the first.
+    # The errors are 1 and 5: intervals of half-width 1.645 contain the first.
     assert errors_of(truth, seen, Filled(values, np.ones((4, 2)))).coverage == 0.5
 
 
@@ -141,7 +141,7 @@ def test_scores_are_averages_over_the_seeds(series):
 
 @dataclass(frozen=True)
 class Chosen:
-    """Hides given values."""
+    """Hide given values."""
 
     name: str
     hidden: np.ndarray
@@ -154,7 +154,7 @@ def test_patterns_hidden_at_once_are_scored_by_their_own_values():
     truth = np.arange(8.0)[:, None] * [1.0, 10.0]
     first, second = np.zeros((2, 8, 2), dtype=bool)
     first[2, 0] = first[3, 1] = first[5, 1] = True
-    second[5, 1] = second[6, 0] = True  # the value of both counts for the second
+    second[5, 1] = second[6, 0] = True  # a value in both belongs to the second
     calls = []
     alone, blocks = compare_methods(
         truth, [Recorder("zero", 0.0, calls)], [Chosen("a", first), Chosen("b", second)], at_once=True

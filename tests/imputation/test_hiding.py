@@ -1,4 +1,4 @@
-"""Ways of hiding cells, and what is left of a series."""
+"""Patterns of hidden values, and the remaining series."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""The imputer as scikit-learn uses it: beside IterativeImputer, in pipelines, searches and with metadata."""
+"""The imputer in scikit-learn: compared with IterativeImputer, in pipelines, searches and with metadata."""
 
 import contextlib
 import pickle
@@ -25,7 +25,7 @@ from probsfa.imputation import ProbabilisticImputer
 from tests.sampling import checked
 from tests.tolerances import EXACT
 
-# Interpolation is as good as the model on some of these series, which is of no interest here.
+# Interpolation is as good as the model on some of these series, which causes a warning.
 pytestmark = pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 
 NAN = np.nan
@@ -33,7 +33,7 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 
 def quick(**options):
-    """A model that ends its fit early."""
+    """Return a model whose fit ends early."""
     return ProbabilisticSFA(**{"n_components": 1, "tol": 5.0, **options})
 
 
@@ -56,7 +56,7 @@ def frame(values):
 
 @pytest.fixture
 def odd(frame):
-    """A column without observed values, one that does not vary, and one that is complete."""
+    """Return a table with an empty, a constant and a complete column."""
     full = frame["a"].interpolate(limit_direction="both")
     odd = frame.assign(empty=NAN, constant=7.0, full=full)
     odd.iloc[3, 4] = NAN
@@ -279,14 +279,14 @@ def test_frames_of_polars(values):
 
 @pytest.fixture
 def metadata(regression):
-    """Times and groups of the rows."""
+    """Return times and groups of the rows."""
     n = len(regression[0])
     times = np.cumsum(np.random.default_rng(0).integers(1, 9, n)).astype(float)
     return {"times": times, "groups": np.arange(n) % 2}
 
 
 def routed_pipeline():
-    """Imputation with times and groups, and a regression; metadata routing must be enabled."""
+    """Return an imputer with times and groups and a regression; requires metadata routing."""
     requests = {"times": True, "groups": True}
     return make_pipeline(imputer().set_fit_request(**requests).set_transform_request(**requests), Ridge())
 

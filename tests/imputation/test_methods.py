@@ -1,4 +1,4 @@
-"""What each method makes of the holes of a series, against other libraries and literal formulas."""
+"""Imputed values of each method, compared with other libraries and literal formulas."""
 
 import warnings
 
@@ -73,7 +73,9 @@ def test_no_line_from_one_sequence_to_the_next():
     X = [np.array([[1.0, 5.0], [NAN, 7.0]]), np.array([[NAN, NAN], [9.0, NAN]])]
     first, second = LinearInterpolation().fill(X).values
     np.testing.assert_array_equal(first, [[1.0, 5.0], [1.0, 7.0]])
-    np.testing.assert_array_equal(second, [[9.0, 6.0], [9.0, 6.0]])  # nothing seen: the mean of the others
+    np.testing.assert_array_equal(
+        second, [[9.0, 6.0], [9.0, 6.0]]
+    )  # no observed value: the mean of the others
 
 
 def test_iterative_imputer_finds_what_depends_on_the_others():
@@ -87,7 +89,7 @@ def test_iterative_imputer_finds_what_depends_on_the_others():
 
 @pytest.mark.parametrize("n_columns", [4, 3])
 def test_classic_sfa_keeps_the_slow_half(series, n_columns):
-    """Two of four features, and of three."""
+    """Two of four features, and two of three."""
     series = series[:, :n_columns]
     interpolated = LinearInterpolation().fill(series).values
     centred = interpolated - interpolated.mean(axis=0)
@@ -240,7 +242,7 @@ def test_misuse_is_explained(method, X, times, match):
 
 
 def test_the_index_of_a_frame_is_its_times():
-    """Uneven dates as `times`, even ones as rows without times, bit for bit."""
+    """Uneven dates are equivalent to `times`, even ones to rows without times, bit for bit."""
     uneven = pd.DatetimeIndex(["2024-01-01", "2024-01-04", "2024-01-05"])
     filled = LinearInterpolation().fill(pd.DataFrame({"a": [1.0, NAN, 3.0]}, index=uneven)).values
     assert filled["a"].tolist() == [1.0, 2.5, 3.0] and filled.index.equals(uneven)
@@ -253,7 +255,7 @@ def test_the_index_of_a_frame_is_its_times():
 
 
 def test_comparisons_use_the_index_of_a_frame():
-    """As times that are given; a line in time is no line in rows."""
+    """As with given times; values that are linear in time are not linear in rows."""
     hours = np.cumsum(np.tile([1.0, 9.0], 30))
     line = pd.DataFrame({"a": hours}, index=pd.Timestamp(2024, 1, 1) + pd.to_timedelta(hours, "h"))
     asked = [LinearInterpolation()], [HiddenValues(0.1)]

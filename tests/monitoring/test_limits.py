@@ -1,4 +1,4 @@
-"""Limits that held-out rows exceed as often as is asked for, and stretches that are left out."""
+"""Limits with a nominal rate of exceedances, and held-out segments."""
 
 import tracemalloc
 
@@ -25,7 +25,7 @@ def test_rates_are_the_largest_that_alpha_allows(rng, joint, alpha):
     limits, beyond = empirical_limits(values, alpha, joint=joint)
     each, together = oracle.rates(values, limits)
     np.testing.assert_array_equal(np.sum(values > limits, axis=0), beyond)
-    # All charts have the same rate by themselves, up to cells that are missing.
+    # All charts have the same rate, except for missing values.
     assert np.ptp(each) <= 0.0
     rate = together if joint else each[0]
     assert rate <= alpha
@@ -64,12 +64,12 @@ def test_overlapping_averages_count_once_per_window(rng):
 
 
 def test_joint_limits_of_few_rows_have_the_rate_together(rng):
-    """Of independent exponential statistics, whose rate above given limits is known."""
+    """For independent exponential statistics, whose exceedance rates are known."""
     rates = []
     for _ in range(200):
         limits = control_limits(rng.exponential(size=(500, 3)), 0.01, joint=True)
         rates.append(1.0 - np.prod(-np.expm1(-limits)))
-    assert 0.007 < np.mean(rates) < 0.0105  # 0.0113 or more with the rate of each
+    assert 0.007 < np.mean(rates) < 0.0105  # 0.0113 or more with separate rates
 
 
 @pytest.mark.exhaustive  # 200 simulations; tests/monitoring/test_monitor.py has the rate of a monitor
@@ -93,7 +93,7 @@ def test_tails_of_generalised_pareto_distributions_are_known_far_out(rng, shape)
     values = stats.genpareto(shape, scale=3.0).rvs((200_000, 1), random_state=rng)
     wanted = stats.genpareto(shape, scale=3.0).isf(1e-4)
     np.testing.assert_allclose(tail_limits(values, 1e-4), wanted, rtol=0.05)
-    # Whatever the data, a tail has no end and rarer events are farther out.
+    # For any data, tails are unbounded, and lower rates have higher limits.
     ended = tail_limits(rng.random((300, 1)), 1e-3)
     assert ended > 1.0
     assert tail_limits(values[:300], 1e-3) > tail_limits(values[:300], 1e-2)
@@ -101,7 +101,7 @@ def test_tails_of_generalised_pareto_distributions_are_known_far_out(rng, shape)
 
 @pytest.mark.parametrize(("n", "n_above"), [(60, 20), (204, 20), (260, 26)])
 def test_the_tail_is_a_tenth_of_the_rows_or_twenty(rng, n, n_above):
-    """Above the largest value that is not in the tail, by the moments of what is."""
+    """The threshold is the largest value that is not in the tail; moments are those of the tail."""
     values = rng.lognormal(size=(n, 1))
     ordered = np.sort(values[:, 0])
     threshold, tail = ordered[-n_above - 1], ordered[-n_above:]

@@ -1,4 +1,4 @@
-"""The monitor: false alarms at their rate, faults found and told by column, and what is refused."""
+"""The monitor: false alarm rate, detection and diagnosis of faults, and errors."""
 
 import warnings
 
@@ -15,7 +15,7 @@ MODELS = {"sfa": SFA(), "sfa, 2 features": SFA(2), "probabilistic": Probabilisti
 
 
 def a_plant(seed, n_rows):
-    """Normal rows of a process with two slow latents and five sensors."""
+    """Return normal rows of a process with two slow factors and five sensors."""
     return make_slow_mixture(n_rows, 5, decay=[0.9, 0.6], noise_variance=0.3, random_state=seed).data
 
 
@@ -201,7 +201,7 @@ def test_parameters_are_kept_as_they_are_given(plant):
     monitor = ProcessMonitor(SFA(3), alpha=0.1, n_slow=2, window=3, n_folds=4, joint=False)
     again = clone(monitor).fit(plant[:200])
     assert again.get_params()["model__n_components"] == 3
-    assert not hasattr(monitor.model, "components_")  # the model that was given is not fitted
+    assert not hasattr(monitor.model, "components_")  # the given model is not fitted
     assert not hasattr(again.model, "components_")
     assert again.n_slow_ == 2
     assert again.statistics_ == ("T2", "T2 fast", "S2", "S2 fast", "residual")
@@ -231,7 +231,7 @@ def test_the_picture_shows_statistics_limits_and_alarms(monitor, plant):
 
 def test_folds_must_have_the_charts_of_all_rows(rng):
     X = rng.standard_normal((200, 4)).cumsum(axis=0)
-    X[:, 3] = np.where(np.arange(200) // 20 == 2, rng.standard_normal(200), 0.0)  # in one fold alone
+    X[:, 3] = np.where(np.arange(200) // 20 == 2, rng.standard_normal(200), 0.0)  # in one fold only
     with pytest.raises(ValueError, match="S2, S2 fast.*T2"):
         ProcessMonitor(SFA(), alpha=0.2, n_slow=3).fit(X)
     ProcessMonitor(SFA(2), alpha=0.2).fit(X)

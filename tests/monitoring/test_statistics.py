@@ -1,4 +1,4 @@
-"""Statistics of control charts are dense quadratic forms, contributions what a cell alone can explain."""
+"""Statistics of control charts are dense quadratic forms; contributions are reductions by single values."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ N = 9
 
 
 def a_model(rng, memory=False):
-    """An estimator of given parameters, and the same for the oracle, with memories as latents."""
+    """Return an estimator with given parameters, and those of the oracle, with AR(1) noise as factors."""
     decay, loadings = np.array([0.95, 0.6, 0.2]), rng.standard_normal((4, 3))
     noise, offset = rng.uniform(0.1, 0.4, 4), rng.standard_normal(4)
     given = (
@@ -50,7 +50,7 @@ def of_slow_features(sfa, x):
 
 
 def expected(dense, x, which, name, times=None):
-    """A statistic of the oracle, with the tail that the package gives it."""
+    """Return a statistic of the oracle, converted to the tail probability of complete rows."""
     values, degrees = oracle.causal_charts(dense, x, which, times)[name]
     full = x.shape[1] if name == "residual" else len(which)
     return np.where(degrees > 0, equal_tails(values, degrees, full), np.nan)
@@ -80,7 +80,7 @@ def test_statistics_of_factors_are_chi_squared_under_the_model(rng):
     for name, chart in charts(model, X, 3).items():
         degrees = 4 if name == "residual" else 3
         values = chart.values[~np.isnan(chart.values)]
-        # Rows are correlated, T2 of slow latents most: the mean and an upper quantile, not a test of all.
+        # Rows are correlated, above all T2 of slow factors: only the mean and an upper quantile are tested.
         assert np.mean(values) == pytest.approx(degrees, rel=0.15), name
         assert np.mean(values > stats.chi2.ppf(0.95, degrees)) == pytest.approx(0.05, abs=0.02), name
 
@@ -105,7 +105,7 @@ def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, holes)
 
 
 def test_errors_of_values_given_the_others_of_their_row(rng):
-    """Deleting the cell from the row lowers the distance by their squares."""
+    """Deleting a value from the row reduces the distance by the square of its error."""
     model, _ = a_model(rng)
     x, _ = model.sample(N, random_state=rng)
     whole = row_errors(model.filter(x))
@@ -183,7 +183,7 @@ def test_slow_features_are_those_slower_than_the_fastest_column():
 
 
 def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
-    """Against the changes of a long series of the model."""
+    """Compared with the changes of a long simulated series."""
     model = ProbabilisticSFA.from_parameters(
         [0.95, 0.5, -0.9],
         [[1.0, 0.2, 0.1], [0.5, 0.1, 0.3]],
@@ -200,7 +200,7 @@ def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
 
 @pytest.mark.parametrize(("noise", "n_slow"), [(2.0, 1), (4.0, 2)])
 def test_white_noise_of_a_column_makes_it_fast(noise, n_slow):
-    """Delta values are ``2 (1 - rho)``, with the correlation of adjacent rows, and white noise has none."""
+    """Delta values are ``2 (1 - rho)``, with the correlation of adjacent rows, which is 0 for white noise."""
     decay, loadings = np.array([0.99, 0.3]), np.array([[1.0, 1.0], [1.0, 0.1]])
     model = ProbabilisticSFA.from_parameters(
         decay, loadings, [noise, 0.1], memory_decay=[0.9, 0.95], memory_scale=[0.3, 0.3]
