@@ -1,8 +1,8 @@
-"""Random configurations of all deterministic estimators, and what must not change their outputs.
+"""Random configurations of all deterministic estimators, and changes of the data that keep their outputs.
 
-Outputs do not depend on the order of the rows (where it has no meaning) and of the columns, on the memory
-layout, and on the sign of numeric labels. They are finite, and the data are not changed. Print the largest
-difference of each estimator over many configurations::
+Outputs are independent of the order of the columns, of the order of the rows where it has no meaning, of
+the memory layout, and of the sign of numeric labels. They are finite, and the data remain unchanged. Print
+the largest difference of each estimator over many configurations::
 
     python -m tests.laws.invariance --configurations 500
 """
@@ -39,7 +39,7 @@ FUNCTIONS = {
 }
 OF_ROWS = ("nearest_neighbors",)
 WITH_GRAPH = ("GraphSFA", "IGSFA", "hierarchy")
-# Rows in order of time; k-means draws its first centres from the rows by their position.
+# Temporal order, or k-means, which draws its first centres from rows by their position.
 IN_ORDER = ("SFA", "missing values", "XSFA", "kernel", "clustering")
 ESTIMATORS = (
     *("SFA", "missing values", "XSFA", "GraphSFA", "IGSFA", "hierarchy", "classifier", "images", "regressor"),
@@ -61,7 +61,7 @@ class Configuration(NamedTuple):
 
 
 def draw(seed):
-    """Return a random configuration. Names change slower than kinds of data, so that all pairs occur."""
+    """Return a random configuration. Names change slower than kinds of data: all combinations occur."""
     rng = np.random.default_rng(seed)
     kind, name = seed % N_KINDS, ESTIMATORS[seed // N_KINDS % len(ESTIMATORS)]
     X = _rows(rng, kind, name)
@@ -101,7 +101,7 @@ def draw(seed):
         X[rng.integers(1, n, 2), rng.integers(X.shape[1], size=2)] = np.nan
     order_matters = name in IN_ORDER or (name in WITH_GRAPH and graph_name == "temporal")
     if kind == 4 and (name == "neighbors" or (name in WITH_GRAPH and graph_name in OF_ROWS)):
-        order_matters = True  # of equal rows at the same distance, some are neighbours
+        order_matters = True  # only some of several equal rows are neighbours
     return Configuration(kind, name, estimator, X, y, order_matters, rng)
 
 
@@ -112,7 +112,7 @@ def _rows(rng, kind, name):
         return X @ rng.standard_normal((n_columns, n_columns))
     if kind == 2:
         scales, offsets = 10.0 ** rng.integers(-4, 5, n_columns), rng.standard_normal(n_columns)
-        # Hierarchies expand columns as they are.
+        # Hierarchies expand unscaled columns.
         return X * scales + 100 * offsets * (scales if name == "hierarchy" else 1.0)
     if kind == 3:
         return np.column_stack([X, X[:, 0], np.ones(n)])  # duplicated and constant
@@ -159,10 +159,10 @@ def variants(case):
 
 
 def differences(case):
-    """Return the largest differences of the outputs (in standard deviations) by what was changed.
+    """Return the largest differences of the outputs (in standard deviations), keyed by what was changed.
 
-    They are infinite if shapes differ, if one of both is an error, if outputs are not finite or if the data
-    were changed; without any if the estimator always raises an error.
+    They are infinite if shapes differ, if one of two fits raises an error, if outputs are not finite or if
+    the data were changed. The result is empty if the estimator always raises an error.
     """
     X, y = case.X.copy(), None if case.y is None else case.y.copy()
     case.X.flags.writeable = False

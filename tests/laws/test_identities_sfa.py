@@ -1,4 +1,4 @@
-"""Exact relations between SFA here and elsewhere, and values known in closed form."""
+"""Exact relations between SFA in this package and other implementations, and values known in closed form."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tests.tolerances import SPECTRAL, mc_tolerance
 
 
 def ar1(rng, decays, T):
-    """Independent AR(1) processes of unit variance."""
+    """Draw independent AR(1) processes with unit variance."""
     a = np.asarray(decays)
     noise = rng.standard_normal((T, len(a)))
     z = np.empty_like(noise)
@@ -85,7 +85,7 @@ def test_outputs_free_to_follow_any_course_are_cosines():
 
 
 def test_the_first_example_of_the_literature():
-    """Wiskott & Sejnowski (2002), section 3: x1 = sin t + cos^2 11t, x2 = cos 11t hide sin t = x1 - x2^2."""
+    """Wiskott & Sejnowski (2002), section 3: x1 = sin t + cos^2 11t and x2 = cos 11t."""
     t = np.arange(0, 2 * np.pi, 0.01)
     x = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
     sfa = SFA(1, expansion=PolynomialFeatures(2, include_bias=False)).fit(x)
@@ -100,7 +100,7 @@ def test_the_first_example_of_the_literature():
 
 
 def test_eigenvalues_are_mean_squared_frequencies(X):
-    """Turner & Sahani (2007), eq. 5, with 4 sin(w/2)^2 for w^2 and the difference from last to first row."""
+    """Turner & Sahani (2007), eq. 5, with 4 sin(w/2)^2 for w^2, of a sequence continued periodically."""
     T = len(X)
     sfa = SFA().fit(X)
     y = sfa.transform(X)
@@ -113,7 +113,7 @@ def test_eigenvalues_are_mean_squared_frequencies(X):
 
 @pytest.mark.parametrize("cycles", [1, 10, 50])
 def test_eigenvalue_of_a_sinusoid_is_its_squared_frequency(cycles):
-    """The sum of squares over the T - 1 differences of whole cycles, less what the last one would add."""
+    """Delta has T - 1 differences; whole cycles also need that from the last row to the first."""
     T = 200
     w = 2 * np.pi * cycles / T
     y = np.sqrt(2) * np.sin(w * np.arange(T))

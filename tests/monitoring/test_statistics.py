@@ -100,7 +100,7 @@ def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, holes)
             if np.isnan(x[t, j]):
                 assert reductions[t, j] == 0.0
                 continue
-            wanted = statistic(x) - oracle.least_over_a_cell(statistic, x, t, j)
+            wanted = statistic(x) - oracle.least_over_a_value(statistic, x, t, j)
             np.testing.assert_allclose(reductions[t, j], wanted, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
@@ -153,7 +153,7 @@ def test_contributions_of_slow_features_are_what_a_value_alone_can_explain(rng):
             def statistic(changed, name=name):
                 return of_slow_features(sfa, changed)[name].values[t]
 
-            wanted = statistic(x) - oracle.least_over_a_cell(statistic, x, t, j)
+            wanted = statistic(x) - oracle.least_over_a_value(statistic, x, t, j)
             np.testing.assert_allclose(chart.reductions()[t, j], wanted, rtol=1e-6, atol=1e-8)
 
 

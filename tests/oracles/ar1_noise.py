@@ -1,7 +1,7 @@
-"""Noise with memory by its definition: the joint Gaussian of all cells, written out.
+"""AR(1) noise by its definition, from the dense joint Gaussian distribution of all values.
 
-Covariances of cells are those of the latents, seen through the loadings, and in each column, with itself
-alone, ``s^2 b ** |t - t'|`` and white noise.
+The covariance of two values is that of the factors, multiplied by the loadings; two values of one column
+also share the covariance ``s^2 b ** |t - t'|`` of its AR(1) noise, and every value has white noise.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from scipy.linalg import block_diag
 from tests.oracles import block_processes as latents
 
 
-def cells(params, times):
-    """Covariance (N D, N D) of all cells of sequences at those times; rows of the data come first."""
+def value_covariance(params, times):
+    """Return the covariance (N D, N D) of all values of sequences at the given times, ordered by rows."""
     n_rows, d = sum(map(len, times)), len(params.offset)
     total = np.zeros((n_rows * d, n_rows * d))
     if params.loadings.shape[1]:
@@ -28,38 +28,38 @@ def cells(params, times):
 
 
 def log_likelihood(params, data, times):
-    """Log density of the observed cells."""
+    """Return the log density of the observed values."""
     x = (np.concatenate(data) - params.offset).ravel()
     seen = ~np.isnan(x)
-    spread = cells(params, times)[np.ix_(seen, seen)]
+    spread = value_covariance(params, times)[np.ix_(seen, seen)]
     return -0.5 * (np.linalg.slogdet(2.0 * np.pi * spread)[1] + x[seen] @ np.linalg.solve(spread, x[seen]))
 
 
 def posterior_of_latents(params, data, times):
-    """Mean (N, S) and covariance (N, S, N, S) of the states of the latents, not of the memories."""
+    """Return mean (N, S) and covariance (N, S, N, S) of the factors' states, without AR(1) noise."""
     x = (np.concatenate(data) - params.offset).ravel()
     seen = ~np.isnan(x)
     n_rows, s = len(x) // len(params.offset), params.loadings.shape[1]
     prior = latents.prior(params, times)
     crossed = prior @ np.kron(np.eye(n_rows), params.loadings)[seen].T
-    gain = np.linalg.solve(cells(params, times)[np.ix_(seen, seen)], crossed.T).T
+    gain = np.linalg.solve(value_covariance(params, times)[np.ix_(seen, seen)], crossed.T).T
     mean, covariance = gain @ x[seen], prior - gain @ crossed.T
     return mean.reshape(n_rows, s), covariance.reshape(n_rows, s, n_rows, s)
 
 
 def given(params, data, times, wanted):
-    """Mean and covariance of cells ``wanted`` (flat numbers) given those observed that are not among them."""
+    """Return mean and covariance of the values numbered ``wanted`` given all other observed values."""
     x = (np.concatenate(data) - params.offset).ravel()
     seen = np.setdiff1d(np.flatnonzero(~np.isnan(x)), wanted)
-    total = cells(params, times)
+    total = value_covariance(params, times)
     gain = np.linalg.solve(total[np.ix_(seen, seen)], total[np.ix_(seen, wanted)]).T
     mean = params.offset[np.asarray(wanted) % len(params.offset)] + gain @ x[seen]
     return mean, total[np.ix_(wanted, wanted)] - gain @ total[np.ix_(seen, wanted)]
 
 
 def draw(rng, params, times):
-    """Observations of sequences at those times."""
-    total = cells(params, times)
+    """Draw observations of sequences at the given times."""
+    total = value_covariance(params, times)
     x = np.linalg.cholesky(total) @ rng.standard_normal(len(total))
     rows = x.reshape(-1, len(params.offset)) + params.offset
     return np.split(rows, np.cumsum([len(when) for when in times])[:-1])

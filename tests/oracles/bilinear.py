@@ -1,4 +1,4 @@
-"""The bilinear model by its definition: all paths of the gates one by one, and dense Gaussians."""
+"""The bilinear model by its definition: enumerated paths of the gates and dense Gaussian distributions."""
 
 import itertools
 
@@ -6,20 +6,20 @@ import numpy as np
 
 
 def paths(n_steps, n_chains=1):
-    """All paths (T, M) of so many binary chains."""
+    """Yield every path (T, M) of `n_chains` binary chains."""
     for bits in itertools.product((0, 1), repeat=n_steps * n_chains):
         yield np.array(bits, dtype=float).reshape(n_steps, n_chains)
 
 
 def chain_log_probability(path, on, off):
-    """Log probability of one path (T,) of a stationary chain (eqs. 25, 26)."""
+    """Return the log probability of one path (T,) of a stationary chain (eqs. 25, 26)."""
     stationary = {1.0: on / (on + off), 0.0: off / (on + off)}
     step = {(0.0, 1.0): on, (0.0, 0.0): 1 - on, (1.0, 0.0): off, (1.0, 1.0): 1 - off}
     return np.log(stationary[path[0]]) + sum(np.log(step[a, b]) for a, b in itertools.pairwise(path))
 
 
 def latent_covariance(decay, n_steps):
-    """Covariance (T K, T K) of stationary AR(1) latents, time first."""
+    """Return the covariance (T K, T K) of stationary AR(1) factors, ordered by times."""
     K = len(decay)
     C = np.zeros((n_steps * K, n_steps * K))
     for t in range(n_steps):
@@ -30,7 +30,7 @@ def latent_covariance(decay, n_steps):
 
 
 def observation_matrix(params, path):
-    """What all cells (T D) are made of, of all latents (T K), at given gates (eq. 27)."""
+    """Return the matrix (T D, T K) from all factors to all noise-free values at given gates (eq. 27)."""
     D, _, K = params.loadings.shape
     T = len(path)
     H = np.zeros((T * D, T * K))
@@ -44,14 +44,14 @@ def observation_matrix(params, path):
 
 
 def gaussian_log_density(x, covariance):
-    """Log density of a zero-mean Gaussian."""
+    """Return the log density of a Gaussian variable with mean zero."""
     return -0.5 * (
         len(x) * np.log(2 * np.pi) + np.linalg.slogdet(covariance)[1] + x @ np.linalg.solve(covariance, x)
     )
 
 
 def log_likelihood_at_gates(params, X, path):
-    """log p(X | S), missing cells left out."""
+    """Return log p(X | S) of the observed values."""
     H = observation_matrix(params, path)
     noise = np.tile(params.noise_variance, len(X))
     seen = ~np.isnan(X.ravel())
@@ -60,7 +60,7 @@ def log_likelihood_at_gates(params, X, path):
 
 
 def log_likelihood(params, X):
-    """log p(X), summed over all paths of all chains."""
+    """Return log p(X), summed over all paths of all chains."""
     n_chains = len(params.switch_on)
     terms = [
         log_likelihood_at_gates(params, X, path)
@@ -74,7 +74,7 @@ def log_likelihood(params, X):
 
 
 def posterior_at_gates(params, X, path):
-    """Means (T, K) and covariance (T K, T K) of the latents at known gates, missing cells left out."""
+    """Return means (T, K) and covariance (T K, T K) of the factors at known gates."""
     H = observation_matrix(params, path)
     seen = ~np.isnan(X.ravel())
     weight = seen / np.tile(params.noise_variance, len(X))
@@ -85,7 +85,7 @@ def posterior_at_gates(params, X, path):
 
 
 def coordinate_updates(params, X, gates):
-    """One update of q(Y) and then of each chain, by the definition, and the bound after them.
+    """Update q(Y) once and then q of each chain, and return both with the bound after these updates.
 
     Every expectation is a sum over all paths of the chains, weighted by their probabilities under q.
     """
@@ -109,7 +109,7 @@ def coordinate_updates(params, X, gates):
     mean = covariance @ information
 
     def expected_log_density(t, s_first, s_second):
-        """E[log p(x_t | y_t, s_t)] for expected gates and products of gates."""
+        """Return E[log p(x_t | y_t, s_t)] for expected gates and expected products of gates."""
         here = slice(t * K, (t + 1) * K)
         yy = covariance[here, here] + np.outer(mean[here], mean[here])
         total = 0.0

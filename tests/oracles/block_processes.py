@@ -1,6 +1,6 @@
-"""Latent processes by their stochastic differential equations ``dz = F z dt + dw``, by matrix exponentials.
+"""Processes of factors by matrix exponentials of their differential equations ``dz = F z dt + dw``.
 
-All else is the joint Gaussian of states and observations, written out.
+Moments follow from the dense joint Gaussian distribution of states and observations.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ from scipy.linalg import block_diag, expm
 
 
 def drifts(params):
-    """Drift of each process, in the order of the states."""
+    """Return the drift matrix ``F`` of each process, in the order of the states."""
     arrays = params.to_arrays()
     return [
         *(np.array([[np.log(a)]]) for a in params.decay),
@@ -17,21 +17,21 @@ def drifts(params):
             np.array([[np.log(r), -w], [w, np.log(r)]])
             for r, w in zip(params.rhythm_decay, params.rhythm_frequency, strict=True)
         ),
-        # f'' + 2 rate f' + rate^2 f = noise, with f' in units of its deviation, which is the rate.
+        # f'' + 2 rate f' + rate^2 f = noise; f' is divided by its standard deviation, the rate.
         *(rate * np.array([[0.0, 1.0], [-1.0, -2.0]]) for rate in params.smooth_rate),
-        # A line: the slope in units of its start, which is 1e4 of its steps, where the level's is 1e6.
+        # Level and slope are divided by their standard deviations at the start, 1e6 and 1e4 (slope steps).
         *(np.array([[0.0, 1e-2], [0.0, 0.0]]) for _ in arrays.get("line_ratio", ())),
-        *(rate * CHANGED @ MATERN_52 @ np.linalg.inv(CHANGED) for rate in arrays.get("smoother_rate", ())),
+        *(rate * WHITEN @ MATERN_52 @ np.linalg.inv(WHITEN) for rate in arrays.get("smoother_rate", ())),
     ]
 
 
 MATERN_52 = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]])
-# From the process and its derivatives, of this covariance, to states of which it is the identity.
-CHANGED = np.linalg.inv(np.linalg.cholesky([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
+# Transforms a process and its derivatives to uncorrelated states with unit variance.
+WHITEN = np.linalg.inv(np.linalg.cholesky([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
 
 
 def diffusions(params):
-    """Covariance of ``dw`` over ``dt`` of each process, in the order of the states."""
+    """Return the covariance of ``dw`` per unit of time of each process, in the order of the states."""
     arrays = params.to_arrays()
     return [
         *(np.array([[-2.0 * np.log(a)]]) for a in params.decay),
@@ -40,14 +40,14 @@ def diffusions(params):
         *(rate * np.diag([0.0, 4.0]) for rate in params.smooth_rate),
         *(np.diag([ratio * 1e-12, 1e-8]) for ratio in arrays.get("line_ratio", ())),
         *(
-            rate * 16.0 / 3.0 * np.outer(CHANGED[:, 2], CHANGED[:, 2])
+            rate * 16.0 / 3.0 * np.outer(WHITEN[:, 2], WHITEN[:, 2])
             for rate in arrays.get("smoother_rate", ())
         ),
     ]
 
 
 def innovation(params, gap):
-    """``Q`` over a gap, of the exponential of both (Van Loan 1978)."""
+    """Return the innovation covariance ``Q`` over a gap from a matrix exponential (Van Loan 1978)."""
     found = []
     for drift, diffusion in zip(drifts(params), diffusions(params), strict=True):
         n = len(drift)
@@ -57,12 +57,12 @@ def innovation(params, gap):
 
 
 def transition(params, gap):
-    """``A`` over a gap."""
+    """Return the transition matrix ``A`` over a gap."""
     return block_diag(*(expm(gap * drift) for drift in drifts(params)))
 
 
 def prior(params, times):
-    """Covariance of the states at the times of one or several sequences: (N S, N S)."""
+    """Return the covariance (N S, N S) of the states at the times of one or several sequences."""
     sequences = []
     for when in times:
         size = sum(map(len, drifts(params)))
@@ -80,7 +80,7 @@ def prior(params, times):
 
 
 def joint(params, data, times):
-    """Log-likelihood of rows with holes, and mean (N, S) and covariance (N, S, N, S) of the states."""
+    """Return log-likelihood of incomplete rows and mean (N, S) and covariance (N, S, N, S) of the states."""
     x = np.concatenate(data)
     n_rows, n = len(x), params.loadings.shape[1]
     states = prior(params, times)
@@ -96,7 +96,7 @@ def joint(params, data, times):
 
 
 def draw(rng, params, times):
-    """Observations of sequences at those times."""
+    """Draw observations of sequences at the given times."""
     states = prior(params, times)
     n_rows = sum(map(len, times))
     variances, directions = np.linalg.eigh(states)
@@ -107,7 +107,7 @@ def draw(rng, params, times):
 
 
 def transition_moments(params, mean, covariance, times, gaps, gap_index):
-    """Sums over the transitions of each gap: ``E e e'``, ``E e z'`` and ``E z z'``, all (U, S, S)."""
+    """Return sums of ``E e e'``, ``E e z'``, ``E z z'`` over transitions of each gap, all (U, S, S)."""
     n, first = mean.shape[1], 0
     power, moments, previous = (np.zeros((len(gaps), n, n)) for _ in range(3))
     for when in times:

@@ -1,10 +1,10 @@
-"""Eigenmaps and kernel SFA by their definitions: dense, with loops, in NumPy and nothing else."""
+"""Eigenmaps and kernel SFA by their definitions, in loops over dense NumPy arrays."""
 
 import numpy as np
 
 
 def laplacian(W):
-    """L of Theorem 1 in Ravikumar's notes, from the quadratic form: f' L f = 1/2 sum W_ij (f_i - f_j)^2."""
+    """Return L of Theorem 1 in Ravikumar's notes from its form f' L f = 1/2 sum W_ij (f_i - f_j)^2."""
     n = len(W)
     L = np.zeros((n, n))
     for i in range(n):
@@ -17,12 +17,12 @@ def laplacian(W):
 
 
 def eigenvalues(W, mass):
-    """All eigenvalues of M^-1 L, ascending, the zero of the constant included."""
+    """Return all eigenvalues of M^-1 L in ascending order, including the zero of the constant vector."""
     return np.sort(np.linalg.eigvals(laplacian(W) / mass[:, None]).real)
 
 
 def ring(n):
-    """Adjacency of n vertices in a circle."""
+    """Return the adjacency matrix of a cycle of n vertices."""
     W = np.zeros((n, n))
     for i in range(n):
         W[i, (i + 1) % n] = W[(i + 1) % n, i] = 1
@@ -30,7 +30,7 @@ def ring(n):
 
 
 def path(n):
-    """Adjacency of n vertices in a row."""
+    """Return the adjacency matrix of a path of n vertices."""
     W = np.zeros((n, n))
     for i in range(n - 1):
         W[i, i + 1] = W[i + 1, i] = 1
@@ -38,12 +38,12 @@ def path(n):
 
 
 def product(V, W):
-    """Adjacency of the Cartesian product of two graphs."""
+    """Return the adjacency matrix of the Cartesian product of two graphs."""
     return np.kron(V, np.eye(len(W))) + np.kron(np.eye(len(V)), W)
 
 
 def gsfa(W, v, X, n_components):
-    """Delta values and outputs of generalised SFA (Escalante-B. & Wiskott, eqs. 12-14), pair by pair."""
+    """Return delta values and outputs of generalised SFA (Escalante-B. & Wiskott, eqs. 12-14) by pairs."""
     n, d = X.shape
     mean = sum(v[i] * X[i] for i in range(n)) / sum(v)
     B = sum(v[i] * np.outer(X[i] - mean, X[i] - mean) for i in range(n)) / sum(v)
@@ -62,11 +62,11 @@ def heat_kernel(X, Y, gamma):
 
 
 def nystroem(weights, embedding, eigenvalues, normalization, degrees):
-    """Value of a new point that takes the place of the nearest training point in the eigenvalue equation.
+    """Embed a new point that replaces the nearest training point in the eigenvalue equation.
 
     The equation of a graph without self-loops is (1 - lambda) d y = sum w y over the *other* points. The
-    heaviest edge of the new point stands for its own, so it is left out of the degree; w y of that edge is
-    added on both sides.
+    largest edge weight of the new point is treated as its self-loop: the degree excludes this weight, and its
+    product w y is added to both sides.
     """
     nearest = int(np.argmax(weights))
     own = weights[nearest]
@@ -86,7 +86,7 @@ def nystroem(weights, embedding, eigenvalues, normalization, degrees):
 
 
 def diffusion_map(W, alpha, time):
-    """Transition matrix, stationary distribution, eigenvalues and coordinates of a diffusion map."""
+    """Return transition matrix, stationary distribution, eigenvalues and coordinates of a diffusion map."""
     n = len(W)
     q = [sum(W[i]) for i in range(n)]
     K = np.array([[W[i, j] / (q[i] * q[j]) ** alpha for j in range(n)] for i in range(n)])

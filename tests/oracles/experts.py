@@ -1,4 +1,4 @@
-"""Products of experts by their definition: dense Gaussians of expanded rows, and integrals on a grid."""
+"""Products of experts by their definition: dense Gaussian distributions and integrals on a grid."""
 
 import numpy as np
 from scipy.special import logsumexp
@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 
 def covariance(decay, loadings, noise, lengths):
-    """Covariance of expanded rows, row after row, entry by entry."""
+    """Return the covariance of expanded rows, ordered by rows, entry by entry."""
     where = [(s, t) for s, n in enumerate(lengths) for t in range(n)]
     n_outputs, n_latents = loadings.shape
     out = np.zeros((len(where) * n_outputs, len(where) * n_outputs))
@@ -25,14 +25,14 @@ def covariance(decay, loadings, noise, lengths):
 
 
 def log_density(rows, decay, loadings, noise, offset, lengths):
-    """Log density of expanded rows (..., N, E)."""
+    """Return the log density of expanded rows (..., N, E)."""
     flat = rows.reshape(*rows.shape[:-2], -1)
     mean = np.tile(offset, rows.shape[-2])
     return multivariate_normal.logpdf(flat, mean, covariance(decay, loadings, noise, lengths))
 
 
 def latent_means(rows, decay, loadings, noise, offset):
-    """Means (T, K) of the latents given expanded rows (T, E) of one sequence."""
+    """Return means (T, K) of the factors given expanded rows (T, E) of one sequence."""
     n, (_, n_latents) = len(rows), loadings.shape
     total = covariance(decay, loadings, noise, [n])
     away = np.linalg.solve(total, (rows - offset).ravel()).reshape(n, -1)
@@ -56,5 +56,5 @@ class Grid:
         self.weights = np.exp(self.logs - logsumexp(self.logs))
 
     def mean(self, function):
-        """Expectation of a function of the rows (n, n, 2, 1)."""
+        """Return the expectation of a function of the rows (n, n, 2, 1)."""
         return np.sum(self.weights * function(self.points))

@@ -1,8 +1,8 @@
-"""The dense joint Gaussian of a state-space model in sixty digits, from covariances of its processes.
+"""The dense joint Gaussian distribution of a state-space model in arithmetic with sixty digits.
 
-Shares no code with the package: each process is a Gaussian process given by the covariance of its states at
-two times, and values are loadings times states plus noise. States have unit variance at the start of a
-sequence.
+No code is shared with the package. Each process is a Gaussian process, defined by the covariance of its
+states at two times; values are loadings times states plus noise. States have unit variance at the start of
+a sequence.
 """
 
 from typing import NamedTuple
@@ -16,8 +16,8 @@ mp.mp.dps = 60
 class Exact(NamedTuple):
     """Means (N, S) and covariances (N, S, S) of the states, and the log density of each row (N,).
 
-    ``lag_one`` (N - 1, S, S) holds the covariances of each state with the state one row before.
-    ``filtered_means`` and ``filtered_covariances`` condition on the rows up to each one alone.
+    ``lag_one`` (N - 1, S, S) holds the covariances of each state with the state of the previous row.
+    ``filtered_means`` and ``filtered_covariances`` are given the rows up to each row.
     """
 
     means: np.ndarray
@@ -29,24 +29,25 @@ class Exact(NamedTuple):
 
 
 def ar1(decay):
-    """Covariance (1, 1) over a time difference."""
+    """Return the covariance function (1, 1) of an AR(1) process."""
     return lambda dt: [[mp.mpf(float(decay)) ** abs(dt)]]
 
 
 def level(start):
-    """A random walk: of times since the start of the sequence."""
+    """Return the covariance function of a random walk of times since the start of its sequence."""
     return lambda t, s: [[1 + min(t, s) / mp.mpf(float(start))]]
 
 
 def line(ratio):
-    """A level that is an integrated random walk and a random walk besides, and its slope, from the integrals.
+    """Return the covariance function of a local linear trend from integrals: the level and its slope.
 
-    The variances at the start are 1e12 and 1e8 times those of the steps of the slope.
+    The level is the sum of a random walk and the integral of the slope, a second random walk. Variances at
+    the start are 1e12 (level) and 1e8 (slope) times those of the steps of the slope.
     """
     of_level, of_slope = mp.mpf(10) ** 6, mp.mpf(10) ** 4
 
     def with_integral(t, s):
-        """Covariance of the integral of a random walk up to t with the walk at s."""
+        """Return the covariance of the integral of a random walk up to t with the random walk at s."""
         return s * t - s**2 / 2 if s < t else t**2 / 2
 
     def covariance(t, s):
@@ -62,7 +63,7 @@ def line(ratio):
 
 
 def smoother(rate):
-    """Matern-5/2: derivatives of the kernel, in units in which the states at one time are independent."""
+    """Return the covariance function of a Matern-5/2 process and derivatives, uncorrelated at one time."""
     third = mp.mpf(1) / 3
     root = mp.cholesky(mp.matrix([[1, 0, -third], [0, third, 0], [-third, 0, 1]]))
     inverse = np.array(mp.inverse(root).tolist(), dtype=object)
@@ -84,7 +85,7 @@ def smoother(rate):
 
 
 def rhythm(decay, frequency):
-    """Of (cos, sin) at time t + dt with those at t: a rotation that shrinks."""
+    """Return the covariance of (cos, sin) at times t + dt and t: a rotation multiplied by a decay."""
 
     def covariance(dt):
         size, angle = mp.mpf(float(decay)) ** abs(dt), mp.mpf(float(frequency)) * dt
@@ -95,7 +96,7 @@ def rhythm(decay, frequency):
 
 
 def smooth(rate):
-    """Matern-3/2, the value and its derivative in units of the derivative's standard deviation."""
+    """Return the covariance function of a Matern-3/2 process and its derivative, scaled to unit variance."""
 
     def covariance(dt):
         d = mp.mpf(float(rate)) * dt
@@ -106,7 +107,7 @@ def smooth(rate):
 
 
 def processes(params):
-    """Covariance functions of all processes of a model with white noise, in the order of its states."""
+    """Return covariance functions of all processes of a model with white noise, ordered as its states."""
     rhythms = zip(params.rhythm_decay, params.rhythm_frequency, strict=True)
     arrays = params.to_arrays()
 
@@ -124,12 +125,12 @@ def processes(params):
 
 
 def exact(x):
-    """Return an array of doubles as an array of sixty digits."""
+    """Convert an array of doubles to an array of numbers with sixty digits."""
     return np.array([mp.mpf(float(v)) for v in np.ravel(x)], dtype=object).reshape(np.shape(x))
 
 
 def prior(params, times, sequence):
-    """Covariance of all states (N, S, N, S); zero between sequences."""
+    """Return the covariance of all states (N, S, N, S), which is zero between sequences."""
     kinds, when = processes(params), exact(times)
     n, size = len(times), params.loadings.shape[1]
     whole = np.full((n, size, n, size), mp.mpf(0))
@@ -146,7 +147,7 @@ def prior(params, times, sequence):
 
 
 def posterior(params, values, times, sequence, prior=prior):
-    """Moments given all values (N, D), NaN where missing, at times (N,) of the sequences (N,)."""
+    """Return moments given values (N, D), NaN where missing, at times (N,) of sequences numbered (N,)."""
     row, column = np.nonzero(~np.isnan(values))
     whole, loadings = prior(params, times, sequence), exact(params.loadings)
     n, size, n_seen = len(times), params.loadings.shape[1], len(row)
@@ -159,8 +160,8 @@ def posterior(params, values, times, sequence, prior=prior):
     joint = np.array(joint, dtype=object).reshape(n_seen, n_seen)
     joint[np.diag_indices(n_seen)] += exact(params.noise_variance)[column]
     error = exact(values[row, column]) - exact(params.offset)[column]
-    # Cholesky's elimination of the values, one after the other: with the root U, U' U the covariance of the
-    # values, rows become U, U'^-1 crossed and U'^-1 error.
+    # Cholesky elimination, one value at a time. With U' U the covariance of the values, rows become U,
+    # U'^-1 crossed and U'^-1 error.
     rows = np.hstack([joint, crossed, error[:, None]])
     for i in range(n_seen):
         rows[i] = rows[i] / mp.sqrt(rows[i, i])

@@ -1,4 +1,4 @@
-"""Training graphs, the slow way: every edge weight by itself, every pair of samples in a loop."""
+"""Training graphs by loops over pairs of samples, one edge weight at a time."""
 
 import itertools
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 def edge_weights(weight, n):
-    """The matrix of weight(i, j) for samples numbered from 0."""
+    """Return the matrix of weight(i, j) for samples numbered from 0."""
     return np.array([[float(weight(i, j)) for j in range(n)] for i in range(n)])
 
 
 def moments(W, v, X):
-    """Weighted mean, B and A by the double sums of Escalante-B. & Wiskott, eqs. 12-14."""
+    """Return weighted mean, B and A by the double sums of Escalante-B. & Wiskott, eqs. 12-14."""
     n, d = X.shape
     Q = sum(v[i] for i in range(n))
     R = sum(W[i, j] for i in range(n) for j in range(n))
@@ -30,7 +30,7 @@ def temporal(lengths, lag):
 
 
 def orders(y):
-    """Every way to place the samples in the order of their labels, as the places of the samples, from 1."""
+    """Yield each order of the samples that sorts their labels, as the ranks of the samples, from 1."""
     labels = sorted(set(y))
     blocks = [[i for i in range(len(y)) if y[i] == label] for label in labels]
     for pieces in itertools.product(*(itertools.permutations(block) for block in blocks)):
@@ -41,12 +41,12 @@ def orders(y):
 
 
 def ranks(y):
-    """Place of every sample in the order of the labels, from 1; equal labels in the order of the samples."""
+    """Return the rank of each sample by its label, from 1; equal labels keep the order of the samples."""
     return next(orders(y))
 
 
 def mean_over_orders(weight, y):
-    """The matrix of weight(n, m) for places n and m, averaged over all the orders of equal labels."""
+    """Return the matrix of weight(n, m) for ranks n and m, averaged over all orders of equal labels."""
     matrices = [edge_weights(lambda i, j, p=p: weight(p[i], p[j]), len(y)) for p in orders(y)]
     return sum(matrices) / len(matrices)
 
@@ -56,12 +56,12 @@ def reordering(y):
 
 
 def sliding_window(y, d, mirrored, shape=None):
-    """Section 5.2, with the condition at the upper end that mirrors the one at the lower end."""
+    """Return the sliding-window graph of section 5.2, with mirrored conditions at both ends."""
     N, shape = len(y), [1] * (d + 1) if shape is None else shape
 
     def weight(n, m):
         lags = [abs(n - m)]
-        if mirrored:  # the window reaches over an end and is folded back
+        if mirrored:  # a window beyond an end is mirrored at the end
             lags += [n + m - 1, (N + 1 - n) + (N + 1 - m) - 1]
         return sum(shape[lag] for lag in lags if lag <= d)
 
@@ -69,7 +69,7 @@ def sliding_window(y, d, mirrored, shape=None):
 
 
 def clustered(y, weighting):
-    """Section 4.1 and footnote 2: edge weights and node weights."""
+    """Return edge and node weights of the clustered graph (section 4.1 and footnote 2)."""
     sizes = [sum(other == c for other in y) for c in y]
     power = {"samples": 1, "classes": 2}[weighting]
     W = edge_weights(lambda i, j: (y[i] == y[j]) / sizes[i] ** power, len(y))
@@ -77,13 +77,13 @@ def clustered(y, weighting):
 
 
 def serial(groups):
-    """Section 5.3 for groups of equal size, numbered from 0."""
+    """Return the serial graph of section 5.3 for groups of equal size, numbered from 0."""
     W = edge_weights(lambda i, j: abs(int(groups[i]) - int(groups[j])) == 1, len(groups))
     return W, np.array([1.0 if g in (0, max(groups)) else 2.0 for g in groups])
 
 
 def mixed(groups):
-    """Section 5.4 for groups of equal size, numbered from 0."""
+    """Return the mixed graph of section 5.4 for groups of equal size, numbered from 0."""
     ends = (0, max(groups))
 
     def weight(i, j):
@@ -94,7 +94,7 @@ def mixed(groups):
 
 
 def nearest_neighbors(X, k):
-    """Half a point for every direction in which one sample is among the k nearest of the other."""
+    """Add 1/2 to the weight of a pair for each sample that has the other among its k nearest neighbours."""
     n = len(X)
     nearest = []
     for i in range(n):
@@ -110,7 +110,7 @@ def heat_kernel(X, width):
 
 
 def transition(states, lag=1):
-    """Sprekeler, eq. 4.3, from counted frequencies."""
+    """Return transition probabilities (Sprekeler, eq. 4.3) from counted frequencies."""
     n = len(states)
     steps = [(states[t], states[t + lag]) for t in range(n - lag)]
 

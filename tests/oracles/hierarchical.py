@@ -1,11 +1,11 @@
-"""A layer of slow feature nodes as its definition says, one node and one row at a time."""
+"""A layer of slow feature nodes by its definition, one node and one row at a time."""
 
 import numpy as np
 import scipy.linalg
 
 
 def layer(images, field, stride, n_components, expand, edges, vertices):
-    """Outputs (N, H', W', K) of a layer on images (N, H, W, C), and the delta values of every node.
+    """Return outputs (N, H', W', K) of a layer for images (N, H, W, C), and the delta values of every node.
 
     `edges` is a list of (n, n', weight) in one direction, `vertices` a list of weights.
     """
@@ -23,7 +23,7 @@ def layer(images, field, stride, n_components, expand, edges, vertices):
 
 
 def inputs(images, top, left, field, expand):
-    """What the node at one place sees: position by position, channel by channel, expanded."""
+    """Return the expanded inputs of the node at one position: all channels of each pixel in turn."""
     rows = []
     for image in images:
         seen = []
@@ -35,7 +35,7 @@ def inputs(images, top, left, field, expand):
 
 
 def node(rows, n_components, edges, vertices):
-    """Slow outputs of one node, signs by the largest correlation with an input, and their delta values."""
+    """Return slow outputs (signs by the largest correlation with an input) and delta values of a node."""
     mean = sum(v * x for v, x in zip(vertices, rows, strict=True)) / sum(vertices)
     B = sum(v * np.outer(x - mean, x - mean) for v, x in zip(vertices, rows, strict=True)) / sum(vertices)
     A = sum(w * np.outer(rows[m] - rows[n], rows[m] - rows[n]) for n, m, w in edges)
@@ -49,7 +49,7 @@ def node(rows, n_components, edges, vertices):
 
 
 def chain(lengths, lag=1):
-    """Edges of one or more sequences."""
+    """Return edges between successive rows of one or several sequences."""
     edges, start = [], 0
     for n in lengths:
         edges += [(t, t + lag, 1.0) for t in range(start, start + n - lag)]

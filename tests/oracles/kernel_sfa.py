@@ -1,4 +1,4 @@
-"""Regularised sparse kernel SFA and its support selections, as Boehmer et al. (2011) write them, densely."""
+"""Regularised sparse kernel SFA and its selection of support vectors by Boehmer et al. (2011), densely."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ def gaussian(X, Z, gamma):
 
 
 def algorithm_1(K, K_bar, lengths, n_components, regularization, rank_tol=1e-12):
-    """Coefficients, offsets, delta values; K is (m, n) with rows for support vectors."""
+    """Return coefficients, offsets and delta values; K is (m, n) with one row per support vector."""
     m, n = K.shape
     H_m, H_n = np.eye(m) - np.ones((m, m)) / m, np.eye(n) - np.ones((n, n)) / n
     D = []
     start = 0
-    for length in lengths:  # the derivation matrix, with no column across a border
+    for length in lengths:  # the matrix of differences, without those between sequences
         for t in range(start, start + length - 1):
             column = np.zeros(n)
             column[t], column[t + 1] = -1, 1
@@ -33,7 +33,7 @@ def algorithm_1(K, K_bar, lengths, n_components, regularization, rank_tol=1e-12)
 
 
 def errors(K, support):
-    """Approximation errors of all rows: e_t = K_tt - K_ti K_ii^-1 K_it."""
+    """Return the approximation errors e_t = K_tt - K_ti K_ii^-1 K_it of all rows."""
     support = list(support)
     if not support:
         return np.diag(K).copy()

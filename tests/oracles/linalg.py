@@ -1,15 +1,15 @@
-"""Slowness eigenproblems, the slow way."""
+"""Eigenproblems of slow features by explicit inverses and loops."""
 
 import numpy as np
 
 
 def generalized_eigenvalues(A, B):
-    """Eigenvalues of A w = delta B w for a regular B, by the plain product B^-1 A."""
+    """Return eigenvalues of A w = delta B w for a regular B from the product B^-1 A."""
     return np.sort(np.linalg.eigvals(np.linalg.solve(B, A)).real)
 
 
 def sign_rule(loadings, scales):
-    """+1 or -1 per column, by looking at one correlation after the other."""
+    """Return +1 or -1 per column from its correlations, compared one by one."""
     signs = []
     for k in range(loadings.shape[1]):
         correlations = [loadings[i, k] / scales[i] if scales[i] > 0 else 0.0 for i in range(len(scales))]

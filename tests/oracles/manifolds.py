@@ -6,7 +6,7 @@ import numpy as np
 
 
 def gaussian_kernel(z, u, bandwidth):
-    """exp(-|z - u|^2 / (2 h^2)) for every pair."""
+    """Return exp(-|z - u|^2 / (2 h^2)) for every pair."""
     return np.array(
         [
             [math.exp(-sum((a - b) ** 2 for a, b in zip(p, q, strict=True)) / (2 * bandwidth**2)) for q in u]
@@ -16,12 +16,12 @@ def gaussian_kernel(z, u, bandwidth):
 
 
 def curve(z, landmarks, bandwidth, alpha):
-    """f(z) = sum_j alpha_j K(z_j, z)."""
+    """Return f(z) = sum_j alpha_j K(z_j, z)."""
     return gaussian_kernel(z, landmarks, bandwidth) @ alpha
 
 
 def objective(X, xi, landmarks, bandwidth, alpha, regularization):
-    """Mean squared distance, and lambda / 2 sum_ij alpha_i alpha_j K(z_i, z_j) (notes, section 3.1)."""
+    """Mean squared distance plus lambda / 2 sum_ij alpha_i alpha_j K(z_i, z_j) (notes, section 3.1)."""
     distance = sum(
         float(np.sum((x - f) ** 2)) for x, f in zip(X, curve(xi, landmarks, bandwidth, alpha), strict=True)
     )
@@ -33,20 +33,20 @@ def objective(X, xi, landmarks, bandwidth, alpha, regularization):
 
 
 def coefficients(X, xi, landmarks, bandwidth, regularization):
-    """alpha = (lambda n / 2 K_z + K_xi' K_xi)^-1 K_xi' X."""
+    """Return alpha = (lambda n / 2 K_z + K_xi' K_xi)^-1 K_xi' X."""
     K = gaussian_kernel(xi, landmarks, bandwidth)
     gram = gaussian_kernel(landmarks, landmarks, bandwidth)
     return np.linalg.solve(0.5 * regularization * len(X) * gram + K.T @ K, K.T @ X)
 
 
 def nearest_on_grid(X, landmarks, bandwidth, alpha, n=4_001):
-    """Squared distance from each row to the nearest of very many points of a curve."""
+    """Return the squared distance of each row from the nearest of many points of a curve."""
     points = curve(np.linspace(0, 1, n)[:, None], landmarks, bandwidth, alpha)
     return np.array([np.min(np.sum((points - x) ** 2, axis=1)) for x in X])
 
 
 def principal_risk(X, m):
-    """R(m): mean squared distance from the best m-dimensional subspace, by eigenvectors."""
+    """Return R(m), the mean squared distance from the best m-dimensional subspace, by eigenvectors."""
     centred = X - X.mean(axis=0)
     _, vectors = np.linalg.eigh(sum(np.outer(x, x) for x in centred) / len(X))
     basis = vectors[:, ::-1][:, :m]

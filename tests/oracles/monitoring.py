@@ -1,4 +1,4 @@
-"""Control charts by their definition: quadratic forms of dense Gaussians, and counts row by row."""
+"""Control charts by their definition: quadratic forms of dense Gaussian variables, and counted rows."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from tests.oracles import statespace
 
 
 def causal_charts(model, x, which, times=None):
-    """T2 and S2 of some latents, and the residual, of each row, with the degrees of freedom of each.
+    """Return T2, S2 and residual of each row, with the degrees of freedom of each statistic.
 
-    All are quadratic forms of the observed cells in the joint Gaussian of the latents and cells of one
-    sequence, rows up to their own; `which` are the latents of T2 and S2.
+    All are quadratic forms of the observed values in the joint Gaussian distribution of factors and values of
+    one sequence up to the row; `which` are the factors of T2 and S2.
     """
     sequences, when = [x], None if times is None else [times]
     n, d = x.shape
@@ -22,7 +22,7 @@ def causal_charts(model, x, which, times=None):
     row = np.repeat(np.arange(n), d)
 
     def causal_map(t):
-        """The matrix that makes the means of the latents of row t of all cells."""
+        """Return the matrix from all values to the filtered means of the factors at row t."""
         G = np.zeros((len(which), n * d))
         known = np.flatnonzero(seen & (row <= t))
         cross = P.reshape(n, k, -1)[t][which] @ H[known].T
@@ -50,8 +50,8 @@ def causal_charts(model, x, which, times=None):
     return out
 
 
-def least_over_a_cell(statistic, x, t, j):
-    """The least value that a quadratic statistic of row t takes over all values of the cell (t, j)."""
+def least_over_a_value(statistic, x, t, j):
+    """Return the minimum of a quadratic statistic of row t over all numbers in place of value (t, j)."""
 
     def at(value):
         changed = x.copy()
@@ -64,7 +64,7 @@ def least_over_a_cell(statistic, x, t, j):
 
 
 def rates(values, limits):
-    """Part of the rows that exceed each limit, and any of them, one row at a time."""
+    """Return the share of rows above each limit and the share above any limit, one row at a time."""
     each = np.zeros(len(limits))
     together = judged = 0
     for row in values:

@@ -1,13 +1,13 @@
-"""Slow feature analysis as the papers write it, with loops, in NumPy and nothing else.
+"""Slow feature analysis by the equations of its papers, in loops over NumPy arrays.
 
-`sequences` is a list of arrays (T_i, D) throughout; NaN cells mark rows to leave out.
+`sequences` is a list of arrays (T_i, D); rows with NaN are left out.
 """
 
 import numpy as np
 
 
 def moments(sequences, lag=1):
-    """Rows, mean, B with 1/T, pairs, and uncentred A with 1/(number of pairs)."""
+    """Return number of rows, mean, B with 1/T, number of pairs, and uncentred A with 1/(number of pairs)."""
     D = sequences[0].shape[1]
     rows = [x for X in sequences for x in X if not np.isnan(x).any()]
     mean = np.zeros(D)
@@ -28,7 +28,7 @@ def moments(sequences, lag=1):
 
 
 def eigenproblem(A, B):
-    """Ascending delta and directions with w' B w = 1, for a regular B, by its symmetric square root."""
+    """Return ascending delta values and directions with w' B w = 1 by the symmetric root of a regular B."""
     values, vectors = np.linalg.eigh(B)
     root = vectors @ np.diag(values**-0.5) @ vectors.T
     deltas, rotation = np.linalg.eigh(root @ A @ root)
@@ -36,31 +36,31 @@ def eigenproblem(A, B):
 
 
 def slow_features(sequences, lag=1):
-    """Delta values, outputs and directions of linear SFA; the signs are left as they fall."""
+    """Return delta values, outputs and directions of linear SFA with arbitrary signs."""
     _, mean, B, _, A = moments(sequences, lag)
     deltas, W = eigenproblem(A, B)
     return deltas, [(X - mean) @ W for X in sequences], W
 
 
 def delta_of_output(sequences, lag=1):
-    """Mean squared difference over variance, output by output."""
+    """Return the mean squared difference over the variance of each output."""
     _, _, B, _, A = moments(sequences, lag)
     return np.diag(A) / np.diag(B)
 
 
 def mdp_deltas(X):
-    """MDP's SFANode: sum of dx dx' over T-2, covariance over T-1."""
+    """Return delta values of MDP's SFANode: sum of dx dx' over T-2, covariance over T-1."""
     dX, C = np.diff(X, axis=0), X - X.mean(axis=0)
     return eigenproblem(dX.T @ dX / (len(X) - 2), C.T @ C / (len(X) - 1))[0]
 
 
 def centred_deltas(X):
-    """sklearn-sfa and tsdr: the mean difference is subtracted, both covariances with ddof=1."""
+    """Return delta values of sklearn-sfa and tsdr: centred differences, ddof=1 in both covariances."""
     return eigenproblem(np.cov(np.diff(X, axis=0), rowvar=False), np.cov(X, rowvar=False))[0]
 
 
 def reversible_tica(X):
-    """Eigenvalues (descending) of reversible TICA at lag 1, from pairs and their reversals."""
+    """Return descending eigenvalues of reversible TICA at lag 1, from all pairs in both directions."""
     before, after = X[:-1], X[1:]
     both = np.concatenate([before, after])
     mean = both.mean(axis=0)
@@ -75,7 +75,7 @@ def reversible_tica(X):
 
 
 def free_responses(T, n):
-    """Slowest possible outputs of length T, unit variance: cos(pi j (t - 1/2) / T), and their deltas."""
+    """Return the slowest unit-variance outputs of length T, cos(pi j (t - 1/2) / T), and delta values."""
     t = np.arange(1, T + 1)
     Y = np.sqrt(2) * np.cos(np.pi * np.outer(t - 0.5, np.arange(1, n + 1)) / T)
     deltas = np.array([np.mean(np.diff(y) ** 2) / np.mean(y**2) for y in Y.T])

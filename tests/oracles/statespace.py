@@ -1,8 +1,8 @@
-"""The factorial AR(1) model by its definition: one joint Gaussian of everything, and textbook loops.
+"""The factorial AR(1) model by its definition: a dense joint Gaussian distribution, and textbook recursions.
 
-A model is four arrays: decay a (K,), loadings C (D, K), noise variance r (D,) and offset mu (D,). Data are
-a list of sequences, each (T, D) with NaN where missing, and optionally a list of their times. All latents of
-all rows are stacked row by row, so that latent k of row t has the index t * K + k.
+A model has four arrays: decays a (K,), loadings C (D, K), noise variances r (D,) and offsets mu (D,). Data
+are a list of sequences, each (T, D) with NaN where missing, and optionally a list of their times. Factors
+are stacked by rows: factor k of row t has the index t * K + k.
 """
 
 from decimal import Decimal, localcontext
@@ -22,7 +22,7 @@ class Model(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """Law of the latents given the observations: ``means`` (N, K), ``full`` (N, K, N, K), log-likelihood."""
+    """Posterior ``means`` (N, K) and covariance ``full`` (N, K, N, K) of factors, and log-likelihood."""
 
     means: np.ndarray
     full: np.ndarray
@@ -39,7 +39,7 @@ class Dense(NamedTuple):
 
 
 def random_model(rng, n_features, n_components, noise=0.3):
-    """A model with well separated decays, one of them negative when there are three or more."""
+    """Return a model with well separated decays, one of them negative if there are three or more."""
     decay = np.array([0.97, 0.8, -0.4, 0.5, 0.1])[:n_components]
     spread = noise * rng.uniform(0.5, 1.5, n_features)
     loadings, offset = rng.standard_normal((n_features, n_components)), rng.standard_normal(n_features)
@@ -47,7 +47,7 @@ def random_model(rng, n_features, n_components, noise=0.3):
 
 
 def simulate(rng, model, lengths, times=None):
-    """Complete sequences of the model, row by row from its definition."""
+    """Draw complete sequences of the model, row by row."""
     out = []
     for i, n in enumerate(lengths):
         z = rng.standard_normal(len(model.decay))
@@ -63,7 +63,7 @@ def simulate(rng, model, lengths, times=None):
 
 
 def row_times(sequences, times=None):
-    """Sequence number and time of every row."""
+    """Return sequence number and time of every row."""
     which = np.concatenate([np.full(len(x), i) for i, x in enumerate(sequences)])
     when = np.concatenate(
         [np.arange(len(x), dtype=float) if times is None else times[i] for i, x in enumerate(sequences)]
@@ -72,7 +72,7 @@ def row_times(sequences, times=None):
 
 
 def latent_covariance(model, sequences, times=None):
-    """Prior covariance of all latents (N * K, N * K): a ** |t - s| within sequence and latent, else zero."""
+    """Return the prior covariance (N * K, N * K): a ** |t - s| within sequence and factor, otherwise zero."""
     which, when = row_times(sequences, times)
     n, k = len(which), len(model.decay)
     P = np.zeros((n, k, n, k))
@@ -85,7 +85,7 @@ def latent_covariance(model, sequences, times=None):
 
 
 def observation_matrix(model, n_rows):
-    """Matrix (N * D, N * K) from all latents to all noise-free entries."""
+    """Return the matrix (N * D, N * K) from all factors to all noise-free values."""
     d, k = model.loadings.shape
     H = np.zeros((n_rows, d, n_rows, k))
     for t in range(n_rows):
@@ -94,7 +94,7 @@ def observation_matrix(model, n_rows):
 
 
 def joint_posterior(model, sequences, times=None):
-    """Condition the joint Gaussian of latents and entries; missing entries are deleted from it."""
+    """Return moments of the joint Gaussian distribution of factors and values, given the observed values."""
     x = np.concatenate(sequences)
     n, k = len(x), len(model.decay)
     seen = ~np.isnan(x).ravel()
@@ -115,10 +115,10 @@ def log_likelihood(model, sequences, times=None):
 
 
 def innovation_log_likelihood(decay, innovation_variance, weights, offset, sequences, first_variance=None):
-    """Log-likelihood without noise of latents with any innovation variances (Turner & Sahani 2007, eqs. 6-9).
+    """Return the log-likelihood of a noise-free model with any innovation variances.
 
-    Each sequence is one Gaussian: all latents are sums of innovations, ``(I - shifted decays) y = e``, and
-    all cells are ``weights^-1 y``, row by row.
+    Turner & Sahani (2007), eqs. 6-9: each sequence is one Gaussian vector. Factors are sums of innovations,
+    ``(I - shifted decays) y = e``, and values are ``weights^-1 y``, row by row.
     """
     first = innovation_variance / (1 - decay**2) if first_variance is None else first_variance
     total = 0.0
@@ -132,7 +132,7 @@ def innovation_log_likelihood(decay, innovation_variance, weights, offset, seque
 
 
 def exact_posterior(model, sequences, digits=70):
-    """`joint_posterior` of evenly sampled sequences in decimals, for noise so small that doubles fail."""
+    """Return `joint_posterior` of evenly sampled sequences in decimals, for very small noise variances."""
     x = np.concatenate(sequences)
     which, when = row_times(sequences)
     n, k = len(x), len(model.decay)
@@ -162,7 +162,7 @@ def exact_posterior(model, sequences, digits=70):
 
 
 def _decimal_solve(S, right):
-    """Gaussian elimination of a positive definite matrix: solution and log determinant."""
+    """Solve a positive definite system by Gaussian elimination; return solution and log determinant."""
     S, right = S.copy(), right.copy()
     n, log_det = len(S), Decimal(0)
     for i in range(n):
@@ -227,10 +227,10 @@ def _one_loop(model, x, when):
 
 
 def complete_entries(model, sequences, times=None):
-    """Mean and standard deviation of every entry given the observed ones, from the joint law of the entries.
+    """Return mean and standard deviation of every value given the observed ones.
 
-    Observed entries come back as they are with standard deviation zero. Latents never appear except through
-    the covariance of the entries.
+    Observed values are returned unchanged with standard deviation zero. The covariance of the values is the
+    only place where factors enter.
     """
     x = np.concatenate(sequences)
     n = len(x)
@@ -247,7 +247,7 @@ def complete_entries(model, sequences, times=None):
 
 
 def forecast(model, sequence, n_steps):
-    """Means and standard deviations of latents and observations after the end: empty rows added."""
+    """Return means and standard deviations of factors and observations in rows appended to a sequence."""
     empty = np.full((n_steps, sequence.shape[1]), np.nan)
     extended = [np.vstack([sequence, empty])]
     law = joint_posterior(model, extended)
@@ -257,7 +257,7 @@ def forecast(model, sequence, n_steps):
 
 
 def expected_sums(model, sequences, gaps, times=None):
-    """Each sum over rows of expected moments by its name, written out with the dense law of the latents."""
+    """Return each sum over rows of expected moments by its name, from the dense posterior of the factors."""
     dense, x = joint_posterior(model, sequences, times), np.concatenate(sequences)
     which, when = row_times(sequences, times)
     d, k = model.loadings.shape
@@ -299,7 +299,7 @@ def expected_sums(model, sequences, gaps, times=None):
 
 
 def expected_complete_log_likelihood(model, dense, sequences, times=None):
-    """E[log p(x, z | model)] under a given law of z, term by term."""
+    """Return E[log p(x, z | model)] under a given distribution of z, term by term."""
     x = np.concatenate(sequences)
     which, when = row_times(sequences, times)
     total = 0.0
@@ -322,7 +322,7 @@ def expected_complete_log_likelihood(model, dense, sequences, times=None):
 
 
 def pack(model, kind, even=True):
-    """Free coordinates: atanh a (or log(-log a)), C row by row, log r (all, one or none), mu."""
+    """Return free coordinates: atanh a (or log(-log a)), C row by row, log r (all, one or none), mu."""
     free = np.arctanh(model.decay) if even else np.log(-np.log(model.decay))
     log_noise = np.log(model.noise)
     noise = {"diagonal": log_noise, "isotropic": log_noise[:1], "known": log_noise[:0]}[kind]
@@ -338,7 +338,7 @@ def unpack(vector, like, kind, even=True):
 
 
 def numerical_gradient(function, at, step=1e-3):
-    """Sixth-order central differences, with one step for all coordinates or one for each."""
+    """Return sixth-order central differences, with one step for all coordinates or one for each."""
     steps = np.broadcast_to(step, at.shape)
     out = np.zeros_like(at)
     for i in range(len(at)):
@@ -357,7 +357,7 @@ def numerical_score(model, sequences, kind, times=None):
 
 
 def numerical_hessian(function, at, step=1e-3):
-    """Differences of differences, fourth order."""
+    """Return second derivatives by differences of differences of fourth order."""
     n = len(at)
     H = np.zeros((n, n))
     for i in range(n):
@@ -369,7 +369,7 @@ def numerical_hessian(function, at, step=1e-3):
 
 
 def best_next_model(model, dense, sequences, kind, times=None):
-    """M-step by blind optimisation: the model that maximises the expected complete-data log-likelihood."""
+    """Return the M-step: the model of largest expected complete-data log-likelihood, found numerically."""
     even = times is None
 
     def loss(vector):
@@ -384,14 +384,14 @@ def best_next_model(model, dense, sequences, kind, times=None):
 
 
 def spectral_density(model, omega):
-    """Spectrum of the observations: the autocovariances of the latents summed as geometric series."""
+    """Return the spectrum of the observations from geometric series of the factors' autocovariances."""
     turn = np.exp(-1j * omega)
     f = np.array([(1 / (1 - a * turn) + 1 / (1 - a * np.conj(turn)) - 1).real for a in model.decay])
     return (model.loadings * f) @ model.loadings.T + np.diag(model.noise)
 
 
 def whittle_information(model, n_frequencies=4000, step=1e-5):
-    """(1/2) mean over (0, pi) of tr(S^-1 d_i S S^-1 d_j S), differentiated numerically; offset: S(0)^-1."""
+    """Return (1/2) mean over (0, pi) of tr(S^-1 d_i S S^-1 d_j S) by differences; offsets: S(0)^-1."""
     at = pack(model, "diagonal")
     d = len(model.offset)
     n = len(at) - d
@@ -413,7 +413,7 @@ def whittle_information(model, n_frequencies=4000, step=1e-5):
 
 
 def whittle_log_likelihood(model, sequence):
-    """-1/2 sum over all Fourier frequencies but zero of log|S| + tr(S^-1 I), I being the periodogram."""
+    """Return -1/2 sum over all Fourier frequencies but zero of log|S| + tr(S^-1 I) with the periodogram I."""
     n = len(sequence)
     total = 0.0
     for j in range(1, n):
@@ -425,12 +425,12 @@ def whittle_log_likelihood(model, sequence):
 
 
 def cubic_objective(a, n, previous, cross, current):
-    """Expected log density of n transitions of one latent with unit variance."""
+    """Return the expected log density of n transitions of one factor with unit variance."""
     return -0.5 * (n * np.log(1 - a**2) + (current - 2 * a * cross + a**2 * previous) / (1 - a**2))
 
 
 def exact_log_likelihood(model, sequence, digits=60):
-    """Log-likelihood in decimal arithmetic, one entry at a time: scalar updates, so long series are cheap."""
+    """Return the log-likelihood in decimals by scalar updates, which are fast enough for long series."""
     exact = np.vectorize(lambda v: Decimal(float(v)), otypes=[object])
     k = len(model.decay)
     with localcontext() as context:
@@ -451,11 +451,11 @@ def exact_log_likelihood(model, sequence, digits=60):
     return float(total)
 
 
-def predictive_of_cells(model, sequences, hidden, times=None):
-    """Means and standard deviations (N, D) of the cells given those that are not hidden with them.
+def predict_hidden_values(model, sequences, hidden, times=None):
+    """Return means and standard deviations (N, D) of the values, each given those that remain observed.
 
-    ``hidden(t, d)`` says by a mask (N, D) which cells are left out besides the missing ones when cell (t, d)
-    is predicted. The cell itself must be among them.
+    ``hidden(t, d)`` returns a mask (N, D) of the values that are hidden when value (t, d) is predicted. The
+    mask must contain (t, d) itself.
     """
     x = np.concatenate(sequences)
     lengths = np.cumsum([len(s) for s in sequences])[:-1]

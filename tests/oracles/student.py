@@ -1,4 +1,4 @@
-"""The factorial AR(1) model with Student-t noise, by its definition: dense Gaussians, and integrals."""
+"""The factorial AR(1) model with Student-t noise by its definition: dense Gaussians and integrals."""
 
 import numpy as np
 from scipy.integrate import quad
@@ -9,7 +9,7 @@ from tests.oracles import statespace as oracle
 
 
 def weighted_posterior(model, x, weights):
-    """Latents given one sequence (T, D) whose cells have noise of variance ``r / w``; NaN is missing."""
+    """Return the posterior of the factors of one sequence (T, D) with noise variances ``r / w``."""
     n, k = len(x), len(model.decay)
     seen = ~np.isnan(x).ravel()
     P = oracle.latent_covariance(model, [x])
@@ -24,13 +24,13 @@ def weighted_posterior(model, x, weights):
 
 
 def shares(seen, by_row):
-    """Cells that have each weight: lists of (row, column), of observed ones alone."""
+    """Return groups of observed values that have one common weight, as lists of (row, column)."""
     cells = [list(zip([t] * row.sum(), np.flatnonzero(row), strict=True)) for t, row in enumerate(seen)]
     return [row for row in cells if row] if by_row else [[cell] for row in cells for cell in row]
 
 
 def best_gammas(model, x, posterior, nu, by_row):
-    """Shape and rate of ``q(w)`` for each list of cells, given ``q(z)``."""
+    """Return shape and rate of ``q(w)`` for each group of values, given ``q(z)``."""
     out = []
     for cells in shares(~np.isnan(x), by_row):
         s = 0.0
@@ -43,7 +43,7 @@ def best_gammas(model, x, posterior, nu, by_row):
 
 
 def bound(model, x, posterior, gammas, nu):
-    """``E[log p(x, z, w) - log q(z) - log q(w)]``, term by term, for Gaussian ``q(z)``, Gamma ``q(w)``."""
+    """Return ``E[log p(x, z, w) - log q(z) - log q(w)]`` by terms for Gaussian ``q(z)``, Gamma ``q(w)``."""
     n, k = posterior.means.shape
     P = oracle.latent_covariance(model, [x])
     S = posterior.full.reshape(n * k, n * k)
@@ -65,7 +65,7 @@ def bound(model, x, posterior, gammas, nu):
 
 
 def log_likelihood(model, x, nu, by_row, n_nodes=400, reach=7.0):
-    """Log-likelihood of one latent and two rows, by the trapezoidal rule over both states."""
+    """Return the log-likelihood of one factor and two rows by the trapezoidal rule over both states."""
     grid = np.linspace(-reach, reach, n_nodes)
     first, second = np.meshgrid(grid, grid, indexing="ij")
     a = model.decay[0]
@@ -85,7 +85,7 @@ def log_likelihood(model, x, nu, by_row, n_nodes=400, reach=7.0):
 
 
 def distribution(error, explained, scale, nu):
-    """Probability of a normal variable of a variance plus a Student-t one being less than an error."""
+    """Return the distribution function, at an error, of the sum of a normal and a Student-t variable."""
     width = np.sqrt(explained)
 
     def integrand(z):
@@ -95,7 +95,7 @@ def distribution(error, explained, scale, nu):
 
 
 def density(error, explained, scale, nu):
-    """Density at an error of a normal variable of a variance plus a Student-t one."""
+    """Return the density, at an error, of the sum of a normal and a Student-t variable."""
     width = np.sqrt(explained)
 
     def integrand(z):

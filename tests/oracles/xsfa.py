@@ -1,4 +1,4 @@
-"""Extended slow feature analysis as Sprekeler, Zito & Wiskott (2014) write it: on the data, step by step."""
+"""Extended slow feature analysis by the equations of Sprekeler, Zito & Wiskott (2014)."""
 
 import itertools
 
@@ -14,7 +14,7 @@ def monomials(X, degree):
 
 
 def sources(X, n_sources, degree, source_degree, least_variance, lengths, lag=1):
-    """Sources (T, n) and their delta values."""
+    """Return sources (T, n) and their delta values."""
     z = monomials((X - X.mean(axis=0)) / X.std(axis=0), degree)
     z = z - z.mean(axis=0)
     U, s, _ = np.linalg.svd(z / z.std(axis=0), full_matrices=False)

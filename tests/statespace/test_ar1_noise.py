@@ -147,7 +147,7 @@ def test_samples_have_the_covariances_of_the_model(asked):
     model, params, _, _ = asked
     x, latents = model.sample(60_000, random_state=1)
     assert latents.shape == (60_000, 2)
-    wanted = oracle.cells(params, [np.arange(2.0)])
+    wanted = oracle.value_covariance(params, [np.arange(2.0)])
     both = np.hstack([x[:-1], x[1:]])
     np.testing.assert_allclose(np.cov(both.T), wanted, atol=0.06 * wanted.max())
 

@@ -50,7 +50,7 @@ def test_predictions_of_the_filter_are_the_dense_conditional_of_each_row(rng, sa
             run_filter(to_parameters(model), Sequences(x, (len(x),), t), None)
             for x, t in zip(data, times, strict=True)
         ]
-    means, std = oracle.predictive_of_cells(model, data, lambda t, d: rows >= t, times)
+    means, std = oracle.predict_hidden_values(model, data, lambda t, d: rows >= t, times)
     assert scaled_error(np.concatenate([r.predictions for r in results]), means) < EXACT
     assert scaled_error(np.concatenate([r.prediction_std for r in results]), std) < EXACT
     x = np.concatenate(data)
@@ -90,10 +90,10 @@ def test_values_and_rows_that_are_left_out_are_the_dense_conditional(rng):
     whole = smooth(params, to_panel(data))
     moments = observation_moments(params, whole.means, whole.covariances)
     rows, cells = np.arange(15)[:, None] + np.zeros((1, 4), dtype=int), np.arange(60).reshape(15, 4)
-    means, std = oracle.predictive_of_cells(model, data, lambda t, d: cells == cells[t, d])
+    means, std = oracle.predict_hidden_values(model, data, lambda t, d: cells == cells[t, d])
     got = left_out_errors(x, *moments, params.noise_variance)
     np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
-    means, std = oracle.predictive_of_cells(model, data, lambda t, d: rows == t)
+    means, std = oracle.predict_hidden_values(model, data, lambda t, d: rows == t)
     got = left_out_rows(params, x, whole.means, whole.covariances)
     np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
 
