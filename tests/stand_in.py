@@ -42,9 +42,9 @@ class StandIn(BaseEstimator):
             filled, std = zip(*(self.impute(part, True) for part in X), strict=True)
             return (list(filled), list(std)) if return_std else list(filled)
         X = np.asarray(X)
-        hole = np.isnan(X)
-        filled = np.where(hole, self.mean_, X)
-        return (filled, np.where(hole, self.std_, 0.0)) if return_std else filled
+        missing = np.isnan(X)
+        filled = np.where(missing, self.mean_, X)
+        return (filled, np.where(missing, self.std_, 0.0)) if return_std else filled
 
     def posterior(self, X, *, times=None):
         shape = len(X), len(self.timescales_)

@@ -50,7 +50,7 @@ def test_score_in_training_is_minus_the_delta_values(rng):
 
 
 def test_slowness_uses_the_labels_of_graph_estimators(rng):
-    """The order of rows says nothing: by it every output seems to be noise."""
+    """With the order of the rows as time, every output would look like noise."""
     X, y = labelled(rng)
     gsfa = GraphSFA(1, graph="serial").fit(X[:100], y[:100])
     assert slowness(gsfa, X[100:], y[100:]) > -0.2

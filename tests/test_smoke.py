@@ -96,8 +96,8 @@ def series():
     t = np.arange(240)
     factors = np.column_stack([np.sin(t / 20), np.cos(t / 7)])
     X = factors @ rng.standard_normal((2, 4)) + 0.1 * rng.standard_normal((240, 4))
-    holes = rng.random(X.shape) < 0.1
-    return X, np.where(holes, np.nan, X), holes
+    hidden = rng.random(X.shape) < 0.1
+    return X, np.where(hidden, np.nan, X), hidden
 
 
 @pytest.fixture(scope="module")
@@ -108,20 +108,20 @@ def model(series):
 
 
 def test_imputation_is_close_to_what_was_hidden(series, model):
-    X, seen, holes = series
-    filled, std = model.impute(seen, return_std=True)
-    np.testing.assert_array_equal(filled[~holes], X[~holes])
-    assert np.sqrt(np.mean((filled - X)[holes] ** 2)) < 0.2
-    assert np.all(std[holes] > 0)
+    X, incomplete, hidden = series
+    filled, std = model.impute(incomplete, return_std=True)
+    np.testing.assert_array_equal(filled[~hidden], X[~hidden])
+    assert np.sqrt(np.mean((filled - X)[hidden] ** 2)) < 0.2
+    assert np.all(std[hidden] > 0)
 
 
 def test_posterior_filter_forecast_and_draws(series, model):
-    seen = series[1]
-    assert model.posterior(seen).means.shape == (240, 2)
-    assert model.filter(seen).means.shape == (240, 2)
-    assert np.isfinite(model.log_likelihood(seen))
-    assert np.asarray(model.sample_posterior(seen, random_state=0)).shape[-2:] == (240, 2)
-    model.forecast(seen, 3)
+    incomplete = series[1]
+    assert model.posterior(incomplete).means.shape == (240, 2)
+    assert model.filter(incomplete).means.shape == (240, 2)
+    assert np.isfinite(model.log_likelihood(incomplete))
+    assert np.asarray(model.sample_posterior(incomplete, random_state=0)).shape[-2:] == (240, 2)
+    model.forecast(incomplete, 3)
 
 
 def test_a_saved_model_is_loaded(series, model, tmp_path):
@@ -141,7 +141,7 @@ def test_bundled_data():
 
 
 def test_the_command(series, tmp_path):
-    table = tmp_path / "holes.csv"
+    table = tmp_path / "incomplete.csv"
     np.savetxt(table, series[1], delimiter=",", header="a,b,c,d", comments="", fmt="%.4f")
     table.write_text(table.read_text().replace("nan", ""))
     command = [sys.executable, "-m", "probsfa", "impute", str(table), "-o", str(tmp_path / "filled.csv")]

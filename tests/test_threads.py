@@ -220,14 +220,14 @@ def test_cores_are_those_this_process_may_use():
 def calls_on_fitted_models(rng):
     """Return calls by name, and their arguments: of all packages, on models that all threads share."""
     X = np.cumsum(rng.standard_normal((64, 4)), axis=0)
-    holey = X.copy()
-    holey[rng.random(X.shape) < 0.1] = np.nan
+    incomplete = X.copy()
+    incomplete[rng.random(X.shape) < 0.1] = np.nan
     graph = graphs.clustered(np.repeat([0, 1, 2, 3], 16))
-    probabilistic = ProbabilisticSFA(2, max_iter=3).fit(holey)
+    probabilistic = ProbabilisticSFA(2, max_iter=3).fit(incomplete)
     slow, kernel = SFA(2).fit(X), KernelSFA(2, regularization=1e-3).fit(X)
     labelled = GraphSFA(2, graph=graph).fit(X)
     eigenmaps = LaplacianEigenmaps(2, n_neighbors=5).fit(X)
-    return holey, [
+    return incomplete, [
         ("ProbabilisticSFA.transform", probabilistic.transform, True),
         (
             "ProbabilisticSFA.posterior",
@@ -249,9 +249,9 @@ def calls_on_fitted_models(rng):
 @pytest.mark.filterwarnings("ignore:.*did not converge:UserWarning", "ignore:.*stopped:UserWarning")
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
 def test_eight_threads_of_a_hundred_mixed_calls_give_the_serial_results(rng):
-    holey, calls = calls_on_fitted_models(rng)
-    pieces = [holey + 1e-3 * i for i in range(4)]
-    jobs = [(call, x if holes else np.nan_to_num(x)) for _, call, holes in calls for x in pieces]
+    incomplete, calls = calls_on_fitted_models(rng)
+    pieces = [incomplete + 1e-3 * i for i in range(4)]
+    jobs = [(call, x if accepts_nan else np.nan_to_num(x)) for _, call, accepts_nan in calls for x in pieces]
     serial = [call(x) for call, x in jobs]
 
     def work(seed):

@@ -121,8 +121,8 @@ def test_model_options_reach_the_estimator(command, data, stand_in):
 
 
 def test_impute_draws_the_missing_values(command, data, tmp_path):
-    assert command(*IMPUTE, "-o", "filled.csv", "--plot", "holes.png").code == 0
-    assert (tmp_path / "holes.png").read_bytes()[:4] == b"\x89PNG"
+    assert command(*IMPUTE, "-o", "filled.csv", "--plot", "values.png").code == 0
+    assert (tmp_path / "values.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_impute_with_nothing_missing(command, tmp_path, stand_in):

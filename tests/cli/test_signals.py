@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 DATA = "t,a,b\n" + "".join(f"{i},{i % 3},{'' if i == 5 else i % 4}\n" for i in range(12))
 
-# The command in a process of its own, with a stand-in whose fit goes on as `{fit}` says.
+# The command in a separate process, with a stand-in that continues its fit with the code `{fit}`.
 COMMAND = """
 import sys, time, types
 from tests.stand_in import StandIn

@@ -54,14 +54,14 @@ def rms(errors):
 def test_impute_has_calibrated_intervals(mixture, tmp_path):
     assert main(["impute", "data.csv", "-o", "filled.csv", "--std", "std.csv", "-k", "2", "-q"]) == 0
     filled, std = read("filled.csv"), read("std.csv")
-    hole = ~mixture.mask
-    np.testing.assert_array_equal(filled[~hole], mixture.data[~hole])
-    assert np.all(std[~hole] == 0.0)
-    scaled = (filled - mixture.complete)[hole] / std[hole]
-    n = hole.sum()
+    missing = ~mixture.mask
+    np.testing.assert_array_equal(filled[~missing], mixture.data[~missing])
+    assert np.all(std[~missing] == 0.0)
+    scaled = (filled - mixture.complete)[missing] / std[missing]
+    n = missing.sum()
     # A standard normal distribution: its second moment within six standard errors of one, estimation aside.
     assert abs(np.mean(scaled**2) - 1.0) < 6.0 * np.sqrt(2.0 / n) + 0.1
-    assert rms((filled - mixture.complete)[hole]) < NEAR_THE_NOISE
+    assert rms((filled - mixture.complete)[missing]) < NEAR_THE_NOISE
 
 
 def test_observed_values_keep_their_text(mixture, tmp_path):
@@ -81,9 +81,9 @@ def test_fit_saves_what_load_reads(mixture, tmp_path, capsys):
     assert "time scale (steps of 10 min)" in out
     assert f"log-likelihood {model.log_likelihood_:.6g} nats" in out
     assert main(["impute", "data.csv", "--model", "model.npz", "-o", "filled.csv", "-q"]) == 0
-    hole = ~mixture.mask
+    missing = ~mixture.mask
     expected = model.impute(pd.DataFrame(mixture.data, columns=list("abcdef"))).to_numpy()
-    np.testing.assert_allclose(read("filled.csv")[hole], expected[hole], atol=1e-3)
+    np.testing.assert_allclose(read("filled.csv")[missing], expected[missing], atol=1e-3)
 
 
 def test_uneven_rows_are_used_at_their_times(mixture, tmp_path, capsys):
@@ -92,9 +92,9 @@ def test_uneven_rows_are_used_at_their_times(mixture, tmp_path, capsys):
     frame[keep].to_csv("uneven.csv")
     assert main(["impute", "uneven.csv", "-o", "filled.csv", "-k", "2"]) == 0
     assert "rows are unevenly spaced, the median step is 10 min" in capsys.readouterr().err
-    filled, hole = read("filled.csv"), ~mixture.mask[keep]
+    filled, missing = read("filled.csv"), ~mixture.mask[keep]
     assert not np.isnan(filled).any()
-    assert rms((filled - mixture.complete[keep])[hole]) < NEAR_THE_NOISE
+    assert rms((filled - mixture.complete[keep])[missing]) < NEAR_THE_NOISE
 
 
 def test_compare_puts_the_model_that_made_the_data_first(mixture, tmp_path):
@@ -137,16 +137,16 @@ def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
     fine = make_slow_mixture(800, 3, timescales=[300.0, 40.0], noise_variance=0.05, random_state=1).data
     dates = pd.date_range("2024-01-01", periods=800, freq="6min", name="time")
     frame = pd.DataFrame(fine, index=dates, columns=list("abc"))
-    holes = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.2)
+    incomplete = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.2)
     frame.iloc[::10].to_csv(tmp_path / "hourly.csv")
-    holes.to_csv(tmp_path / "fine.csv")
-    holes.set_axis(pd.Index(0.1 * np.arange(800), name="time")).to_csv(tmp_path / "hours.csv")
+    incomplete.to_csv(tmp_path / "fine.csv")
+    incomplete.set_axis(pd.Index(0.1 * np.arange(800), name="time")).to_csv(tmp_path / "hours.csv")
     model = tmp_path / "model.npz"
     assert main(["fit", str(tmp_path / "hourly.csv"), "-o", str(model), "-k", "2"]) == 0
     assert "time scale (steps of 1 h)" in capsys.readouterr().out
     out = tmp_path / "filled.csv"
     assert main(["impute", str(tmp_path / "fine.csv"), "--model", str(model), "-o", str(out)]) == 0
-    wanted = probsfa.load(model).impute(holes)
+    wanted = probsfa.load(model).impute(incomplete)
     filled = pd.read_csv(out, index_col=0)
     np.testing.assert_allclose(filled, wanted, atol=2e-3)
     capsys.readouterr()

@@ -57,14 +57,14 @@ def expected(dense, x, which, name, times=None):
 
 
 @sparsely(
-    "holes", ["none", "scattered", "empty rows", "one column"], shown=["none", "scattered", "empty rows"]
+    "missing", ["none", "scattered", "empty rows", "one column"], shown=["none", "scattered", "empty rows"]
 )
 @pytest.mark.parametrize("kind", ["even", "uneven", "memory"])
-def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, holes, kind):
+def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, missing, kind):
     model, dense = a_model(rng, memory=kind == "memory")
     times = uneven_times(rng, [N])[0] if kind == "uneven" else None
     x = statespace.simulate(rng, dense, [N], None if times is None else [times])[0]
-    [x] = punch(rng, [x], holes)
+    [x] = punch(rng, [x], missing)
     made = charts(model, x, 2, times)
     assert list(made) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
     for name, chart in made.items():
@@ -85,10 +85,10 @@ def test_statistics_of_factors_are_chi_squared_under_the_model(rng):
         assert np.mean(values > stats.chi2.ppf(0.95, degrees)) == pytest.approx(0.05, abs=0.02), name
 
 
-@pytest.mark.parametrize("holes", ["none", "scattered"])
-def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, holes):
+@pytest.mark.parametrize("missing", ["none", "scattered"])
+def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, missing):
     model, dense = a_model(rng)
-    [x] = punch(rng, statespace.simulate(rng, dense, [N]), holes)
+    [x] = punch(rng, statespace.simulate(rng, dense, [N]), missing)
     for name, chart in charts(model, x, 2).items():
         which = [2] if "fast" in name else [0, 1]
         reductions = chart.reductions()

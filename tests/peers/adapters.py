@@ -1,9 +1,9 @@
-"""One model, one set of data, one result, whoever computes them.
+"""Conversions of one model, one data set and one result to the conventions of other packages and back.
 
-Every adapter takes a model of the oracles, which is the factorial AR(1) model in four arrays, and data with
-NaN where missing, maps them to the arguments of a package, and maps the answer back to the conventions of
-this one. What is mapped is therefore the list of differences of convention, which is in ``README.md``, beside
-this file. Packages are imported where they are used, so that this module imports without them.
+Each function converts a factorial AR(1) model (`tests.oracles.statespace.Model`) and data with NaN where
+missing to the arguments of a package, and its results to the conventions of this package. ``README.md`` in
+this folder lists the differences. Packages are imported inside the functions, so that this module can be
+imported without them.
 """
 
 from functools import cache
@@ -20,17 +20,17 @@ from probsfa.statespace.panel import make_panel
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_parameters
 
-# The peers' programs are run a few times on a few rows: compiling them takes the time, so it is done cheaply.
+# Functions of other packages process few rows; most time is compilation, hence the low optimisation.
 _COMPILE_QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def compiled(function):
-    """Compile a JAX function of a peer, with little optimisation."""
+    """Compile a JAX function of another package with little optimisation."""
     return jax.jit(function, compiler_options=_COMPILE_QUICKLY)
 
 
 class Inference(NamedTuple):
-    """Causal and posterior moments of T latent states, in the conventions of this package.
+    """Filtered and posterior moments of T states, in the conventions of this package.
 
     ``lag_one[t]`` is the covariance of state t + 1 (rows) with state t (columns).
     """
@@ -44,18 +44,18 @@ class Inference(NamedTuple):
 
 
 def assert_same(computed, expected, tolerance):
-    """Compare what was computed, field by field, relative to the size of what is expected (at least one)."""
+    """Compare results field by field, relative to the size of the expected ones (at least one)."""
     for name, one, other in zip(Inference._fields, computed, expected, strict=True):
         assert one is None or scaled_error(one, other) < tolerance, name
 
 
 def match_signs(outputs, reference):
-    """Outputs (T, K) with each column's sign changed to that of the reference."""
+    """Return outputs (T, K) with the signs of the reference."""
     return outputs * np.sign(np.sum(outputs * reference, axis=0))
 
 
 def transitions(model, n_rows, times=None):
-    """Decay (T, K) that leads to each row; that to the first row is the decay over one step."""
+    """Return the decay (T, K) from the previous row to each row; the first one is that of one step."""
     gaps = np.ones(n_rows) if times is None else np.concatenate([[1.0], np.diff(times)])
     return model.decay ** gaps[:, None]
 
@@ -64,12 +64,12 @@ def transitions(model, n_rows, times=None):
 
 
 def sequence_of(data, times=None):
-    """One sequence, as the border hands it on."""
+    """Return one sequence as preprocessing returns it."""
     return Sequences(data, (len(data),), times)
 
 
 def ours(model, data, times=None):
-    """Filter and smoother of this package."""
+    """Return results of the filter and smoother of this package."""
     params = to_parameters(model)
     causal = run_filter(params, sequence_of(data, times), None)
     posterior = smooth(params, make_panel(sequence_of(data, times)))
@@ -85,7 +85,7 @@ def ours(model, data, times=None):
 
 
 def dense(model, data, times=None):
-    """The same by the oracles: conditioning the joint Gaussian of all rows, and a textbook loop."""
+    """Return results of the dense joint Gaussian distribution and of a textbook filter."""
     when = None if times is None else [times]
     loop = oracle.kalman_loop(model, [data], when)
     joint = oracle.joint_posterior(model, [data], when)
@@ -103,7 +103,7 @@ def dense(model, data, times=None):
 
 
 def dynamax_static(model):
-    """Parameters of dynamax that do not change with time, for complete data at even times."""
+    """Return parameters of dynamax that are constant in time, for complete data at even times."""
     from dynamax.linear_gaussian_ssm.inference import make_lgssm_params
 
     k = len(model.decay)
@@ -119,12 +119,11 @@ def dynamax_static(model):
 
 
 def dynamax_moving(model, data, times=None, unused=1.0):
-    """Parameters for each row, data that dynamax takes, and the nats that its log-likelihood has too few.
+    """Return parameters of dynamax for each row, its data, and the nats to add to its log-likelihood.
 
-    Element t of weights and covariance leads from row t - 1 to row t; element 0 leads nowhere and may hold
-    anything (``unused``). dynamax has no missing cells: a missing one becomes a zero that depends on no
-    latent, in noise of variance one, which adds ``-log(2 pi) / 2`` to the log-likelihood and nothing to the
-    posterior.
+    Element t of weights and covariance is the transition from row t - 1 to row t; element 0 is ignored
+    (``unused``). dynamax has no missing values: each is replaced by a zero with loadings of zero and unit
+    noise, which adds ``-log(2 pi) / 2`` to the log-likelihood and leaves the posterior unchanged.
     """
     from dynamax.linear_gaussian_ssm.inference import make_lgssm_params
 
@@ -182,10 +181,10 @@ def _dynamax_smoother(form):
 
 
 def dynamax(params, emissions, missing=0.0, form="serial"):
-    """Filter and smoother of dynamax in one of its forms: serial, parallel or information.
+    """Return results of the serial, parallel or information filter and smoother of dynamax.
 
-    Its cross moments are raw, ``E[z_t z_t+1']``, and have the earlier state in their rows. The parallel and
-    the information form give none; then the field is None.
+    Its cross moments are raw, ``E[z_t z_t+1']``, with the earlier state in the rows. The parallel and the
+    information form return none; the field is None.
     """
     posterior = _dynamax_smoother(form)(params, emissions)
     means = np.asarray(posterior.smoothed_means)
@@ -206,7 +205,7 @@ def dynamax(params, emissions, missing=0.0, form="serial"):
 
 
 def cuthbert_inputs(model, data, times=None):
-    """For each row the arrays (F, c, chol Q, H, d, chol R, y) that cuthbert asks for, NaN where missing."""
+    """Return the arrays (F, c, chol Q, H, d, chol R, y) of cuthbert for each row, NaN where missing."""
     n, (d, k) = len(data), model.loadings.shape
     over = transitions(model, n, times)
     return (
@@ -221,7 +220,7 @@ def cuthbert_inputs(model, data, times=None):
 
 
 def cuthbert_filter(mean, root):
-    """Kalman filter of cuthbert that starts from a Gaussian of the state before the first row."""
+    """Return the Kalman filter of cuthbert that starts from a Gaussian state before the first row."""
     from cuthbert.gaussian import kalman
 
     return kalman.build_filter(mean, root, lambda inputs: inputs[:3], lambda inputs: inputs[3:])
@@ -246,22 +245,22 @@ def _cuthbert_passes(parallel):
 
 
 def cuthbert_passes(mean, root, inputs, *, parallel=False):
-    """Moments of cuthbert's T + 1 states as NumPy arrays: its own state before the first row comes first."""
+    """Return moments of cuthbert's T + 1 states; the first state precedes the first row."""
     results = _cuthbert_passes(parallel)(jnp.asarray(mean), jnp.asarray(root), inputs)
     return tuple(tuple(map(np.asarray, part)) for part in results)
 
 
 def squares(roots):
-    """Covariances (..., K, K) from their generalised Cholesky factors."""
+    """Return covariances (..., K, K) from their generalised Cholesky factors."""
     return roots @ roots.swapaxes(-1, -2)
 
 
 def cuthbert(model, data, times=None, *, parallel=False):
-    """Filter and smoother of cuthbert, sequential or parallel.
+    """Return results of the sequential or parallel filter and smoother of cuthbert.
 
-    Its initial state is that before the first transition; being stationary, the model gives the first row
-    the same distribution either way. Log-likelihoods are cumulative. The covariance of neighbours is the gain
-    times the later covariance, with the earlier state in its rows.
+    Its initial state precedes the first transition; as the model is stationary, the first row has the same
+    distribution as here. Log-likelihoods are cumulative. The covariance of successive states is the gain
+    times the later covariance, with the earlier state in the rows.
     """
     k = len(model.decay)
     filtered, smoothed = cuthbert_passes(

@@ -1,9 +1,8 @@
-"""What cuthbert's tests of linear Gaussian models check: of this package, of cuthbert, and that both agree.
+"""Properties that cuthbert's tests of linear Gaussian models check, for both packages, and their agreement.
 
-Its Kalman filter and smoother, sequential and parallel, work on square roots of covariances, so everything
-agrees to the tolerance of the same mathematics by two routes. Its tests draw models at random that change at
-every row; here the parameters are those of factorial AR(1) models, and what changes from row to row are gaps
-in time and missing cells.
+The sequential and parallel Kalman filters and smoothers of cuthbert use square roots of covariances, so both
+packages agree up to rounding. Its tests draw random models that change at every row; here the models are
+factorial AR(1) models, and only gaps in time and missing values change from row to row.
 """
 
 import jax
@@ -35,39 +34,39 @@ log_density = adapters.compiled(log_densities.logpdf)
 
 D, K = 3, 3
 SEEDS = [0, 42, 99, 123, 456]
-KINDS = ["complete", "holes", "uneven times, holes"]
+KINDS = ["complete", "incomplete", "uneven times, incomplete"]
 # Columns and rows.
-SIZES = [*((D, 25, kind) for kind in KINDS), (1, 25, "complete"), (1, 25, "holes"), (D, 1, "complete")]
+SIZES = [*((D, 25, kind) for kind in KINDS), (1, 25, "complete"), (1, 25, "incomplete"), (D, 1, "complete")]
 N_DRAWS = 20_000
 
 
 @pytest.fixture(autouse=True)
 def double_precision():
-    """cuthbert computes in what JAX is set to."""
+    """Set JAX to double precision, as cuthbert uses the precision of JAX."""
     with jax.enable_x64(True):
         yield
 
 
 def make_case(seed, n_columns, n_rows, kind="complete"):
-    """Model, data of one sequence, and times."""
+    """Return model, data of one sequence, and times."""
     rng = np.random.default_rng(seed)
     model = oracle.random_model(rng, n_columns, K)
     model = model._replace(decay=rng.uniform(0.05, 0.99, K))
     times = None
     if "uneven" in kind:
-        # The same different gaps in every case, so that programs are compiled once.
+        # The same gaps in all cases, so that functions are compiled once.
         gaps = rng.permutation(np.tile([0.25, 0.5, 1.0, 3.5], 6))[: n_rows - 1]
         if n_rows == 5:
             gaps = rng.permutation([0.25, 0.5, 1.0, 3.5])
         times = np.concatenate([[7.0], 7.0 + np.cumsum(gaps)])
     data = oracle.simulate(rng, model, [n_rows], None if times is None else [times])[0]
-    if "holes" in kind:
+    if "incomplete" in kind:
         data[rng.random(data.shape) < 0.3] = np.nan
     return model, data, times
 
 
 def gaussian(seed):
-    """Mean, covariance and its Cholesky factor, of K numbers that depend on each other."""
+    """Return mean, covariance and its Cholesky factor of K correlated variables."""
     rng = np.random.default_rng(seed + 1000)
     root = np.tril(rng.uniform(0.1, 1.0, (K, K)))
     return rng.standard_normal(K), root @ root.T, root
@@ -94,7 +93,7 @@ def test_predict(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("missing", [False, True])
 def test_update(seed, missing):
-    """A row with or without a hole, from any Gaussian; with a decay of one nothing else happens."""
+    """A complete or incomplete row updates any Gaussian state; a decay of one leaves it unchanged."""
     model, data, _ = make_case(seed, D, 1)
     if missing:
         data[0, 0] = np.nan
@@ -124,7 +123,7 @@ def test_update(seed, missing):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_smoother_update(seed):
-    """One step back, from the Gaussian of the later state; ours is the first step of two rows."""
+    """One backward step from the Gaussian of the later state, here the first step of two rows."""
     model, data, _ = make_case(seed, D, 2)
     ours = adapters.ours(model, data)
     a = np.diag(model.decay)
@@ -149,7 +148,7 @@ def test_smoother_update(seed):
     ):
         assert scaled_error(one_mean, smoothed) < EXACT
         assert scaled_error(one_covariance, narrowed) < EXACT
-    # The peer's covariance of neighbours has the earlier state in its rows, ours the later one.
+    # The covariance of successive states has the earlier state in the rows in cuthbert, the later one here.
     assert scaled_error(ours.lag_one[0], (back @ ours.covariances[1]).T) < EXACT
     assert scaled_error(gain @ ours.covariances[1], ours.lag_one[0].T) < EXACT
 
@@ -160,7 +159,7 @@ def test_smoother_update(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("n_columns", "n_rows", "kind"), SIZES)
 def test_filter_and_smoother_of_the_peer(seed, n_columns, n_rows, kind):
-    """Moments, filtered and smoothed, covariances of neighbours and log-likelihoods, against definitions."""
+    """Filtered and smoothed moments, lag-one covariances and log-likelihoods equal the oracle's."""
     case = make_case(seed, n_columns, n_rows, kind)
     ours, expected = adapters.ours(*case), adapters.dense(*case)
     adapters.assert_same(ours, expected, EXACT)
@@ -177,7 +176,7 @@ def test_parallel_filter_and_smoother_of_the_peer(seed, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_likelihoods_row_by_row(kind):
-    """The peer's are cumulative and begin with that of nothing; ours are those of the rows."""
+    """Log-likelihoods of cuthbert are cumulative and start at zero; those here belong to single rows."""
     model, data, times = make_case(42, D, 25, kind)
     ours = run_filter(to_parameters(model), adapters.sequence_of(data, times), None)
     (_, _, cumulative), _ = adapters.cuthbert_passes(
@@ -188,7 +187,7 @@ def test_log_likelihoods_row_by_row(kind):
 
 
 def test_state_before_the_first_row():
-    """The peer's first state is one transition before the first row, and smoothed like any other."""
+    """The first state of cuthbert is one transition before the first row, and is smoothed like the others."""
     model, data, _ = make_case(42, D, 25)
     inputs = adapters.cuthbert_inputs(model, data)
     (filtered, roots, _), (means, smoothed_roots, _) = adapters.cuthbert_passes(
@@ -196,14 +195,14 @@ def test_state_before_the_first_row():
     )
     assert len(filtered) == len(means) == len(data) + 1
     assert np.all(filtered[0] == 0) and scaled_error(adapters.squares(roots[0]), np.eye(K)) < EXACT
-    # Here that is a row of which nothing is seen.
+    # Here this is an empty row.
     empty = np.full((1, D), np.nan)
     ours = adapters.ours(model, np.vstack([empty, data]))
     assert scaled_error(ours.means, means) < EXACT
     assert scaled_error(ours.covariances, adapters.squares(smoothed_roots)) < EXACT
-    # And since the model is stationary, its transition may as well forget it.
-    forgetful = (inputs[0].at[0].set(0.0), inputs[1], inputs[2].at[0].set(jnp.eye(K)), *inputs[3:])
-    (again, _, _), _ = adapters.cuthbert_passes(np.full(K, 7.0), 3.0 * np.eye(K), forgetful)
+    # As the model is stationary, the first transition can also be independent of that state.
+    independent = (inputs[0].at[0].set(0.0), inputs[1], inputs[2].at[0].set(jnp.eye(K)), *inputs[3:])
+    (again, _, _), _ = adapters.cuthbert_passes(np.full(K, 7.0), 3.0 * np.eye(K), independent)
     assert scaled_error(again[1:], filtered[1:]) < EXACT
 
 
@@ -227,8 +226,8 @@ def test_filters_go_on_from_a_state(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_neighbours_have_a_joint_covariance(seed):
-    """Of two states in a row: positive, and that of the later one given the earlier as it should be."""
-    model, data, times = make_case(seed, D, 25, "holes")
+    """The joint covariance of successive states is positive; the conditional one is that of the filter."""
+    model, data, times = make_case(seed, D, 25, "incomplete")
     ours = adapters.ours(model, data, times)
     joint = np.block(
         [[ours.covariances[1:], ours.lag_one], [ours.lag_one.swapaxes(1, 2), ours.covariances[:-1]]]
@@ -238,7 +237,7 @@ def test_neighbours_have_a_joint_covariance(seed):
     for t in range(len(data) - 1):
         expected = full[t : t + 2, :, t : t + 2][::-1, :, ::-1].reshape(2 * K, 2 * K)
         assert scaled_error(joint[t], expected) < EXACT
-    # What is left of the earlier state's covariance given the later: that of the filter, one step back.
+    # The conditional covariance of the earlier state given the later one follows from the filter.
     a = np.diag(model.decay)
     filtered = ours.filtered_covariances[:-1]
     back = filtered @ a @ np.linalg.inv(a @ filtered @ a + np.eye(K) - a @ a)
@@ -252,7 +251,7 @@ def test_neighbours_have_a_joint_covariance(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("missing", [[], [1], [0, 1], [0, 1, 2]])
 def test_density_of_a_row_with_missing_values(seed, missing):
-    """That of the cells that are there; of none of them, zero."""
+    """The log density is that of the observed values; without any it is zero."""
     rng = np.random.default_rng(seed)
     model = oracle.random_model(rng, D, K)
     row = oracle.simulate(rng, model, [1])[0]
@@ -269,7 +268,7 @@ def test_density_of_a_row_with_missing_values(seed, missing):
 
 
 def draws_of(source, model, data):
-    """Draws of all latent states, of shape (draws, rows, latents), from either package."""
+    """Return draws of all states, of shape (draws, rows, factors), from either package."""
     params = to_parameters(model)
     if source == "ours":
         return draw_factors(params, to_panel([data]), N_DRAWS, np.random.default_rng(5))
@@ -288,14 +287,14 @@ def draws_of(source, model, data):
         return jax.lax.scan(back, last, before, reverse=True)[1]
 
     draws = adapters.compiled(draw)(jax.random.key(5), means, roots)
-    # The last state has no successor; the peer's first one, before the first row, is left out.
+    # The last state has no successor; the state of cuthbert before the first row is left out.
     last = means[-1] + np.random.default_rng(6).standard_normal((N_DRAWS, K)) @ roots[-1].T
     return np.concatenate([np.asarray(draws)[1:], last[None]]).swapaxes(0, 1)
 
 
 @pytest.mark.parametrize("source", ["ours", "peer"])
 def test_draws_have_the_moments_of_the_posterior(source):
-    model, data, _ = make_case(42, D, 25, "holes")
+    model, data, _ = make_case(42, D, 25, "incomplete")
     draws = draws_of(source, model, data)
     assert draws.shape == (N_DRAWS, len(data), K)
     expected = adapters.dense(model, data)
@@ -316,16 +315,16 @@ def test_series_have_the_requested_shapes():
     assert np.array_equal(one[0], again[0]) and not np.allclose(one[0], other[0])
 
 
-@pytest.mark.parametrize("kind", ["complete", "holes"])
+@pytest.mark.parametrize("kind", ["complete", "incomplete"])
 def test_factors_seen_apart_stay_apart(kind):
-    """Where each column sees one latent, the posterior falls apart, and the peer's factors are exact."""
+    """If each column loads one factor, factors are independent given the data, and cuthbert is exact."""
     model, data, _ = make_case(7, D, 25, kind)
     model = model._replace(loadings=np.diag(np.diag(model.loadings)))
     ours = adapters.ours(model, data)
     off_diagonal = ~np.eye(K, dtype=bool)
     assert np.max(np.abs(ours.covariances[:, off_diagonal])) < EXACT
 
-    # Here one factor is one latent, and every row updates all of them.
+    # Each block of cuthbert is one factor, and every row updates all blocks.
     builder = cuthbert.factorial.gaussian.build_factorializer(lambda inputs: jnp.arange(K))
     filter_ = adapters.cuthbert_filter(jnp.zeros((K, 1)), jnp.ones((K, 1, 1)))
     inputs = adapters.cuthbert_inputs(model, data)

@@ -1,9 +1,9 @@
-"""Time-lagged independent components and VAMP of deeptime, against slow feature analysis.
+"""Time-lagged independent components and VAMP of deeptime compared with slow feature analysis.
 
-With covariances made symmetric in time, both solve the eigenproblem of slow feature analysis: an eigenvalue
-``lambda`` of the one is ``delta = 2 (1 - lambda)`` of the other. What differs is the weight of the rows:
-pairs of rows count, so rows at an end count half. A training graph whose vertices weigh what their edges
-weigh is exactly that.
+With covariances symmetric in time both solve the eigenproblem of slow feature analysis: the eigenvalue
+``lambda`` of deeptime corresponds to ``delta = 2 (1 - lambda)``. Only the weights of rows differ: deeptime
+averages over pairs of rows, so rows at an end have half the weight. A training graph whose node weights are
+sums of its edge weights reproduces them.
 """
 
 import numpy as np
@@ -29,31 +29,31 @@ lags = pytest.mark.parametrize("lag", [1, 3])
 
 @pytest.fixture
 def X(rng):
-    """Latents of four time scales in little noise, mixed into four columns."""
+    """Four columns mixed from processes with four time scales and a little noise."""
     decay = np.array([0.97, 0.8, 0.6, 0.4])
     model = oracle.Model(decay, rng.standard_normal((D, D)), np.full(D, 1e-2), rng.standard_normal(D))
     return oracle.simulate(rng, model, [400])[0]
 
 
 def reversible(X, lag):
-    """deeptime's covariances, symmetric in time."""
+    """Return covariances of deeptime that are symmetric in time."""
     options = dict(compute_c0t=True, remove_data_mean=True, bessels_correction=False)
     return covariances.Covariance(lag, reversible=True, **options).fit(X).fetch_model()
 
 
 def tica(X, lag):
-    """deeptime's TICA with outputs of unit variance, by the eigenvalues of symmetric covariances."""
+    """Return TICA of deeptime with outputs of unit variance, from symmetric covariances."""
     estimator = decomposition.TICA(lagtime=lag, scaling=None, epsilon=1e-12)
     return estimator.fit_from_covariances(reversible(X, lag)).fetch_model()
 
 
 def slowest_first(model):
-    """Order of deeptime's components by eigenvalue; its own is by the size of it, whatever the sign."""
+    """Return the order of components by eigenvalue; deeptime orders them by absolute value."""
     return np.argsort(-model.singular_values)
 
 
 def half_ends(n_rows, lag):
-    """The temporal graph, with vertices that weigh what their edges do."""
+    """Return the temporal graph with node weights that are sums of its edge weights."""
     edges = scipy.sparse.diags_array(np.ones(n_rows - lag), offsets=lag, shape=(n_rows, n_rows))
     return from_sparse(edges + edges.T, node_weights="degree")
 
@@ -79,7 +79,7 @@ def test_plain_slow_feature_analysis_differs_at_the_ends(X, lag):
 
 @lags
 def test_outputs(X, lag):
-    """Slowest first, white under the weights of the pairs, and the same directions."""
+    """Outputs are the same, slowest first, with unit covariance under the weights of the pairs."""
     ours = GraphSFA(graph=half_ends(len(X), lag)).fit(X)
     outputs = ours.transform(X)
     model = tica(X, lag)
@@ -94,7 +94,7 @@ def test_outputs(X, lag):
 
 @lags
 def test_time_scales(X, lag):
-    """-lag / log of the eigenvalue there, -lag / log(1 - delta / 2) here."""
+    """Time scales are -lag / log of the eigenvalue, equal to -lag / log(1 - delta / 2)."""
     model = tica(X, lag)
     ours = timescale(2 * (1 - np.sort(model.singular_values)[::-1]), lag=lag)
     positive = np.isfinite(ours)
@@ -105,7 +105,7 @@ def test_time_scales(X, lag):
 
 @lags
 def test_vamp_of_a_series_made_symmetric(X, lag):
-    """Singular values are the sizes of the eigenvalues; the VAMP-2 score is one more than their squares."""
+    """Singular values are absolute eigenvalues; the VAMP-2 score is one plus the sum of their squares."""
     vamp = decomposition.VAMP(lagtime=lag, scaling=None, epsilon=1e-12)
     model = vamp.fit_from_covariances(reversible(X, lag)).fetch_model()
     ours = GraphSFA(graph=half_ends(len(X), lag)).fit(X)

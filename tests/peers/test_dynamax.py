@@ -1,7 +1,7 @@
-"""What dynamax's tests of linear Gaussian models check, of this package and of dynamax, and that both agree.
+"""Properties that dynamax's tests of linear Gaussian models check, for both packages, and their agreement.
 
-dynamax adds 1e-9 to the diagonal of every matrix it solves with, so its numbers are compared to 1e-7; what is
-ours is compared to definitions at the tolerance of the same mathematics by two routes.
+dynamax adds 1e-9 to the diagonal of every matrix before it solves a system, so its results are compared with
+a tolerance of 1e-7; results of this package are compared with definitions up to rounding.
 """
 
 from functools import cache
@@ -43,13 +43,13 @@ N_DRAWS = 4000
 
 @pytest.fixture(autouse=True)
 def double_precision():
-    """dynamax computes in what JAX is set to; single precision is not enough to compare with."""
+    """Set JAX to double precision, as dynamax uses the precision of JAX."""
     with jax.enable_x64(True):
         yield
 
 
 def make_case(name):
-    """Model, data of one sequence, and times; all of one shape, so that programs are compiled once."""
+    """Return model, data of one sequence, and times; equal shapes avoid further compilations."""
     rng = np.random.default_rng(3)
     model = oracle.random_model(rng, D, K)
     times = None
@@ -57,13 +57,15 @@ def make_case(name):
         model = model._replace(decay=np.abs(model.decay))
         times = np.cumsum(rng.choice([0.25, 0.5, 1.0, 3.5], N_ROWS))
     data = oracle.simulate(rng, model, [N_ROWS], None if times is None else [times])[0]
-    if "holes" in name:
+    if "incomplete" in name:
         data[rng.random(data.shape) < 0.3] = np.nan
         data[5] = np.nan
     return model, data, times
 
 
-CASES = {name: make_case(name) for name in ["complete", "holes", "uneven times", "uneven times, holes"]}
+CASES = {
+    name: make_case(name) for name in ["complete", "incomplete", "uneven times", "uneven times, incomplete"]
+}
 
 
 @pytest.fixture(params=CASES)
@@ -86,7 +88,7 @@ def test_filter_and_smoother_against_the_joint_gaussian(case):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_filter_and_smoother_of_the_peer(case, form):
-    """Means and covariances, filtered and smoothed, cross-covariances and the log-likelihood."""
+    """Filtered and smoothed moments, cross-covariances and the log-likelihood agree."""
     peer = adapters.dynamax(*adapters.dynamax_moving(*case), form=form)
     adapters.assert_same(peer, adapters.ours(*case), PEER)
 
@@ -99,7 +101,7 @@ def test_static_parameters_are_those_of_every_row(complete):
 
 
 def test_smoother_against_the_block_tridiagonal_precision(case):
-    """The precision of all states, in which the transition into row t has the gap before row t."""
+    """The precision of all states contains the gap before row t in the transition to row t."""
     model, data, times = case
     over = adapters.transitions(model, N_ROWS, times)[1:]
     seen = ~np.isnan(data)
@@ -130,17 +132,17 @@ def test_smoother_against_the_block_tridiagonal_precision(case):
     )
     assert scaled_error(peer_means, means) < PEER
     assert scaled_error(second - means[:, :, None] * means[:, None], expected[1]) < PEER
-    # Here, unlike in the peer's smoother, the later state is in the rows.
+    # Here, unlike in the smoother of dynamax, the later state is in the rows.
     assert scaled_error(cross - means[1:, :, None] * means[:-1, None], expected[2]) < PEER
 
 
 @pytest.mark.parametrize("level", [100.0, 1e6])
 def test_far_from_zero(complete, level):
-    """States far from zero once broke the peer's parallel smoother; ours are at zero, the data far."""
+    """States far from zero once made the parallel smoother of dynamax fail; here only offsets are large."""
     model, data = complete
     far = model._replace(offset=model.offset + level)
     ours = adapters.ours(far, data + level)
-    # Adding the level rounds the data to its own last digit.
+    # Adding the level rounds the data to the last digit of the level.
     rounding = max(EXACT, 64 * np.finfo(float).eps * level)
     adapters.assert_same(ours, adapters.ours(model, data), rounding)
     peer = adapters.dynamax(*adapters.dynamax_moving(far, data + level), form="parallel")
@@ -172,15 +174,15 @@ def test_one_factor_by_hand(n_rows):
         -0.5 * float(np.sum(np.log(2 * np.pi * innovation_variances) + distances)),
     )
     adapters.assert_same(adapters.ours(model, data, times), expected, EXACT)
-    for unused in (0.5, np.nan):  # dynamax has arrays one longer than there are transitions
+    for unused in (0.5, np.nan):  # arrays of dynamax have one element more than transitions
         peer = adapters.dynamax(*adapters.dynamax_moving(model, data, times, unused))
         adapters.assert_same(peer, expected, PEER)
 
 
 def test_filter_is_bayesian_regression():
-    """A state that stands still, seen through another row of a design matrix at every step.
+    """Filtering a constant state with one row of a design matrix per step is Bayesian regression.
 
-    Here the loadings do not change with time: every step sees another one of as many columns.
+    Loadings are constant in time here, so each step observes a different one of n columns.
     """
     rng = np.random.default_rng(8)
     n = 21
@@ -249,8 +251,8 @@ def draws_of(source, model, data):
 
 @pytest.mark.parametrize("source", ["ours", "peer"])
 def test_draws_have_the_moments_of_the_posterior(source):
-    """Means to six standard errors, and the covariance of all rows with all rows once it is whitened."""
-    model, data, _ = CASES["holes"]
+    """Means agree within six standard errors, and so does the whitened covariance between all rows."""
+    model, data, _ = CASES["incomplete"]
     draws = draws_of(source, model, data)
     assert draws.shape == (N_DRAWS, N_ROWS, K)
     posterior = adapters.ours(model, data)
@@ -267,7 +269,7 @@ def test_draws_have_the_moments_of_the_posterior(source):
 
 
 def test_series_of_both_have_the_moments_of_the_model(complete):
-    """Ours are (observations, latents) and the peer's (states, emissions)."""
+    """This package returns (observations, factors), dynamax (states, emissions)."""
     model, _ = complete
     observations, latents = simulate(to_parameters(model), 4000, np.random.default_rng(0))
     sample = adapters.compiled(lambda *given: lgssm_inference.lgssm_joint_sample(*given, 4000))
@@ -275,7 +277,7 @@ def test_series_of_both_have_the_moments_of_the_model(complete):
     covariance = model.loadings @ model.loadings.T + np.diag(model.noise)
     for x, z in ((observations, latents), (np.asarray(emissions), np.asarray(states))):
         assert x.shape == (4000, D) and z.shape == (4000, K)
-        # Rows are alike over a time scale: an effective number for the slowest, 1 - a^2 over 1 + a^2.
+        # Successive rows are correlated: effective number for the slowest factor, 1 - a^2 over 1 + a^2.
         slow = (1 - model.decay**2) / (1 + model.decay**2)
         products = np.mean(z[1:] * z[:-1], axis=0)
         assert np.all(np.abs(np.var(z, axis=0) - 1) < mc_tolerance(1, 4000) * np.sqrt(2 / slow))
@@ -290,14 +292,14 @@ def test_series_of_both_have_the_moments_of_the_model(complete):
 
 @cache
 def forecast_of_peer():
-    """Three steps, of one latent and one column."""
+    """Return the compiled forecast of dynamax for three steps, one factor and one column."""
     return adapters.compiled(lambda *given: lgssm.LinearGaussianSSM(1, 1).forecast(*given, 3))
 
 
 @pytest.mark.filterwarnings("ignore:Emission covariance has shape:UserWarning")
 @pytest.mark.parametrize("n_steps", [1, 3])
 def test_forecast_by_hand(n_steps):
-    """4.88 seen in unit noise: mean 2.44 and variance 1/2, then a m and a^2 P + 1 - a^2 at every step."""
+    """4.88 observed in unit noise: mean 2.44, variance 1/2; each step gives a m and a^2 P + 1 - a^2."""
     model = oracle.Model(np.array([0.5]), np.eye(1), np.ones(1), np.zeros(1))
     data = np.array([[4.88]])
     means = np.array([1.22, 0.61, 0.305])[:n_steps, None]
@@ -310,7 +312,7 @@ def test_forecast_by_hand(n_steps):
         np.testing.assert_allclose(one, other, rtol=EXACT)
     peer = forecast_of_peer()(adapters.dynamax_static(model), jnp.asarray(data))
     latent_means, latent_covariances, peer_means, peer_covariances = (x[:n_steps] for x in peer)
-    # The peer filters observations of variance 1e8 to forecast, and those count a little.
+    # dynamax forecasts by filtering observations of variance 1e8, which change results slightly.
     np.testing.assert_allclose(latent_means, means, rtol=1e-6)
     np.testing.assert_allclose(latent_covariances[:, 0], variances, rtol=1e-6)
     np.testing.assert_allclose(peer_means, means, rtol=1e-6)
@@ -333,7 +335,7 @@ def test_observations_predicted_at_the_rows_of_the_data(complete):
 
 @cache
 def em_of_peer():
-    """E-step and M-step of the peer, compiled; the M-step takes the statistics of one sequence."""
+    """Return the compiled E-step and M-step of dynamax for the statistics of one sequence."""
     peer = lgssm.LinearGaussianSSM(K, D, has_dynamics_bias=False)
     start, properties = peer.initialize(jax.random.PRNGKey(0))
 
@@ -345,7 +347,7 @@ def em_of_peer():
 
 
 def test_expected_statistics(complete):
-    """Ours are sums of residuals at the current parameters, the peer's raw second moments."""
+    """Statistics here are sums of residuals at the current parameters, in dynamax raw second moments."""
     model, data = complete
     ours = expected_statistics(to_parameters(model), to_panel([data]))
     e_step, _ = em_of_peer()
@@ -370,7 +372,7 @@ def test_expected_statistics(complete):
 
 
 def test_loadings_offset_and_noise_of_an_m_step(complete):
-    """One regression in both. The peer then has a full noise covariance; its diagonal is ours."""
+    """Both solve the same regression; the diagonal of dynamax's full noise covariance is compared."""
     model, data = complete
     params, panel = to_parameters(model), to_panel([data])
     noise = Noise(NoiseVariances.diagonal(D), np.zeros(D))
@@ -381,7 +383,7 @@ def test_loadings_offset_and_noise_of_an_m_step(complete):
     assert scaled_error(ours.loadings, updated.emissions.weights) < PEER
     assert scaled_error(ours.offset, updated.emissions.bias) < PEER
     assert scaled_error(ours.noise_variance, np.diag(updated.emissions.cov)) < PEER
-    # The decay is not one of the peer's: latents keep unit variance here, where it frees F, Q and the start.
+    # Decays are not compared: factors keep unit variance here; dynamax estimates F, Q and the start.
     n = float(N_ROWS - 1)
     previous, cross, current, _ = map(np.asarray, statistics[1])
     sides = np.diag(previous) + np.diag(current)
@@ -392,7 +394,7 @@ def test_loadings_offset_and_noise_of_an_m_step(complete):
 
 @pytest.fixture(scope="module")
 def longer():
-    """A hundred rows of five columns, two latents."""
+    """A hundred rows of five columns, two factors."""
     rng = np.random.default_rng(4)
     model = oracle.random_model(rng, D, 2)
     return model, oracle.simulate(rng, model, [100])[0]
@@ -423,7 +425,7 @@ def test_em_of_the_peer_starts_from_the_same_likelihood(complete):
 
 
 def test_what_is_known_is_not_learned(longer):
-    """The noise may be known, in both solvers; the peer's EM refuses to hold some parameters of all."""
+    """Both solvers accept a known noise; EM of dynamax cannot fix single parameters."""
     _, data = longer
     for solver in ("em", "lbfgs"):
         fitted = ProbabilisticSFA(2, noise=0.25, solver=solver, max_iter=400, tol=1e-2).fit(data)
@@ -436,7 +438,7 @@ def test_what_is_known_is_not_learned(longer):
 
 
 def test_several_sequences_add_up(case):
-    """A list of sequences is a batch: nothing passes from one to the next."""
+    """A list of sequences equals a batch: no transition joins successive sequences."""
     model, data, times = case
     pieces = [data, data[::-1]]
     when = None if times is None else [times, times]

@@ -1,7 +1,7 @@
-"""What other implementations of slow feature analysis were seen to get wrong, one test for each case.
+"""Failures observed in other implementations of slow feature analysis, one test for each.
 
-The measured cases use six mixtures of two sines and noise whose slowest outputs have the delta values
-1.579e-4 and 1.096e-2. Most failures were silent: a wrong number, not an error.
+The measured cases use six mixtures of two sines and noise; the slowest outputs have the delta values 1.579e-4
+and 1.096e-2. Most failures were wrong numbers without an error.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ REFERENCE = [1.579e-4, 1.096e-2]
 
 
 def mixture(T=1000):
-    """Two sines and four columns of noise, mixed, so that the delta values are those of the sines alone."""
+    """Return mixtures of two sines and four columns of noise; delta values are those of the sines."""
     rng = np.random.default_rng(7)
     t = np.arange(T)
     sines = np.column_stack([np.sin(2 * np.pi * 2 * t / 1000), np.sin(2 * np.pi * 16.59 * t / 1000)])
@@ -72,13 +72,13 @@ def test_all_data_scaled(factor):
 
 @pytest.mark.parametrize("exponent", [3, 6, 8])
 def test_columns_in_different_units(exponent):
-    # others: silently 5.1e-3 instead of 1.579e-4
+    # others: 5.1e-3 instead of 1.579e-4, without a warning
     units = 10.0 ** np.array([-exponent, 0, exponent, -exponent, 0, exponent])
     sfa = SFA().fit(units * X)
     assert sfa.rank_ == 6
     assert_reference(sfa)
     np.testing.assert_allclose(sfa.transform(units * X), SFA().fit_transform(X), atol=SPECTRAL)
-    # and with an offset that is large in every unit
+    # an offset that is large in all units
     assert_reference(SFA().fit(units * (X + 1e6)))
 
 
@@ -123,7 +123,7 @@ def test_asking_for_more_than_the_rank_states_the_rank():
 
 
 def test_fewer_rows_than_columns_gives_free_responses_and_a_warning():
-    # others: delta 2e-31, silently; the truth is the slowest course that 20 rows allow
+    # others: delta 2e-31 without a warning; correct is the slowest output of 20 rows
     T = 20
     narrow = np.random.default_rng(3).standard_normal((T, 50))
     with pytest.warns(UserWarning, match="20.*rank 19"):
@@ -142,7 +142,7 @@ def test_monomials_of_high_degree():
     Y = sfa.transform(t)
     assert sfa.rank_ < 30
     np.testing.assert_allclose(np.diag(Y.T @ Y) / 500, 1, rtol=1e-2)
-    # the slowest function of t with unit variance is the half period of a cosine
+    # the slowest function of t with unit variance is half a period of a cosine
     best, delta = oracle.free_responses(500, 1)
     assert abs(np.corrcoef(Y[:, 0], best[:, 0])[0, 1]) > 1 - 1e-6
     np.testing.assert_allclose(sfa.delta_values_[0], delta[0], rtol=1e-5)
@@ -163,13 +163,13 @@ def test_nan_names_the_row_instead_of_a_riddle():
 
 
 def test_a_fifth_of_the_rows_gone_with_their_times_known():
-    # others: 2.97e-4 when the remaining rows are simply joined
+    # others: 2.97e-4 with the remaining rows joined
     skipped, joined = [], []
     for mask_seed in range(40):
         gone = np.random.default_rng(mask_seed).random(1000) < 0.2
-        holes = X.copy()
-        holes[gone] = np.nan
-        skipped.append(SFA(missing="skip").fit(holes).delta_values_[0])
+        incomplete = X.copy()
+        incomplete[gone] = np.nan
+        skipped.append(SFA(missing="skip").fit(incomplete).delta_values_[0])
         joined.append(SFA().fit(X[~gone]).delta_values_[0])
     # One mask moves delta by about 4 %, because it chooses which parts of the sine's course are counted
     # (640 pairs, and cos^2 varies by 71 %). There must be no bias: the mean over masks is within 1 %.
@@ -188,13 +188,13 @@ def test_pure_drift_is_change():
     assert sfa.delta_values_[0] == pytest.approx(1.2e-5, rel=1e-3)
 
 
-def test_partial_fit_keeps_the_difference_across_the_border():
+def test_partial_fit_keeps_the_difference_between_chunks():
     # others: dropped
-    borders = SFA()
-    for chunk in np.split(X, 200):  # 199 borders, so a fifth of the differences
-        borders.partial_fit(chunk)
-    assert borders.moments_.n_differences == 999
-    np.testing.assert_allclose(borders.delta_values_, SFA().fit(X).delta_values_, rtol=STREAM * 100)
+    sfa = SFA()
+    for chunk in np.split(X, 200):  # a fifth of the differences are between chunks
+        sfa.partial_fit(chunk)
+    assert sfa.moments_.n_differences == 999
+    np.testing.assert_allclose(sfa.delta_values_, SFA().fit(X).delta_values_, rtol=STREAM * 100)
 
 
 def test_partial_fit_does_not_need_full_rank_in_a_chunk():
@@ -241,7 +241,7 @@ def test_many_short_sequences_make_no_false_jumps():
 
 
 def test_pair_of_arrays_is_not_two_sequences_silently():
-    # elsewhere a tuple is a pair (x_t, x_t+lag) and a list is two trajectories
+    # others: a tuple is a pair (x_t, x_t+lag), a list two trajectories
     with pytest.raises(ValueError, match="2 arrays"):
         SFA().fit((X, X))
 
@@ -272,7 +272,7 @@ def test_arrays_and_frames_give_the_same_attributes():
         np.testing.assert_allclose(getattr(frame, name), getattr(array, name), rtol=SPECTRAL, atol=EXACT)
 
 
-# ---- what users asked for
+# ---- requests of users
 
 
 def test_reconstruction():
@@ -291,10 +291,10 @@ def test_sign_is_determined():
     Y = SFA().fit_transform(X)
     correlations = np.corrcoef(X, Y, rowvar=False)[:6, 6:]
     assert (correlations[np.abs(correlations).argmax(axis=0), np.arange(6)] > 0).all()
-    # whatever the eigenvectors' own signs do: other units, another order, another chunking
+    # other units, another order, other chunks, which change signs of eigenvectors
     np.testing.assert_allclose(SFA().fit_transform(X * [1, 2, 3, 4, 5, 6]), Y, atol=SPECTRAL)
     np.testing.assert_allclose(SFA().fit_transform(X[:, ::-1]), Y, atol=SPECTRAL)
-    # and turning an input over turns over the outputs that it decides, no others
+    # an input with reversed sign reverses only outputs whose sign it determines
     deciding = np.abs(correlations).argmax(axis=0)
     np.testing.assert_allclose(
         SFA().fit_transform(X * [-1, 1, 1, 1, 1, 1]), Y * np.where(deciding == 0, -1, 1), atol=SPECTRAL

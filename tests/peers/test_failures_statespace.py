@@ -1,7 +1,7 @@
-"""Failures of other state-space packages, each a test that ours does not have them.
+"""Failures observed in other state-space packages; each test shows that this package is free of one.
 
 Sources are measurements on pykalman 0.11.2, simdkalman 1.0.4, dynamax 1.0.3, statsmodels 0.15.0,
-pymc-extras 0.10, ssm and sksfa 0.1.6, and the threads named at each test.
+pymc-extras 0.10, ssm and sksfa 0.1.6, and the issues cited at each test.
 """
 
 import warnings
@@ -51,7 +51,7 @@ def holes_in(rng, x, fraction=0.2):
 
 @pytest.fixture(scope="module")
 def fitted():
-    """A fit to 100 rows of five features with holes: model, data, estimator."""
+    """A fit to 100 incomplete rows of five features: model, data, estimator."""
     rng = np.random.default_rng(2)
     model = model_of(rng, [0.97, 0.6], 5, 0.3)
     data = holes_in(rng, oracle.simulate(rng, model, [100])[0])
@@ -63,7 +63,7 @@ def fitted():
 
 @sparsely("noise", [1e-2, 1e-4, 1e-6, 1e-8], shown=[1e-8])
 def test_log_likelihood_at_small_noise(noise):
-    """At 1e-8 float32 covariance forms gave NaN, square roots errors of -6184; jitter biases float64."""
+    """At 1e-8, covariances in float32 gave NaN, square roots errors of -6184; jitter biases float64."""
     rng = np.random.default_rng(0)
     model = model_of(rng, [0.999, 0.9], 5, noise)
     x = oracle.simulate(rng, model, [500])[0]
@@ -73,23 +73,23 @@ def test_log_likelihood_at_small_noise(noise):
 
 
 def test_posterior_stays_positive_at_small_noise():
-    """NaN from a Cholesky factorisation in smoothing and in drawing (dynamax issues 320 and 404)."""
+    """Cholesky factors were NaN during smoothing and drawing (dynamax issues 320 and 404)."""
     rng = np.random.default_rng(1)
     model = model_of(rng, [0.999, 0.9], 5, 1e-10)
     x = holes_in(rng, oracle.simulate(rng, model, [100])[0])
-    law = smooth(parameters_of(model), panel_of(x))
-    assert np.all(np.isfinite(law.std)) and np.linalg.eigvalsh(law.covariances).min() > 0
+    posterior = smooth(parameters_of(model), panel_of(x))
+    assert np.all(np.isfinite(posterior.std)) and np.linalg.eigvalsh(posterior.covariances).min() > 0
     draws = draw_factors(parameters_of(model), panel_of(x), 10, rng)
     assert np.all(np.isfinite(draws))
 
 
-# ------------------------------------------------ EM stalls when the noise is small (statsmodels, dynamax)
+# ------------------------------------------------ slow EM at small noise (statsmodels, dynamax)
 
 
 @QUIET
 @sparsely("noise", [1e-1, 1e-3, 1e-4], shown=[1e-4])
-def test_learning_does_not_stall_at_small_noise(noise):
-    """EM was still hundreds of nats short after 3,000 iterations at noise 1e-3 and below."""
+def test_fits_at_small_noise_converge(noise):
+    """EM was hundreds of nats below the maximum after 3,000 iterations at noise of at most 1e-3."""
     rng = np.random.default_rng(4)
     model = model_of(rng, [0.98, 0.7], 5, noise)
     x = oracle.simulate(rng, model, [500])[0]
@@ -105,7 +105,7 @@ def test_learning_does_not_stall_at_small_noise(noise):
 
 
 def test_nan_is_missing_and_not_contagious(fitted):
-    """One NaN turned every smoothed state into NaN, silently (dynamax, pykalman 58)."""
+    """One NaN changed every smoothed state to NaN without an error (dynamax, pykalman 58)."""
     _, data, estimator = fitted
     assert np.isnan(data).any()
     assert np.all(np.isfinite(estimator.transform(data)))
@@ -114,7 +114,7 @@ def test_nan_is_missing_and_not_contagious(fitted):
 
 
 def test_one_missing_value_does_not_hide_the_row(fitted):
-    """A row with one hole still tells what its other entries tell (pykalman and simdkalman drop the row)."""
+    """Other values of an incomplete row are used (pykalman and simdkalman drop the row)."""
     _, data, estimator = fitted
     x = np.where(np.isnan(data), 0.5, data)
     one, row = x.copy(), x.copy()
@@ -155,7 +155,7 @@ def test_an_empty_column_is_named():
 
 
 def test_starting_points_support_missing_values(fitted):
-    """The initialiser met NaN (statsmodels issue 6230): here a hole in every row and every column."""
+    """Initialisation failed with NaN (statsmodels 6230); here every row and column is incomplete."""
     rng = np.random.default_rng(3)
     model, *_ = fitted
     x = oracle.simulate(rng, model, [100])[0]
@@ -165,7 +165,7 @@ def test_starting_points_support_missing_values(fitted):
 
 
 def test_no_value_is_a_sentinel(fitted):
-    """-9999 marked missing entries in a simulation smoother (pymc-extras 779): here it is a number."""
+    """A simulation smoother took -9999 as missing (pymc-extras 779); here it is a number."""
     _, data, estimator = fitted
     x = np.where(np.isnan(data), 0.0, data)
     coded, hidden = x.copy(), x.copy()
@@ -177,7 +177,7 @@ def test_no_value_is_a_sentinel(fitted):
 
 
 def test_no_fake_zeros_in_forecasts(fitted):
-    """Forecasting by filtering zeros of variance 1e8 (dynamax): here the means decay from the last state."""
+    """dynamax forecasts by filtering zeros with variance 1e8; here means decay from the last state."""
     _, data, estimator = fitted
     ahead = estimator.forecast(data, 3)
     last = estimator.posterior(data)
@@ -189,14 +189,14 @@ def test_no_fake_zeros_in_forecasts(fitted):
 
 
 def test_likelihood_has_its_constants():
-    """simdkalman's likelihood lacks the constants of the normal density."""
+    """The likelihood of simdkalman lacks the constants of the normal density."""
     model = oracle.Model(np.array([0.5]), np.array([[2.0]]), np.array([0.3]), np.array([1.0]))
     found = log_likelihood(parameters_of(model), panel_of(np.array([[4.0]])))
     assert found == pytest.approx(norm.logpdf(4.0, loc=1.0, scale=np.sqrt(4.3)), rel=1e-14)
 
 
 def test_a_falling_likelihood_is_not_convergence(fitted):
-    """A decrease met the tolerance and counted as converged (methpipe 91)."""
+    """A decrease below the tolerance was reported as convergence (methpipe 91)."""
     model, data, _ = fitted
 
     class Falling(CountedEStep):
@@ -221,7 +221,7 @@ def test_em_is_monotone(fitted):
 
 
 def test_iterations_end_by_a_rule(fitted):
-    """Fits of a fixed number of steps without a status (dynamax, ssm 30)."""
+    """Fits had a fixed number of steps and no status (dynamax, ssm 30)."""
     _, data, estimator = fitted
     assert estimator.converged_ and "Converged" in estimator.status_
     with pytest.warns(UserWarning, match="max_iter"):
@@ -229,13 +229,13 @@ def test_iterations_end_by_a_rule(fitted):
     assert not short.converged_ and "Raise max_iter" in short.status_
 
 
-# ------------------------------------------------ sizes at which others gave up
+# ------------------------------------------------ sizes at which others failed
 
 
 @QUIET
 @pytest.mark.exhaustive
 def test_many_features_and_150_em_steps():
-    """D = 73, T = 1000, 150 EM iterations gave NaN (dynamax 355), and asymmetry (pykalman 47)."""
+    """At D = 73, T = 1000, 150 EM iterations gave NaN (dynamax 355) and asymmetry (pykalman 47)."""
     rng = np.random.default_rng(5)
     x = oracle.simulate(rng, model_of(rng, [0.97, 0.8, 0.4], 73, 0.5), [1000])[0]
     found = ProbabilisticSFA(3, solver="em", max_iter=150, tol=1e-12).fit(x)
@@ -247,7 +247,7 @@ def test_many_features_and_150_em_steps():
 
 
 def test_more_than_a_hundred_series():
-    """100+ series were slow and not positive definite (statsmodels 6864): here also more series than rows."""
+    """Over 100 series were slow and gave indefinite covariances (statsmodels 6864)."""
     rng = np.random.default_rng(6)
     x = holes_in(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 120, 1.0), [100])[0])
     found = ProbabilisticSFA(2).fit(x)
@@ -271,7 +271,7 @@ def test_shortest_series(n_rows, n_features):
 
 @sparsely("scale", [1e-4, (1e-3, 1, 1e3, 1, 1), (1e-6, 1, 1e6, 1, 1)], shown=[1e-4])
 def test_scales_are_free(fitted, scale):
-    """All data times 1e-4 was a ZeroRankError (deeptime); mixed scales were silently wrong (also sksfa)."""
+    """Data times 1e-4 raised ZeroRankError (deeptime); mixed scales gave wrong numbers (also sksfa)."""
     _, data, estimator = fitted
     found = ProbabilisticSFA(2).fit(data * scale)
     np.testing.assert_allclose(found.decay_, estimator.decay_, rtol=1e-5)
@@ -280,7 +280,7 @@ def test_scales_are_free(fitted, scale):
 
 @sparsely("offset", [1e6, 1e8], shown=[1e8])
 def test_offsets_are_free(fitted, offset):
-    """Uncentred sums lose everything at an offset of 1e8 (MDP, tsdr)."""
+    """Uncentred sums lose all digits at an offset of 1e8 (MDP, tsdr)."""
     _, data, estimator = fitted
     found = ProbabilisticSFA(2).fit(data + offset)
     np.testing.assert_allclose(found.decay_, estimator.decay_, rtol=1e-4)
@@ -288,7 +288,7 @@ def test_offsets_are_free(fitted, offset):
 
 
 def test_a_duplicated_column_is_no_failure(fitted):
-    """A random fill or an exception (sksfa, MDP, tsdr): here the same latents, twice alike."""
+    """Others add random columns or raise (sksfa, MDP, tsdr); here equal columns have equal loadings."""
     rng = np.random.default_rng(7)
     x = np.cumsum(rng.standard_normal((100, 3)), axis=0)
     twice = np.column_stack([x, x[:, 0]])
@@ -297,11 +297,11 @@ def test_a_duplicated_column_is_no_failure(fitted):
     np.testing.assert_allclose(one.loadings_[0], one.loadings_[3], rtol=1e-5)
 
 
-# ------------------------------------------------ what users asked for
+# ------------------------------------------------ requests of users
 
 
 def test_array_and_frame_give_the_same(fitted):
-    """statsmodels' factors.smoothed fails where the data came as an array."""
+    """The attribute factors.smoothed of statsmodels fails if the data are an array."""
     _, data, estimator = fitted
     frame = pd.DataFrame(data, columns=list("abcde"))
     named = ProbabilisticSFA(2).fit(frame)
@@ -312,7 +312,7 @@ def test_array_and_frame_give_the_same(fitted):
 
 
 def test_sequences_are_not_concatenated(fitted):
-    """ "Concatenation is definitely not the way to go here" (PyEMMA 1527): jumps are no transitions."""
+    """ "Concatenation is definitely not the way to go here" (PyEMMA 1527): sequences share no transition."""
     _, data, _ = fitted
     shifted = [data[:50], data[50:]]
     apart = ProbabilisticSFA(2).fit(shifted)
@@ -324,14 +324,14 @@ def test_sequences_are_not_concatenated(fitted):
 
 
 def test_standard_errors_after_em(fitted):
-    """statsmodels has none after EM (issue 7271; bse raises KeyError)."""
+    """After EM statsmodels has no standard errors (issue 7271; bse raises KeyError)."""
     _, data, _ = fitted
     errors = ProbabilisticSFA(2, solver="em", max_iter=2000, noise_floor=0.01).fit(data).standard_errors(data)
     assert np.all(errors.decay > 0) and np.all(np.isfinite(errors.loadings))
 
 
 def test_transition_is_diagonal_and_stable(fitted):
-    """A diagonal transition inside the unit interval (pykalman 80), and diagonal noise (dynamax 331)."""
+    """Users asked for a diagonal stable transition (pykalman 80) and diagonal noise (dynamax 331)."""
     _, data, estimator = fitted
     assert estimator.decay_.shape == (2,) and np.all(np.abs(estimator.decay_) < 1)
     assert estimator.noise_variance_.shape == (5,)
@@ -340,7 +340,7 @@ def test_transition_is_diagonal_and_stable(fitted):
 
 
 def test_factors_are_forecast_too(fitted):
-    """Forecasts of the factors themselves (statsmodels 9197)."""
+    """Users asked for forecasts of the factors (statsmodels 9197)."""
     _, data, estimator = fitted
     ahead = estimator.forecast(data, 4)
     assert ahead.latent_means.shape == ahead.latent_std.shape == (4, 2)
@@ -348,7 +348,7 @@ def test_factors_are_forecast_too(fitted):
 
 
 def test_signs_and_order_do_not_depend_on_chance(fitted):
-    """A sign rule was asked for (statsmodels 4164), and results that stay (sklearn-sfa 8)."""
+    """Users asked for a rule of signs (statsmodels 4164) and reproducible results (sklearn-sfa 8)."""
     _, data, estimator = fitted
     flipped = ProbabilisticSFA(2).fit(-data)
     np.testing.assert_allclose(np.abs(flipped.loadings_), np.abs(estimator.loadings_), rtol=1e-6)
@@ -357,7 +357,7 @@ def test_signs_and_order_do_not_depend_on_chance(fitted):
 
 
 def test_left_out_rows_with_known_times():
-    """20 % of the rows gone: SFA on the rest finds too large a delta; times make up for them."""
+    """With 20 % of the rows removed, SFA overestimates delta; times of the rows correct this."""
     rng = np.random.default_rng(9)
     model = model_of(rng, [0.98, 0.5], 5, 0.05)
     x = oracle.simulate(rng, model, [500])[0]
@@ -386,7 +386,7 @@ def dynamic_factor(x):
 
 @sparsely("own_start", [True, False], shown=0)
 def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
-    """Its EM ignores the stationary start and stops where the likelihood first falls; ours goes on."""
+    """EM of statsmodels ignores the stationary start and stops at the first decrease of the likelihood."""
     rng = np.random.default_rng(10)
     x = holes_in(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 4, 0.3), [120])[0])
     x[40:50] = np.nan
@@ -397,7 +397,7 @@ def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
         result = peer.fit(maxiter=100, disp=False, em_initialization=own_start)
     found = ProbabilisticSFA(2, noise_floor=1e-9).fit(x)
     assert found.log_likelihood_ >= peer.loglike(result.params) - 1e-3
-    # Mapped back: the loadings times the innovations' scale over the stationary one.
+    # Loadings of unit-variance factors: times the standard deviation of the stationary factors.
     loadings, decay = np.reshape(result.params[:8], (4, 2)), result.params[8:10]
     scale = result.params[10:12] / np.sqrt(1 - decay**2)
     params = StateSpace(decay, loadings * scale, result.params[12:], np.zeros(4))

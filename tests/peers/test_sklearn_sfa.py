@@ -1,8 +1,8 @@
-"""What sklearn-sfa's tests and documentation claim: of this package, of sklearn-sfa, and that both agree.
+"""Properties claimed by the tests and documentation of sklearn-sfa, for both packages, and their agreement.
 
-The peer divides covariances by T - 1 and those of differences by T - 2, and subtracts the mean difference.
-Its tests use mixtures of cosines over whole periods, which end where they begin: there the mean difference is
-zero, and delta values differ by the divisors alone.
+sklearn-sfa divides covariances by T - 1 and those of differences by T - 2, and subtracts the mean difference.
+Its tests use mixtures of cosines over whole periods, with a mean difference of zero: delta values then differ
+only by the divisors.
 """
 
 import warnings
@@ -31,7 +31,7 @@ deficits = pytest.mark.parametrize(("n_columns", "deficit"), DEFICITS)
 
 
 def mixed_cosines(n_columns, n_rows=1000, deficit=0):
-    """Cosines of one to n_columns whole periods, `deficit` of them constant instead, mixed at random."""
+    """Return random mixtures of cosines of 1 to n_columns periods; `deficit` of them are constant."""
     rng = np.random.default_rng(100 * n_columns + deficit)
     cosines = np.cos(np.linspace(0, 2 * np.pi, n_rows)[:, None] * np.arange(1, n_columns + 1))
     cosines[:, rng.choice(n_columns, deficit, replace=False)] = 1.0
@@ -39,18 +39,18 @@ def mixed_cosines(n_columns, n_rows=1000, deficit=0):
 
 
 def drifting(n_columns=4, n_rows=300):
-    """Random walks, which do not end where they begin."""
+    """Return random walks, whose mean difference is not zero."""
     return np.random.default_rng(9).standard_normal((n_rows, n_columns)).cumsum(axis=0)
 
 
 def divisors(n_rows, n_differences=None):
-    """What the peer's delta values are in ours, when the mean difference is zero."""
+    """Return the ratio of the delta values of sklearn-sfa to those here if the mean difference is zero."""
     n = n_rows - 1 if n_differences is None else n_differences
     return n / (n - 1) * (n_rows - 1) / n_rows
 
 
 def peer_outputs(X, reference, **options):
-    """Outputs of the peer with our variance, 1 with the divisor T, and our signs."""
+    """Return outputs of sklearn-sfa with variance 1 (divisor T) and the signs of this package."""
     outputs = sksfa.SFA(**options).fit_transform(X)
     return match_signs(outputs * np.sqrt(len(X) / (len(X) - 1)), reference)
 
@@ -60,7 +60,7 @@ def peer_outputs(X, reference, **options):
 
 @sizes
 def test_shape_and_constraints(n_columns, n_rows):
-    """Mean zero, and covariance the identity: with the divisor T here, T - 1 there."""
+    """Outputs have mean zero and unit covariance, with the divisor T here and T - 1 in sklearn-sfa."""
     X = mixed_cosines(n_columns, n_rows)
     ours, peer = SFA().fit_transform(X), sksfa.SFA().fit_transform(X)
     for outputs, ddof in ((ours, 0), (peer, 1)):
@@ -78,7 +78,7 @@ def test_outputs_agree(n_columns, n_rows):
 
 @sizes
 def test_delta_values(n_columns, n_rows):
-    """Mean squared difference over the variance of each output, as computed from the output itself."""
+    """Delta values are mean squared differences over variances of the outputs."""
     X = mixed_cosines(n_columns, n_rows)
     ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
     outputs = ours.transform(X)
@@ -99,7 +99,7 @@ def test_order(n_columns, n_rows):
 
 @sizes
 def test_cosines_are_unmixed(n_columns, n_rows):
-    """Slow features of mixed cosines are the cosines, slowest first: nearly, for a finite series."""
+    """Slow features of mixed cosines approximate the cosines, slowest first."""
     X = mixed_cosines(n_columns, n_rows)
     cosines = np.cos(np.linspace(0, 2 * np.pi, n_rows)[:, None] * np.arange(1, n_columns + 1))
     for outputs in (SFA().fit_transform(X), sksfa.SFA().fit_transform(X)):
@@ -109,7 +109,7 @@ def test_cosines_are_unmixed(n_columns, n_rows):
 
 @sizes
 def test_affine_parameters(n_columns, n_rows, capsys):
-    """Outputs are X W' + b: ours are W = components_ and b = -W mean_."""
+    """Outputs are X W' + b; here W = components_ and b = -W mean_."""
     X = mixed_cosines(n_columns, n_rows)
     ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
     by_hand = X @ ours.components_.T - ours.components_ @ ours.mean_
@@ -132,7 +132,7 @@ def test_number_of_components(n_components):
 
 
 def test_a_drift_counts_here_and_not_there():
-    """Where the end is not the beginning, the peer's differences have their mean subtracted."""
+    """If the mean difference is not zero, only sklearn-sfa subtracts it."""
     X = drifting()
     ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
     np.testing.assert_allclose(peer.delta_values_, oracle.centred_deltas(X), rtol=SPECTRAL)
@@ -157,7 +157,7 @@ def test_new_rows_are_mapped_by_what_was_learned():
 
 @deficits
 def test_a_rank_that_is_too_low_is_refused(n_columns, deficit):
-    """Ours when more components are asked for; the peer, told not to fill up, in any case."""
+    """This package raises if the rank is exceeded; sklearn-sfa raises always unless it fills up."""
     X = mixed_cosines(n_columns, deficit=deficit)
     with pytest.raises(ValueError, match=str(n_columns - deficit)):
         SFA(n_columns).fit(X)
@@ -167,7 +167,7 @@ def test_a_rank_that_is_too_low_is_refused(n_columns, deficit):
 
 @deficits
 def test_rank_deficient_outputs(n_columns, deficit, capsys):
-    """Ours are as many as the rank. The peer fills up: with zeros, these outputs and affine maps agree."""
+    """Here the rank limits the outputs; sklearn-sfa adds zeros, and the other outputs and maps agree."""
     X = mixed_cosines(n_columns, deficit=deficit)
     rank = n_columns - deficit
     ours = SFA().fit(X)
@@ -189,7 +189,7 @@ def test_rank_deficient_outputs(n_columns, deficit, capsys):
 
 @deficits
 def test_a_fill_that_is_noise_has_no_affine_map(n_columns, deficit, capsys):
-    """The peer fills with noise unless told otherwise; here none is made up, and a map is always there."""
+    """sklearn-sfa adds noise by default; this package never does and always has an affine map."""
     X = mixed_cosines(n_columns, deficit=deficit)
     peer = sksfa.SFA()
     with pytest.warns(RuntimeWarning, match="trivial"):
@@ -207,7 +207,7 @@ def test_nothing_varies(n_columns):
     with pytest.raises(ValueError, match="constant"):
         SFA().fit(constant)
     with warnings.catch_warnings(), pytest.raises(ValueError):
-        warnings.simplefilter("ignore")  # the peer divides by the variance before it looks
+        warnings.simplefilter("ignore")  # sklearn-sfa divides by the variance before it checks
         sksfa.SFA(fill_mode=None).fit(constant)
 
 
@@ -216,7 +216,7 @@ def test_nothing_varies(n_columns):
 
 @pytest.mark.parametrize("n_parts", [1, 4, 9])
 def test_parts_that_are_sequences_of_their_own(n_parts):
-    """The peer forgets the difference between two parts; here that is a new sequence."""
+    """sklearn-sfa omits the difference between two parts; here the second part is a new sequence."""
     X = drifting()
     parts = np.array_split(X, n_parts)
     ours, peer = SFA(), sksfa.SFA(n_components=4)
@@ -233,7 +233,7 @@ def test_parts_that_are_sequences_of_their_own(n_parts):
 
 @pytest.mark.parametrize("n_parts", [1, 4, 9])
 def test_parts_of_one_series(n_parts):
-    """Without more ado the next part goes on, and the parts are worth the whole."""
+    """By default the next part continues the series, and results equal those of the whole series."""
     X = drifting()
     ours = SFA()
     for part in np.array_split(X, n_parts):
@@ -245,7 +245,7 @@ def test_parts_of_one_series(n_parts):
 
 @pytest.mark.parametrize("batch_size", [50, 100])
 def test_a_batch_size_is_equal_lengths(batch_size):
-    """Differences never cross the border of two sequences; the peer still subtracts their mean."""
+    """No difference joins two sequences; sklearn-sfa also subtracts their mean difference."""
     X = drifting()
     n_batches = len(X) // batch_size
     lengths = [batch_size] * n_batches
@@ -260,7 +260,7 @@ def test_a_batch_size_is_equal_lengths(batch_size):
 
 
 def test_quadratic_expansion():
-    """A slow sine that only a quadratic polynomial of the columns gives, found by both."""
+    """Both find a slow sine that is a quadratic polynomial of the columns."""
     t = np.linspace(0, 2 * np.pi, 2000)
     X = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
     ours = SFA(3, expansion=Polynomial(2)).fit(X)
@@ -275,12 +275,12 @@ def test_quadratic_expansion():
 
 
 def parted(X):
-    """Two outputs of the peer trained on X as one part."""
+    """Return two outputs of sklearn-sfa trained on X as one part."""
     return sksfa.SFA(n_components=2).partial(X).transform(X)
 
 
 def test_hierarchy_of_linear_layers():
-    """Four fields of an image and a node on top, by the peer's nodes: its own hierarchy needs NumPy 1."""
+    """Four fields of an image and one node above, composed of nodes: HSFA of sklearn-sfa needs NumPy 1."""
     rng = np.random.default_rng(1)
     n_rows, side = 600, 4
     slow = np.cos(np.linspace(0, 2 * np.pi, n_rows))
@@ -294,12 +294,12 @@ def test_hierarchy_of_linear_layers():
 
     positions = np.arange(side * side).reshape(side, side)
     fields = [positions[i : i + 2, j : j + 2].ravel() for i in (0, 2) for j in (0, 2)]
-    # Trained on parts, the peer counts a drift, as we do.
+    # Trained on parts, sklearn-sfa keeps the drift, as this package does.
     below = np.column_stack([parted(X[:, field]) for field in fields])
     peer = parted(below) * np.sqrt(n_rows / (n_rows - 1))
     np.testing.assert_allclose(match_signs(peer, outputs), outputs, atol=1e-6)
 
-    # With all inputs of a field passed on, a linear hierarchy is one linear problem.
+    # If nodes pass on all inputs of their fields, a linear hierarchy is a single linear problem.
     whole = HierarchicalSFA([Layer(4, field=(2, 2)), Layer(2)], input_shape=(side, side)).fit_transform(X)
     np.testing.assert_allclose(whole, SFA(2).fit_transform(X), atol=1e-6)
 
@@ -338,7 +338,7 @@ def test_input_that_is_refused(X):
 
 
 def test_few_rows():
-    """Ours begins at one difference; the peer wants ten rows."""
+    """This package needs one difference, sklearn-sfa ten rows."""
     X = mixed_cosines(2, 9)
     assert SFA().fit_transform(X).shape == (9, 2)
     with pytest.raises(ValueError, match="minimum of 10"):

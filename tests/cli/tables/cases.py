@@ -21,7 +21,7 @@ class Case:
         Step of evenly spaced rows, or the median step.
     times : tuple of float, optional
         Times of the rows in steps, if they are not evenly spaced.
-    says : tuple of str
+    messages : tuple of str
         Parts of the notes and warnings.
     error : str
         Part of the error message; empty if there is no error.
@@ -36,7 +36,7 @@ class Case:
     time: tuple[str, ...] = ()
     step: str | None = None
     times: tuple[float, ...] | None = None
-    says: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     error: str = ""
     values: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ CASES = (
         ",0,1\n0,1.5,20\n1,2.5,21\n2,1.0,19\n",
         data=("0", "1"),
         time=("",),
-        says=("3 rows of 2 columns",),
+        messages=("3 rows of 2 columns",),
     ),
     Case(
         "dates in a first column without a name",
@@ -92,7 +92,7 @@ CASES = (
     Case(
         "final rows that contain only delimiters",
         "a,b\n1.5,20\n2.5,\n1.0,19\n,\n,\n",
-        says=("3 rows of 2 columns", "2 rows without values at the end of the file"),
+        messages=("3 rows of 2 columns", "2 rows without values at the end of the file"),
     ),
     # Dates
     Case(
@@ -137,7 +137,7 @@ CASES = (
         with_times("date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020"]),
         ("--no-dayfirst",),
         time=("date",),
-        says=("%m/%d/%Y",),
+        messages=("%m/%d/%Y",),
         step="31 d",
         times=(0.0, 1.0, 91 / 31, 121 / 31),
     ),
@@ -150,7 +150,7 @@ CASES = (
         "a day above 12 in one row",
         with_times("date", ["11/02/2020", "12/02/2020", "14/02/2020"]),
         time=("date",),
-        says=("%d/%m/%Y",),
+        messages=("%d/%m/%Y",),
         step="1.5 d",
         times=(0.0, 1 / 1.5, 2.0),
     ),
@@ -220,7 +220,7 @@ CASES = (
         ("--time", "read"),
         time=("read",),
         step="1 d",
-        says=("made (times; --time uses them)",),
+        messages=("made (times; --time uses them)",),
     ),
     Case(
         "names of months",
@@ -231,14 +231,14 @@ CASES = (
     Case(
         "remarks that contain a date",
         "a,b,remark\n1.5,20,cleaned 3 Mar 2020\n2.5,21,\n1,19,cleaned 5 Mar 2020\n",
-        says=("remark (text)",),
+        messages=("remark (text)",),
     ),
     # Numbers that tell the time
     Case(
         "seconds since 1970 in a column named `ts`",
         with_times("ts", ["1600000000", "1600003600", "1600007200"]),
         time=("ts",),
-        says=("read as numbers",),
+        messages=("read as numbers",),
     ),
     Case(
         "the same with `--epoch s`",
@@ -246,7 +246,7 @@ CASES = (
         ("--epoch", "s"),
         time=("ts",),
         step="1 h",
-        says=("s since 1970",),
+        messages=("s since 1970",),
     ),
     Case(
         "numbers since 1970 in a unit that `--epoch` names",
@@ -294,7 +294,7 @@ CASES = (
     Case(
         "the hour of the day as a whole number, without a date",
         with_times("hour", ["22", "23", "0"]),
-        says=("rows are used as evenly spaced", "hour (part of the calendar;"),
+        messages=("rows are used as evenly spaced", "hour (part of the calendar;"),
     ),
     Case(
         "the hour as a number that increases, without a date",
@@ -338,7 +338,7 @@ CASES = (
         ("--sort",),
         time=("time",),
         step="1 d",
-        says=("sorted",),
+        messages=("sorted",),
     ),
     Case(
         "an index that is not in order",
@@ -361,7 +361,7 @@ CASES = (
         ("--group", "site"),
         time=("time",),
         step="1 d",
-        says=("group: site; 2 sequences",),
+        messages=("group: site; 2 sequences",),
     ),
     Case(
         "a row without a time",
@@ -381,7 +381,7 @@ CASES = (
         "time,record_id,station,a,b\n2020-01-01,7,3,1.5,20\n2020-01-02,8,3,2.5,21\n2020-01-03,9,3,1,19\n",
         time=("time",),
         step="1 d",
-        says=("record_id, station (an identifier",),
+        messages=("record_id, station (an identifier",),
     ),
     Case(
         "a name that ends in `NO2`",
@@ -395,20 +395,20 @@ CASES = (
         ",date,a,b\n140,2020-01-01,1.5,20\n141,2020-01-02,2.5,21\n142,2020-01-03,1,19\n",
         time=("date",),
         step="1 d",
-        says=("(no name) (counts the rows",),
+        messages=("(no name) (counts the rows",),
     ),
     Case(
         "text",
         "time,note,a,b\n2020-01-01,dry,1.5,20\n2020-01-02,,2.5,21\n2020-01-03,wet,1,19\n",
         time=("time",),
         step="1 d",
-        says=("note (text)",),
+        messages=("note (text)",),
     ),
     Case(
         "a constant column, and a column of zeros and ones",
         "a,b,unit,open\n1.5,20,7,0\n2.5,21,7,1\n1.0,19,7,1\n",
         data=("a", "b", "unit", "open"),
-        says=("unit: constant", "open: only zeros and ones"),
+        messages=("unit: constant", "open: only zeros and ones"),
     ),
     Case(
         "two columns with the same name",
@@ -418,7 +418,7 @@ CASES = (
     Case(
         "a delimiter at the end of each row of data",
         "a,b\n1.5,20,\n2.5,,\n1.0,19,\n",
-        says=("16.7 % of the values missing", "left out: (no name) (empty)"),
+        messages=("16.7 % of the values missing", "left out: (no name) (empty)"),
     ),
     Case("a column that `--exclude` leaves out", "a,b,c\n1.5,20,x1\n2.5,21,4\n1,19,5\n", ("--exclude", "c")),
     Case(
@@ -452,14 +452,14 @@ CASES = (
     Case(
         "decimal commas",
         "a;b\n1,5;20\n2,5;21\n1,0;19\n",
-        says=("decimal comma",),
+        messages=("decimal comma",),
         values={"a": (1.5, 2.5, 1.0)},
     ),
     Case(
         "several codes for missing",
         "a,b\n1.5,-999\n-99.9,21\n1.0,?\n2.0,5\n",
         ("--missing-code", "-999,-99.9", "--missing-code", "?"),
-        says=("37.5 % of the values missing",),
+        messages=("37.5 % of the values missing",),
     ),
     Case(
         "-999 in more than 1 % of the rows",
@@ -470,13 +470,13 @@ CASES = (
         "the same with `--missing-code ''`",
         "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
         ("--missing-code", ""),
-        says=("0.0 % of the values missing",),
+        messages=("0.0 % of the values missing",),
         values={"b": (-999, 21, 19, 20)},
     ),
     Case(
         "-99.9 in one row of 200",
         "a,b\n" + "\n".join(f"{i % 3},{-99.9 if i == 5 else 20 + i % 7}" for i in range(200)) + "\n",
-        says=(
+        messages=(
             "-99.9 in 'b' (1 row) is far from all other values; if it means missing, use "
             "--missing-code=-99.9",
         ),
@@ -484,7 +484,7 @@ CASES = (
     Case(
         "a single value far from all others",
         "a,b\n" + "\n".join(f"{i % 3},{1048 if i == 5 else i}" for i in range(12)) + "\n",
-        says=("row 7, column 'b': 1048 lies", "standard deviations beyond all other values"),
+        messages=("row 7, column 'b': 1048 lies", "standard deviations beyond all other values"),
     ),
     # Encodings and files
     Case("an empty file", "", error="the file is empty"),

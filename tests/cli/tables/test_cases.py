@@ -34,8 +34,8 @@ def test_kind_of_input(case, tmp_path, capsys):
         assert series.row_times.times is None
     else:
         np.testing.assert_allclose(series.row_times.times, case.times)
-    for words in case.says:
-        assert words in output
+    for message in case.messages:
+        assert message in output
     for name, values in case.values.items():
         np.testing.assert_array_equal(series.values[:, series.names.index(name)], values)
 
