@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from probsfa import ProbabilisticSFA
-from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.datasets import hide_blocks, hide_values
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -47,7 +47,7 @@ def split(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def errors(model: ProbabilisticSFA, rows: np.ndarray, scale: np.ndarray) -> str:
     """Return the root mean square errors of hidden values and of hidden blocks."""
-    masks = (hide_cells(rows, SHARE, random_state=0), hide_blocks(rows, BLOCK, SHARE, random_state=0))
+    masks = (hide_values(rows, SHARE, random_state=0), hide_blocks(rows, BLOCK, SHARE, random_state=0))
     out = []
     for hidden in masks:
         difference = (model.impute(np.where(hidden, np.nan, rows)) - rows) / scale
