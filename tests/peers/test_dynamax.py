@@ -308,7 +308,7 @@ def test_forecast_by_hand(n_steps):
     state = run_filter(params, adapters.sequence_of(data), None).state
     ours = forecast(params, state.mean, state.covariance, n_steps)
     expected = means, np.sqrt(variances + 1), means, np.sqrt(variances)
-    for one, other in zip(ours[:4], expected, strict=True):
+    for one, other in zip((ours.means, ours.std, ours.latent_means, ours.latent_std), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=EXACT)
     peer = forecast_of_peer()(adapters.dynamax_static(model), jnp.asarray(data))
     latent_means, latent_covariances, peer_means, peer_covariances = (x[:n_steps] for x in peer)

@@ -44,7 +44,7 @@ def test_attributes_describe_the_noise(asked):
     np.testing.assert_array_equal(model.noise_scale_, params.memory_scale)
     with pytest.warns(FutureWarning, match="memory_scale_ is now noise_scale_"):
         np.testing.assert_array_equal(model.memory_scale_, model.noise_scale_)
-    variance = np.diag(oracle.cells(params, [np.zeros(1)]))
+    variance = np.diag(oracle.value_covariance(params, [np.zeros(1)]))
     np.testing.assert_allclose(model.noise_share_, params.memory_scale**2 / variance)
     white = ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1)
     assert not hasattr(white, "noise_decay_") and not white.params_.has_ar1_noise
