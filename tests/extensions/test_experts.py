@@ -233,7 +233,7 @@ MOMENTS = (
 @pytest.mark.parametrize("reflecting", [False, True])
 def test_samples_have_the_moments_of_the_grid(rng, reflecting):
     grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
-    drawn, acceptance = run(*two_rows(), 200, 400, rng, reflecting)
+    drawn, acceptance = run(*two_rows(), 200, 250, rng, reflecting)
     assert 0.6 < acceptance < 0.98
     check_moments(drawn, lambda f: grid.mean(lambda y: f(y[..., 0])), MOMENTS)
 
@@ -241,7 +241,7 @@ def test_samples_have_the_moments_of_the_grid(rng, reflecting):
 @pytest.mark.parametrize("noise", [None, 0.5])
 def test_samples_given_a_value_have_the_moments_of_the_grid(rng, noise):
     grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
-    drawn, _ = run(*two_rows((1.3, np.nan), noise), 200, 400, rng)
+    drawn, _ = run(*two_rows((1.3, np.nan), noise), 200, 250, rng)
     if noise is None:
         logs = oracle.log_density(
             SQUARED(np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)[..., None]),
