@@ -183,23 +183,27 @@ class HierarchicalSFA(ScoredOnGraph):
             are not tested.
         """
         self._check_parameters()
-        source, sizes, stages = self._open(X, lengths)
-        if self._is_of_time and sizes is not None and max(sizes) <= self.lag:
+        source, lengths, stages = self._open(X, lengths)
+        if self._is_of_time and lengths is not None and max(lengths) <= self.lag:
             raise ValueError(
                 f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so that no "
                 "differences can be computed. Use longer sequences or a smaller lag."
             )
-        banks = self._train(stages, source, sizes, y)
-        _warn(banks, source.count_rows())
-        if isinstance(source, ArraySource) and sizes is not None:
-            self._check_overfitting(banks, Sequences(source.values, sizes))
+        banks = self._train(stages, source, lengths, y)
+        _warn_of_high_ranks(banks, source.count_rows())
+        if isinstance(source, ArraySource) and lengths is not None:
+            self._check_overfitting(banks, Sequences(source.values, lengths))
         self._set_fitted(banks)
         return self
 
     def _train(
-        self, stages: list[Stage], source: ArraySource | StreamSource, sizes: tuple[int, ...] | None, y: Any
+        self,
+        stages: list[Stage],
+        source: ArraySource | StreamSource,
+        lengths: tuple[int, ...] | None,
+        y: Any,
     ) -> list[NodeBank]:
-        objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
+        objective = SlownessObjective(self._find_graph(source, lengths, y), self.lag, lengths, self.rank_tol)
         in_memory = isinstance(source, ArraySource)
         keep = self.storage == "memory" or (self.storage == "auto" and in_memory)
         with start_workers(self.n_jobs) as workers:
@@ -235,7 +239,7 @@ class HierarchicalSFA(ScoredOnGraph):
             sequences,
             refit,
             np.broadcast_to(top.values[:, :n_tested], (top.stage.n_nodes, n_tested)).ravel(),
-            max(_rank(bank, sequences.n_rows) for bank in banks),
+            max(_largest_rank_per_node(bank, sequences.n_rows) for bank in banks),
             lag=lag,
             remedy="Use smaller expansions, fewer outputs of the nodes, share_weights=True, or more rows.",
             stacklevel=3,
@@ -327,7 +331,7 @@ class HierarchicalSFA(ScoredOnGraph):
         """Return the source of the rows, the lengths of the sequences, and the stages to train."""
         if callable(X):
             self._arrangement = self.input_shape, self.n_channels
-            sizes = check_stream_lengths(lengths)
+            lengths = check_stream_lengths(lengths)
             check_first_piece(self, X)
         elif isinstance(X, Iterator):
             raise ValueError(
@@ -345,15 +349,19 @@ class HierarchicalSFA(ScoredOnGraph):
                 min_rows=2,
                 index="warn" if self._is_of_time else "ignore",
             )
-            sizes = sequences.lengths
+            lengths = sequences.lengths
         D = self.n_features_in_
         stages = plan_stages(self.layers, D, *self._arrangement)
         self._chunk_rows = self.chunk_size or default_chunk_rows(stages, D)
         self._n_positions = D // self._arrangement[1]
         if callable(X):
-            n_rows = None if sizes is None else sum(sizes)
-            return StreamSource(self, X, self._n_positions, self._chunk_rows, n_rows=n_rows), sizes, stages
-        return ArraySource(sequences.values, self._n_positions, self._chunk_rows), sizes, stages
+            n_rows = None if lengths is None else sum(lengths)
+            return (
+                StreamSource(self, X, self._n_positions, self._chunk_rows, n_rows=n_rows),
+                lengths,
+                stages,
+            )
+        return ArraySource(sequences.values, self._n_positions, self._chunk_rows), lengths, stages
 
     def _set_arrangement(self, X: Any) -> None:
         """Set the arrangement of the columns from the parameters or from images."""
@@ -374,18 +382,18 @@ class HierarchicalSFA(ScoredOnGraph):
         shape = image_shape(X)
         if shape is None:
             return X
-        of_training = (*np.atleast_1d(self._arrangement[0] or 0).tolist(), self._arrangement[1])
-        if shape != of_training:
-            raise ValueError(f"X has images of shape {shape}; the training images had {of_training}.")
+        training_shape = (*np.atleast_1d(self._arrangement[0] or 0).tolist(), self._arrangement[1])
+        if shape != training_shape:
+            raise ValueError(f"X has images of shape {shape}; the training images had {training_shape}.")
         return flat_images(X)
 
-    def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
+    def _find_graph(self, source: ArraySource | StreamSource, lengths: Any, y: Any) -> TrainingGraph | None:
         """Return the graph of the training rows; None for differences in time."""
         if self._is_of_time:
             return None
         if isinstance(source, ArraySource):
-            labels = labels_of_rows(y, sizes)
-            return check_joined(build_graph(self.graph, source.values, labels, lengths=sizes))
+            labels = labels_of_rows(y, lengths)
+            return check_joined(build_graph(self.graph, source.values, labels, lengths=lengths))
         if isinstance(self.graph, TrainingGraph):
             return self.graph
         if needs_rows(self.graph):
@@ -393,8 +401,8 @@ class HierarchicalSFA(ScoredOnGraph):
                 f"graph={self.graph!r} is built from all rows, which are not available in a stream. Use a "
                 "TrainingGraph, or the name of a graph from labels."
             )
-        n_rows = len(y) if y is not None else 0 if sizes is None else sum(sizes)
-        return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=sizes))
+        n_rows = len(y) if y is not None else 0 if lengths is None else sum(lengths)
+        return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=lengths))
 
     def _set_fitted(self, banks: list[NodeBank]) -> None:
         last = {bank.stage.layer: bank for bank in banks}  # the last stage of each layer
@@ -405,7 +413,7 @@ class HierarchicalSFA(ScoredOnGraph):
         self.delta_values_ = delta_values[0] if len(delta_values) == 1 else delta_values
 
 
-def _rank(bank: NodeBank, n_rows: int) -> int:
+def _largest_rank_per_node(bank: NodeBank, n_rows: int) -> int:
     """Return the largest rank of a node, per node with the same weights; 0 for principal components."""
     stage = bank.stage
     if stage.method == "pca":
@@ -415,7 +423,7 @@ def _rank(bank: NodeBank, n_rows: int) -> int:
     return -(-rank // stage.n_nodes) if stage.share_weights else rank
 
 
-def _warn(banks: list[NodeBank], n_rows: int) -> None:
+def _warn_of_high_ranks(banks: list[NodeBank], n_rows: int) -> None:
     """Warn of nodes whose inputs have a rank so high that outputs can fit any values on the training rows."""
     for bank in banks:
         n_samples = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows

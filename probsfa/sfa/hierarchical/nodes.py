@@ -204,15 +204,15 @@ class NodeStream:
     def _add_differences(self, nodes: slice, Z: FloatArray, valid: NDArray[np.bool_], lag: int) -> None:
         tail, rows = self.tail[nodes], Z.shape[1]
         head = min(lag, rows)  # rows whose partner, stored in the tail, is in an earlier block
-        for later, earlier, ok in (
+        for later, earlier, is_valid in (
             (Z[:, :head], tail[:, :head], valid[:head]),
             (Z[:, lag:], Z[:, : max(rows - lag, 0)], valid[lag:]),
         ):
-            if not ok.any():
+            if not is_valid.any():
                 continue
             D = later - earlier
-            if not ok.all():
-                D *= ok[:, None]
+            if not is_valid.all():
+                D *= is_valid[:, None]
             self.change[nodes] += D.mT @ D
         if rows < lag:
             tail[:, : lag - rows] = tail[:, rows:].copy()
@@ -324,10 +324,10 @@ def solve_sfa(
     inner[:, diagonal, diagonal] += np.where(retained, 0.0, upper_bound[:, None])
     deltas, rotation = np.linalg.eigh(inner)
     rank = retained.sum(axis=1)
-    alive = np.arange(n_components) < rank[:, None]
-    values = np.full(alive.shape, np.nan, dtype=np.float64)
+    within_rank = np.arange(n_components) < rank[:, None]
+    values = np.full(within_rank.shape, np.nan, dtype=np.float64)
     weights = np.zeros((*W.shape[:2], n_components), dtype=np.float64)
-    for m, (r, K) in enumerate(zip(rank.tolist(), alive.sum(axis=1).tolist(), strict=True)):
+    for m, (r, K) in enumerate(zip(rank.tolist(), within_rank.sum(axis=1).tolist(), strict=True)):
         if K:
             directions = W[m] @ rotation[m, :, :r]
             node = canonical_directions(A[m], B[m], deltas[m, :r], directions, scales[m], K)
@@ -344,9 +344,9 @@ def solve_pca(B: FloatArray, n_components: int, *, variance_floor: FloatArray) -
     eigenvalues, vectors = np.linalg.eigh(_symmetric(B))
     eigenvalues, vectors = eigenvalues[:, ::-1], vectors[:, :, ::-1]
     rank = (eigenvalues > default_rank_tol(n_features) * eigenvalues[:, :1]).sum(axis=1)
-    alive = np.arange(n_components) < rank[:, None]
-    weights = np.where(alive[:, None, :], vectors[:, :, :n_components], 0.0)
-    values = np.where(alive, eigenvalues[:, :n_components], 0.0)
+    within_rank = np.arange(n_components) < rank[:, None]
+    weights = np.where(within_rank[:, None, :], vectors[:, :, :n_components], 0.0)
+    values = np.where(within_rank, eigenvalues[:, :n_components], 0.0)
     return NodeSolution(values, weights * _signs(B @ weights, scales)[:, None, :], rank)
 
 

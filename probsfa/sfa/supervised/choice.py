@@ -90,7 +90,7 @@ class Options(NamedTuple):
     temperatures: Sequence[float] = (1.0,)
 
     @property
-    def open(self) -> bool:
+    def has_alternatives(self) -> bool:
         """Whether there is more than one combination."""
         n_bases = sum(len(basis.shrinkage) for basis in self.bases)
         return n_bases * len(self.n_components) * len(self.steps) > 1
@@ -110,7 +110,7 @@ class Options(NamedTuple):
         return self._replace(bases=strongest(self.bases), further=further, steps=self.steps[:1])
 
     @property
-    def first(self) -> "Choice":
+    def first_choice(self) -> "Choice":
         """The first combination."""
         basis = self.bases[0]._replace(shrinkage=self.bases[0].shrinkage[:1])
         return Choice(basis, self.n_components[0], clone(self.steps[0]), float("nan"))
@@ -169,8 +169,8 @@ def choose(
     lengths : sequence of int
         Rows of every sequence; graphs in time have no edges between sequences.
     """
-    if not options.open or not folds:
-        return options.first
+    if not options.has_alternatives or not folds:
+        return options.first_choice
     data = _Data(rank_tol, X, labels, targets, np.repeat(np.arange(len(lengths)), lengths), folds)
     # One thread: for hundreds of small problems the synchronization of threads takes longer than the work.
     # Warnings are suppressed in folds, because the fit to all samples repeats the important ones.
@@ -180,11 +180,11 @@ def choose(
         further = options.further(best.basis, min(len(train) for train, _ in folds))
         if further:
             other = _best_of(data, further, options, loss)
-            gain = best.least - other.least
+            gain = best.lowest_losses - other.lowest_losses
             if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
                 best = other
-    j, k, t = best.place
-    mean = float(best.least.sum()) / sum(len(held_out) for _, held_out in folds)
+    j, k, t = best.best_index
+    mean = float(best.lowest_losses.sum()) / sum(len(held_out) for _, held_out in folds)
     step = clone(options.steps[k])
     if options.temperatures[t] != 1:
         step.set_params(temperature=options.temperatures[t])
@@ -225,15 +225,15 @@ class _Candidate(NamedTuple):
         return total
 
     @property
-    def place(self) -> tuple[int, int, int]:
+    def best_index(self) -> tuple[int, int, int]:
         """Number of features, step and temperature of the smallest loss."""
         j, k, t = np.unravel_index(first_minimum(self.total), self.total.shape)
         return int(j), int(k), int(t)
 
     @property
-    def least(self) -> FloatArray:
+    def lowest_losses(self) -> FloatArray:
         """The losses of this combination in every fold, (F,)."""
-        minimum: FloatArray = self.table[(slice(None), *self.place)]
+        minimum: FloatArray = self.table[(slice(None), *self.best_index)]
         return minimum
 
 

@@ -277,7 +277,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         )
         if len(classes) < _MIN_CLASS_SIZE * n_classes:
             options = options.for_few_samples()
-        folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
+        folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.has_alternatives else []
         choice = choose(
             self.rank_tol, sequences.values, labels, classes, options, folds, _loss, sequences.lengths
         )

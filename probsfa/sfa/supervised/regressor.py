@@ -322,20 +322,24 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
         order = self._order(sequences, targets)
         sequences, targets = sequences.take(order), targets[order]
         labels = targets[:, 0] if targets.shape[1] == 1 else targets
-        fitted_to = targets if self.period is None else _on_circle(targets, self.period)
-        if self.regressor is not None and fitted_to.shape[1] == 1:
-            fitted_to = fitted_to[:, 0]
+        step_targets = targets if self.period is None else _on_circle(targets, self.period)
+        if self.regressor is not None and step_targets.shape[1] == 1:
+            step_targets = step_targets[:, 0]
         maximum = self._most_components(sequences.values)
         auto = self.n_components is None or self.n_components == "auto"
         counts = [c for c in _COMPONENT_COUNTS if c < maximum] + [maximum] if auto else [self.n_components]
         options = Options(
-            self._bases(), self._further, counts, self._steps(fitted_to.size // len(fitted_to)), n_probes=2
+            self._bases(),
+            self._further,
+            counts,
+            self._steps(step_targets.size // len(step_targets)),
+            n_probes=2,
         )
-        folds = folds_of_rows(self.cv, sequences.lengths) if options.open else []
+        folds = folds_of_rows(self.cv, sequences.lengths) if options.has_alternatives else []
         choice = choose(
-            self.rank_tol, sequences.values, labels, fitted_to, options, folds, _loss, sequences.lengths
+            self.rank_tol, sequences.values, labels, step_targets, options, folds, _loss, sequences.lengths
         )
-        self.held_out_score_ = 1.0 - choice.loss / float(fitted_to.var(axis=0).sum())
+        self.held_out_score_ = 1.0 - choice.loss / float(step_targets.var(axis=0).sum())
         if self.period is not None and self.held_out_score_ < _MIN_PERIODIC_SCORE:
             warnings.warn(
                 f"On held-out samples, the features explain {self.held_out_score_:.2f} of the variance of "
@@ -346,7 +350,7 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
         if np.isnan(choice.loss) and auto:
             choice = choice._replace(n_components=min(maximum, len(targets) - 1))
         features = self._fit_features(sequences, labels, choice, automatic=auto)
-        self.regressor_ = clone(choice.step).fit(features, fitted_to)
+        self.regressor_ = clone(choice.step).fit(features, step_targets)
         for name in ("label_values_", "classifier_"):
             if hasattr(self.regressor_, name):
                 setattr(self, name, getattr(self.regressor_, name))
