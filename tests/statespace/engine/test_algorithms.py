@@ -114,7 +114,7 @@ def test_cycles_and_smooth_processes(rng, algorithm, kind, sampling):
 
 
 @sparsely("name", list(ALGORITHMS), shown=COMPILED)
-def test_complete_series_soon_have_steady_covariances(rng, algorithm):
+def test_covariances_of_complete_series_become_steady(rng, algorithm):
     """In the steady state, the compiled recursions compute only means."""
     model = model_of(rng, 4, 3, slowest=0.9)
     assert_is_the_joint_gaussian(algorithm, model, oracle.simulate(rng, model, [150, 60]))
@@ -203,7 +203,7 @@ def test_draws_of_the_same_normals_are_the_same(rng):
 
 
 @pytest.mark.parametrize("name", ["core recursions", "recursions"])
-def test_values_left_out_are_those_of_the_inverse_covariance(rng, name):
+def test_leave_one_out_predictions_are_those_of_the_inverse_covariance(rng, name):
     skip_without_core(name)
     model = model_of(rng, 4, 3)
     data = punch(rng, oracle.simulate(rng, model, [11, 6]), "scattered")
@@ -235,7 +235,7 @@ def test_filtering_is_the_joint_gaussian_of_the_rows_so_far(rng, name, kind):
 
 
 @pytest.mark.parametrize("name", ["core recursions", "recursions"])
-def test_filtering_goes_on_from_a_state(rng, name):
+def test_filtering_continues_from_a_state(rng, name):
     skip_without_core(name)
     model = model_of(rng, 4, 3)
     times = np.arange(60.0) + 1.5 * (np.arange(60) >= 35)  # another step between the parts than inside them

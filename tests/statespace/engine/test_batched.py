@@ -12,7 +12,7 @@ from probsfa.statespace.engine import batched, compiler, segmented
 from tests.sampling import sparsely
 
 
-def test_large_matrices_are_left_to_the_library_of_an_accelerator(rng, monkeypatch):
+def test_large_matrices_use_the_library_of_an_accelerator(rng, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     n, n_matrices = batched.MAX_UNROLLED + 2, 3
     with jax.enable_x64(True):
@@ -57,7 +57,7 @@ def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_loops_are_for_single_kernels_alone():
+def test_loops_are_used_for_single_kernels_only():
     matrix, columns = (jax.ShapeDtypeStruct(shape, np.float32) for shape in [(3, 3, 4), (3, 4, 4)])
     segments = segmented.Summaries(columns, matrix, columns)
 

@@ -9,7 +9,7 @@ from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.segmented import Segmented
 
 
-def test_options_that_the_compiler_does_not_know_are_left_out():
+def test_options_unknown_to_the_compiler_are_omitted():
     known = compiler._supported_options((("xla_no_such_option", True), ("xla_backend_optimization_level", 1)))
     assert known == {"xla_backend_optimization_level": 1}
 

@@ -40,7 +40,7 @@ def make_case(rng, n_rows=60, n_features=4, n_components=3):
 @KINDS
 @pytest.mark.parametrize("kept_bytes", [0, 2**30])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-def test_chunks_are_handed_on_exactly(rng, monkeypatch, kind, kept_bytes, sampling):
+def test_chunks_continue_each_other_exactly(rng, monkeypatch, kind, kept_bytes, sampling):
     """Also if results of the forward pass do not fit into memory and are recomputed."""
     monkeypatch.setattr(kind, "rows_of_chunk", classmethod(lambda cls, n_states, shown: 32))
     for name in ("_MAX_STORED_BYTES", "_MAX_STORED_BYTES_OF_CHUNKS"):
@@ -168,7 +168,7 @@ def test_rows_that_are_read_on_demand(rng):
 
 
 @KINDS
-def test_rows_that_are_read_have_weights(rng, monkeypatch, kind):
+def test_rows_read_on_demand_have_weights(rng, monkeypatch, kind):
     monkeypatch.setattr(passes, "_READ_BYTES", 32 * 4 * 8)
     model = model_of(rng)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
@@ -179,7 +179,7 @@ def test_rows_that_are_read_have_weights(rng, monkeypatch, kind):
     assert_same(core.expected_statistics(params, lazy), wanted)
 
 
-def test_rows_that_are_read_do_not_stay_in_memory(rng, monkeypatch, tmp_path):
+def test_rows_read_on_demand_are_not_kept_in_memory(rng, monkeypatch, tmp_path):
     """Not all values are in memory at the same time."""
     monkeypatch.setattr(passes, "_READ_BYTES", 2**17)
     model = model_of(rng, 40, 1)
@@ -253,7 +253,7 @@ def precise(seed, precision):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_segments_keep_digits_at_the_least_noise_for_which_they_are_chosen(seed):
+def test_segments_are_accurate_at_the_smallest_noise_for_which_they_are_used(seed):
     params, panel = precise(seed, 9e3)
     assert 9e3 < largest_precision(params, panel) < 1e4
     found, wanted = (Core(chunk_type=kind).moments(params, panel) for kind in (Segments, Recursions))
@@ -274,7 +274,7 @@ def test_two_rows_closer_than_all_others_are_accurate(rng):
     assert_is_the_joint_gaussian(Core(), model, data, times)
 
 
-def test_it_is_chosen_by_default_and_can_be_switched_off(rng, monkeypatch):
+def test_the_compiled_engine_is_the_default_and_can_be_switched_off(rng, monkeypatch):
     params, panel = make_case(rng)
     assert choose(params) == Core()
     with use_strategy("recursions"):
@@ -290,7 +290,7 @@ def test_it_is_chosen_by_default_and_can_be_switched_off(rng, monkeypatch):
         smooth(large, panel)
 
 
-def test_an_unknown_algorithm_is_refused():
+def test_unknown_algorithms_are_refused():
     with pytest.raises(ValueError, match="'scan'; got 'lockstep'"), use_strategy("lockstep"):
         pass
 
@@ -301,7 +301,7 @@ def test_segments_that_do_not_divide_the_rows_are_refused(rng, name):
         Sweep(name, n_segments=7).moments(*make_case(rng, 40))
 
 
-def test_fits_with_and_without_it_have_the_same_likelihood(rng, monkeypatch):
+def test_fits_with_and_without_the_compiled_engine_have_the_same_likelihood(rng, monkeypatch):
     """At the same parameters, because two optimizers may stop at different points within the tolerance."""
     model = oracle.random_model(rng, 5, 2)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]

@@ -53,7 +53,7 @@ def test_methods_are_products_with_the_matrices(rng):
 
 
 @pytest.mark.usefixtures("double_precision")
-def test_a_batch_is_each_by_itself(rng):
+def test_a_batch_equals_its_members_computed_separately(rng):
     rows = Transition(rng.uniform(-0.9, 0.9, (4, 3)))
     batch, x, y = rows.as_batch(), rng.standard_normal((3, 2, 4)), rng.standard_normal((3, 3, 4))
     square = np.einsum("ijs,kjs->iks", x, x)

@@ -72,7 +72,7 @@ def test_alternating_processes_and_a_column_missing_for_long(rng):
     np.testing.assert_allclose(solution.values[0], mean, atol=10 * EXACT)
 
 
-def test_a_solution_is_no_longer_way_from_itself(rng):
+def test_a_solution_as_start_needs_no_iterations(rng):
     params = make_params(rng)
     _, _, panel = make_data(rng, params)
     system = FactorSystem(params, Steps.of(panel))

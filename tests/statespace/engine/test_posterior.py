@@ -72,7 +72,7 @@ def test_the_joint_gaussian_and_the_textbook_loop_agree(rng):
     assert scaled_error(loop.row_log_likelihoods.sum(), dense.log_likelihood) < EXACT
 
 
-def test_log_likelihood_alone_is_that_of_the_posterior(rng):
+def test_log_likelihood_is_that_of_smoother_and_statistics(rng):
     model = oracle.random_model(rng, 5, 3)
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [5, 7]), "scattered"))
     params = to_parameters(model)
@@ -120,7 +120,7 @@ def test_padded_lengths_are_few_and_close():
     assert len(set(lengths)) <= 8 * 7
 
 
-def test_missing_entries_may_hold_anything(rng):
+def test_values_of_missing_entries_are_ignored(rng):
     """Results do not depend on values at missing entries."""
     model = oracle.random_model(rng, 5, 3)
     data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")

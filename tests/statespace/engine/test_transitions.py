@@ -36,7 +36,7 @@ def test_transitions_are_matrix_exponentials(rng, kind):
     np.testing.assert_array_equal(start.innovation_covariance(), identity)
 
 
-def test_innovations_of_slow_smooth_factors_keep_their_digits():
+def test_innovations_of_slow_smooth_factors_are_accurate():
     """``1 - A A'`` has no significant digits: it is of the order of the cube of the step."""
     d = 1e-5
     params = StateSpace(np.zeros(0), np.zeros((1, 2)), np.ones(1), np.zeros(1), smooth_rate=np.array([d]))

@@ -198,7 +198,7 @@ def test_the_likelihood_is_never_below_that_of_white_noise(solver):
     np.testing.assert_allclose(model.log_likelihood(x), model.log_likelihood_, rtol=1e-9)
 
 
-def test_white_noise_is_found_to_be_white(rng):
+def test_ar1_noise_is_fitted_to_white_noise(rng):
     """For white noise, decays of AR(1) noise are not identified; the fit converges to finite parameters."""
     series = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.8], [-0.6]], 0.3).sample(300, random_state=3)
     white = ProbabilisticSFA(1, noise_prior=None).fit(series[0])
@@ -220,7 +220,7 @@ def test_scaling_columns_scales_the_fit():
 
 
 @pytest.mark.exhaustive
-def test_noise_that_alternates_is_found():
+def test_negative_decays_of_noise_are_estimated():
     truth = ProbabilisticSFA.from_parameters(
         [0.98], [[1.0], [0.8], [-0.6]], 0.1, memory_decay=[-0.7, 0.6, -0.5], memory_scale=0.8
     )

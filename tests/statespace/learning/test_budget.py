@@ -32,7 +32,7 @@ def test_there_are_as_many_factors_as_columns_that_vary(rng):
     assert default_size(~np.isnan(x), (500,), np.ptp(x, axis=0) > 0.0).n_components == 5
 
 
-def test_few_values_carry_few_factors():
+def test_few_values_allow_few_factors():
     sizes = [size_of(n, 18) for n in (2, 20, 50, 100, 1000)]
     assert sizes[0] == 1 and sizes == sorted(sizes) and sizes[-1] == 18 and sizes[2] < 9
 
@@ -44,7 +44,7 @@ def test_there_are_five_observed_values_for_each_parameter(n_rows):
     assert size_of(n_rows, 18) == max(affordable)
 
 
-def test_a_posterior_over_very_many_rows_stays_affordable():
+def test_the_number_of_factors_makes_posteriors_of_very_many_rows_affordable():
     sizes = [size_of(n, 30) for n in (10**4, 10**6, 10**8)]
     assert sizes[0] == 30 > sizes[1] > sizes[2] >= 1
 
@@ -55,7 +55,7 @@ def test_long_series_of_many_columns_have_fewer_factors_than_short_ones():
 
 
 @pytest.mark.parametrize("lengths", [(60_000,), (100,) * 600, (59_999, 1)])
-def test_very_many_rows_are_learned_from_in_segments(rng, lengths):
+def test_very_many_rows_are_fitted_by_segments(rng, lengths):
     x = rng.standard_normal((60_000, 18))
     x[:50_000, 3] = np.nan
     size = default_size(~np.isnan(x), lengths, np.ones(18, dtype=bool))
@@ -84,7 +84,7 @@ def test_a_quarter_of_the_share_of_a_rare_column_is_enough():
     assert choose_segments(mask, (n_rows,), n_wanted) != segments
 
 
-def test_a_column_that_no_segment_shows_is_learned_from_all_rows():
+def test_a_column_that_is_missing_in_segments_requires_all_rows():
     n_rows = 500_000
     mask = np.ones((n_rows, 20), dtype=bool)
     mask[:, 0] = False
@@ -149,7 +149,7 @@ def test_a_stream_chooses_its_number_of_factors(rng):
     assert streamed.loadings_.shape == (4, 4) and "Selected 4 latent factors" in streamed.status_
 
 
-def test_a_step_must_be_worth_more_where_there_are_many_parameters():
+def test_the_tolerance_increases_with_the_number_of_parameters():
     options = FitOptions(2)
     worth = [options.tolerance(n) for n in (10, 100, 300, 1000)]
     np.testing.assert_allclose(worth, [0.002, 0.2, 0.5, 0.5])
@@ -189,7 +189,7 @@ def test_a_tolerance_is_a_positive_number_or_auto(tol, rng):
         ProbabilisticSFA(1, tol=tol).fit(rng.standard_normal((20, 2)))
 
 
-def test_fits_for_filling_end_where_no_value_moves_any_more():
+def test_fits_for_imputation_stop_when_imputed_values_do_not_change():
     """With n_components=None and many values; otherwise the tolerance is that of parameters."""
     rng = np.random.default_rng(0)
     many, few = (InMemory(Sequences(rng.standard_normal((n, 9)), (n,))) for n in (6000, 600))

@@ -72,7 +72,7 @@ def test_fits_end_at_a_maximum(rng, sampling, noise):
 
 
 @sparsely("noise", [1e-6, 1e-3, 0.3, 3.0], shown=[0.3])
-def test_fits_are_at_least_as_high_as_the_truth_and_cheap(rng, noise):
+def test_likelihood_exceeds_that_of_the_true_parameters_after_few_evaluations(rng, noise):
     model, data = draw(rng, noise)
     fitted = ProbabilisticSFA(2).fit(data)
     truth = oracle.kalman_loop(model, [data]).row_log_likelihoods.sum()
@@ -111,7 +111,7 @@ def heywood_data(rng):
     return data
 
 
-def test_a_heywood_case_is_kept_off_zero_by_the_prior(rng):
+def test_the_prior_keeps_variances_of_heywood_cases_positive(rng):
     """Near zero noise the likelihood is flat: the prior costs little, and without it the estimate is zero."""
     data = heywood_data(rng)
     fitted = ProbabilisticSFA(3, tol=1e-8).fit(data)
@@ -153,7 +153,7 @@ def test_the_history_of_a_run_with_a_prior_never_falls_and_ends_at_the_likelihoo
 
 
 @pytest.mark.parametrize("prior", ["strong", 1.0, True])
-def test_a_prior_that_is_none_is_refused(rng, prior):
+def test_invalid_priors_are_refused(rng, prior):
     with pytest.raises(ValueError, match="noise_prior must.*got"):
         ProbabilisticSFA(1, noise_prior=prior).fit(heywood_data(rng))
 
@@ -178,7 +178,7 @@ def test_all_evaluations_are_used(rng):
 
 
 @QUIET
-def test_data_without_noise_are_not_held_at_that_floor(rng):
+def test_variances_of_data_without_noise_are_not_fixed_at_the_floor(rng):
     model, data = draw(rng, 1e-8)
     fitted = ProbabilisticSFA(2).fit(data)
     assert np.median(fitted.noise_variance_ / np.nanvar(data, axis=0)) < 1e-6
@@ -187,7 +187,7 @@ def test_data_without_noise_are_not_held_at_that_floor(rng):
 # ---------------------------------------------------------------- how fits end
 
 
-def test_every_status_has_a_sentence_with_a_remedy():
+def test_every_status_states_a_remedy():
     assert set(STATUS_SENTENCES) >= {"converged", "flat", "max_iter", "stalled", "interrupted", "closed_form"}
     for sentence in STATUS_SENTENCES.values():
         assert sentence.endswith(".") and len(sentence) > 30
@@ -195,7 +195,7 @@ def test_every_status_has_a_sentence_with_a_remedy():
 
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
 @sparsely("max_iter", [1, 2, 5], shown=[2])
-def test_max_iter_is_kept_and_said(rng, solver, max_iter):
+def test_max_iter_is_respected_and_reported(rng, solver, max_iter):
     model, data = draw(rng)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         fitted = ProbabilisticSFA(2, solver=solver, max_iter=max_iter).fit(data)
@@ -229,7 +229,7 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
 
 
 @sparsely("at", [0, 3, 10], shown=[3])
-def test_an_interrupt_while_starting_gives_a_start(rng, at, monkeypatch):
+def test_an_interrupt_while_starting_returns_a_start(rng, at, monkeypatch):
     """After Ctrl-C before the first posterior, the result has parameters and their likelihood."""
     model, data = draw(rng)
     call, count = objective.WhittleObjective.__call__, []

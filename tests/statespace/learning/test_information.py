@@ -62,7 +62,7 @@ def test_information_is_whittles_formula(rng, shape):
     assert np.linalg.eigvalsh(found).min() > -1e-10
 
 
-def test_information_is_what_one_more_step_determines(rng):
+def test_information_is_the_difference_of_information_for_one_more_row(rng):
     """In the difference of the exact information of two lengths, terms of the ends of the series cancel."""
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}
@@ -92,7 +92,7 @@ def exact_information(model, n):
 
 
 @pytest.mark.parametrize("noise", ["isotropic", "known"])
-def test_other_noise_layouts_are_sums_and_selections(rng, noise):
+def test_other_noise_structures_are_sums_and_selections(rng, noise):
     model = oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.4))
     params = to_parameters(model)
     free = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), True), params, 7)
@@ -181,7 +181,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     assert np.linalg.norm(residual) < 1e-11 * size
 
 
-def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
+def test_the_block_diagonal_metric_has_the_blocks_of_the_full_one(rng):
     """Cross terms of loadings inside the span, noise and decays are neglected."""
     model, coordinates = (
         oracle.random_model(rng, 6, 3),
@@ -206,7 +206,7 @@ def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     np.testing.assert_allclose(metric.to_dense(0.1) @ step, gradient, rtol=1e-7, atol=1e-8)
 
 
-def test_uneven_panels_keep_their_gaps(rng):
+def test_uneven_panels_have_the_gaps_of_their_times(rng):
     times = uneven_times(rng, (5, 7))
     panel = to_panel([np.zeros((5, 2)), np.zeros((7, 2))], times)
     elapsed = np.append(panel.gaps, np.inf)[panel.gap_index[:12]]
@@ -230,7 +230,7 @@ def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, d
     np.testing.assert_allclose(matrix @ step[free], gradient[free], rtol=1e-7, atol=1e-7)
 
 
-def test_a_step_in_some_of_very_many_coordinates_still_leads_upwards(rng):
+def test_a_step_in_some_of_very_many_coordinates_increases_the_likelihood(rng):
     coordinates = Coordinates(Latents(25), NoiseVariances.diagonal(90), True)
     model = oracle.Model(
         np.linspace(0.2, 0.98, 25), rng.standard_normal((90, 25)), np.full(90, 0.3), np.zeros(90)

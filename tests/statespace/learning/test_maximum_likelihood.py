@@ -45,7 +45,7 @@ def test_the_log_likelihood_is_that_of_the_data_at_the_parameters(data, fitted):
     assert fitted.status.startswith(STATUS_SENTENCES["converged"])
 
 
-def test_it_is_what_the_estimator_states(data, fitted):
+def test_the_fit_equals_that_of_the_estimator(data, fitted):
     estimator = ProbabilisticSFA(2).fit(data)
     assert estimator.log_likelihood_ == fitted.log_likelihood
     assert estimator.status_ == fitted.status and estimator.n_evaluations_ == fitted.n_evaluations
@@ -67,7 +67,7 @@ def test_columns_are_standardised_by_their_observed_values(data):
 
 
 @pytest.mark.parametrize("noise", ["isotropic", 0.3])
-def test_one_noise_for_all_means_one_unit_for_all(data, noise):
+def test_isotropic_noise_requires_one_unit_for_all_columns(data, noise):
     problem = make_problem(in_memory(data), FitOptions(2, noise=noise))
     assert np.ptp(problem.scale) == 0.0
     assert problem.scale[0] ** 2 == pytest.approx(np.nanvar(data, axis=0).mean(), rel=1e-12)
@@ -125,7 +125,7 @@ def test_options_are_those_of_an_estimator_and_are_checked():
         make_problem(in_memory(np.eye(3)), FitOptions(1, tol=-1.0))
 
 
-def test_a_known_noise_is_known_in_standardised_units():
+def test_a_fixed_noise_variance_is_converted_to_standardised_units():
     scale = np.array([2.0, 4.0])
     np.testing.assert_array_equal(FitOptions(1, noise=8.0).known_noise(scale), [2.0, 0.5])
     np.testing.assert_array_equal(FitOptions(1, noise=8.0).learned_noise(scale).floor, [2.0, 0.5])
@@ -133,7 +133,7 @@ def test_a_known_noise_is_known_in_standardised_units():
     np.testing.assert_array_equal(FitOptions(1, noise_floor=0.1).learned_noise(scale).floor, [0.1, 0.1])
 
 
-def test_the_tolerance_of_filling_grows_with_values_and_parameters():
+def test_imputation_tolerance_increases_with_values_and_parameters():
     assert imputation_tolerance(50_000, 1_000) == "auto"
     assert imputation_tolerance(60_000, 1_000) == pytest.approx(6.0)
     assert imputation_tolerance(10_000, 2_000) == pytest.approx(2.0)

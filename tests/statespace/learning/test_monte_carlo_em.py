@@ -140,7 +140,7 @@ def test_variances_stay_at_their_floor(rng):
     assert np.all(result.params.noise_variance >= 0.01)
 
 
-def test_an_interrupt_keeps_what_was_reached(rng, monkeypatch):
+def test_an_interrupt_returns_the_best_estimate(rng, monkeypatch):
     panel = make_panel(rng, make_params(rng), [60])
     maximize, counted = EMIteration.maximize, []
 

@@ -25,7 +25,7 @@ def test_the_density_falls_with_the_variance_below_a_ten_thousandth(kind, n):
     assert np.all(noise.prior_slope(rho) < 1.0)  # nats for each factor of e
 
 
-def test_a_held_variance_has_no_prior():
+def test_a_fixed_variance_has_no_prior():
     rho = np.array([1e-7, 1e-4, 0.3])
     noise = Noise(
         NoiseVariances.diagonal(FLOOR.size), FLOOR, WEAK_PRIOR, fixed=np.array([np.nan, 1e-4, np.nan])
@@ -59,6 +59,6 @@ def test_without_a_prior_it_is_the_mean_square():
     assert noise.log_prior(np.ones(3)) == 0.0 and not noise.prior_slope(np.ones(3)).any()
 
 
-def test_a_heywood_case_is_a_feature_without_noise_among_others_with_it():
+def test_a_heywood_case_is_one_zero_variance_among_positive_ones():
     assert is_heywood(np.array([1e-5, 0.1, 0.2]))
     assert not is_heywood(np.array([1e-5, 1e-5, 0.2])) and not is_heywood(np.array([1e-3, 0.1, 0.2]))

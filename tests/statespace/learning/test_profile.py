@@ -38,7 +38,7 @@ def dense_profile(like, data, decay, times=None):
 
 
 @sparsely("level", [0.9, 0.5])
-def test_the_ends_are_where_the_dense_profile_has_fallen_by_the_quantile(small, level):
+def test_limits_are_those_of_the_dense_profile_likelihood(small, level):
     data, model = small
     profile = model.profile_timescale(data, level=level)
     top = oracle.log_likelihood(to_model(model.params_), [data])
@@ -126,7 +126,7 @@ def test_a_negative_decay_has_an_interval_and_no_time_scale():
         model.profile_timescale(X)
 
 
-def test_what_is_no_interval_is_said(small):
+def test_invalid_requests_for_intervals_are_refused(small):
     data, model = small
     errors = model.standard_errors(data)
     for level in (0.0, 1.0, 95, "0.9", None):

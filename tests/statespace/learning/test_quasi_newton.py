@@ -71,7 +71,7 @@ def rosenbrock_slope(x):
     return g
 
 
-def test_a_right_metric_needs_one_step(rng):
+def test_the_exact_metric_needs_one_step(rng):
     A, b, f, g = quadratic(rng, 8)
     problem = Problem(f, g, 8, metric=A)
     found = maximize_objective(problem, np.zeros(8), free_box(8), 1e-10)
@@ -87,7 +87,7 @@ def test_a_wrong_metric_is_corrected_by_ar1_noise(rng):
 
 
 @pytest.mark.parametrize("metric", ["right", "diagonal"])
-def test_bounds_hold_and_the_bounded_optimum_is_found(rng, metric):
+def test_the_optimum_within_bounds_is_found(rng, metric):
     A, b, f, g = quadratic(rng, 6, condition=50.0)
     lower = np.where(np.arange(6) % 2 == 0, np.linalg.solve(A, b) + 1.0, -np.inf)
     problem = Problem(f, g, 6, metric=A if metric == "right" else np.diag(np.diag(A)))
@@ -158,7 +158,7 @@ def test_an_interrupt_keeps_the_best(interrupt_at):
     assert rosenbrock(found.vector) == found.history[-1] == max(value for value, _ in problem.seen)
 
 
-def test_an_interrupt_before_the_first_value_keeps_the_start():
+def test_an_interrupt_before_the_first_evaluation_returns_the_start():
     problem = Problem(rosenbrock, rosenbrock_slope, 2, interrupt_at=0)
     found = maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
     assert found.stop_reason == "interrupted" and found.history == ()
@@ -172,7 +172,7 @@ def test_the_optimum_is_recognised_at_once(rng):
     assert found.stop_reason == "converged" and len(problem.seen) == 1
 
 
-def test_gains_below_rounding_are_flat(rng):
+def test_gains_below_rounding_errors_stop_the_search(rng):
     """If the tolerance is below rounding errors, the optimizer stops with the reason "flat"."""
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(lambda x: round(f(x), 3), g, 4, metric=10.0 * A)
@@ -191,7 +191,7 @@ def test_a_wrong_gradient_ends_as_stalled(rng):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_not_finite_ahead_shortens_the_step(bad):
+def test_values_that_are_not_finite_shorten_the_step(bad):
     """The objective is NaN beyond a boundary: the optimizer finds the maximum on the other side."""
 
     def value(x):
@@ -202,20 +202,20 @@ def test_not_finite_ahead_shortens_the_step(bad):
     np.testing.assert_allclose(found.vector, 1.0, atol=1e-5)
 
 
-def test_a_start_that_is_not_finite_ends():
+def test_a_start_that_is_not_finite_stops_the_search():
     problem = Problem(lambda x: np.nan, lambda x: np.full(2, np.nan), 2)
     found = maximize_objective(problem, np.zeros(2), free_box(2), 1e-6)
     assert found.stop_reason == "stalled" and len(problem.seen) < 200
 
 
-def test_a_singular_metric_is_survived(rng):
+def test_the_optimum_is_found_with_a_singular_metric(rng):
     A, b, f, g = quadratic(rng, 4, condition=10.0)
     rank_one = np.outer(A[0], A[0])
     found = maximize_objective(Problem(f, g, 4, metric=rank_one), np.zeros(4), free_box(4, 10.0), 1e-10)
     np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-3, atol=1e-3)
 
 
-def test_upper_bounds_and_held_coordinates_hold(rng):
+def test_upper_bounds_and_fixed_coordinates_are_satisfied(rng):
     A, b, f, g = quadratic(rng, 6, condition=50.0)
     best = np.linalg.solve(A, b)
     upper = np.where(np.arange(6) % 2 == 0, best - 1.0, np.inf)
@@ -235,7 +235,7 @@ def test_upper_bounds_and_held_coordinates_hold(rng):
     np.testing.assert_allclose(end.vector, wanted.x, rtol=OPTIM, atol=OPTIM)
 
 
-def test_a_refused_step_teaches_the_curvature_that_it_missed():
+def test_a_rejected_step_updates_the_curvature():
     """The metric is wrong by 1e4 in one direction; the secant pair of the rejected step corrects it."""
     A, b = np.diag([1.0, 2.0, 1e4]), np.array([1.0, 2.0, 50.0])
     problem = Problem(lambda x: float(b @ x - 0.5 * x @ A @ x), lambda x: b - A @ x, 3)
@@ -264,7 +264,7 @@ def test_a_coordinate_at_its_longest_step_does_not_shorten_the_others(rng):
     np.testing.assert_allclose(first[others], wanted, rtol=1e-6)
 
 
-def test_damping_that_grows_in_leaps_still_shortens_the_step():
+def test_damping_that_grows_by_large_factors_shortens_the_step():
     """Damping increases by large factors without effect; then the step is shortened."""
 
     class Leaping:

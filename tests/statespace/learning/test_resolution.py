@@ -25,7 +25,7 @@ def test_quantised_frozen_and_exact_columns():
     assert of_exact < 1e-8
 
 
-def test_rounded_columns_keep_the_noise_of_rounding():
+def test_rounded_columns_have_at_least_the_noise_of_rounding():
     """If a factor reproduces a rounded column, its noise variance is that of the rounding errors."""
     rng = np.random.default_rng(1)
     walk = np.cumsum(rng.standard_normal(400))

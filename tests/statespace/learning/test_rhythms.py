@@ -117,7 +117,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
         np.testing.assert_allclose(slope, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
 
 
-def test_spectra_of_slow_smooth_factors_keep_their_digits():
+def test_spectra_of_slow_smooth_factors_are_accurate():
     """For long time scales the spectrum is that in continuous time, ``4 d^3 / (d^2 + w^2)^2``."""
     rate, omega = np.array([1e-4]), np.array([1e-3, 1e-2])
     found, _ = Matern32(rate).spectra(omega)
@@ -145,7 +145,7 @@ def oscillation(rng, n_rows=500, period=24.0, decay=0.998, n_features=4):
     return simulate(params, n_rows, rng)[0], params
 
 
-def test_the_canonical_rule_changes_nothing_but_the_names(rng):
+def test_the_canonical_form_does_not_change_the_model(rng):
     params = make_model(rng, "rhythms")
     turned = params.replace(rhythm_frequency=-params.rhythm_frequency)
     panel = make_data(rng, params, even=True, lengths=[40])[2]
@@ -197,7 +197,7 @@ def test_white_noise_has_no_cycle_and_no_fit_is_below_the_one_without(rng):
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("24h", 86400), ("1D", 86400), ("h", 3600), ("90 s", 90)])
-def test_durations_are_read(text, seconds):
+def test_durations_are_parsed(text, seconds):
     assert seconds_of(text) == seconds
 
 
@@ -214,7 +214,7 @@ def test_durations_are_read(text, seconds):
         ({"rhythms": [2.0]}, "two rows"),
     ],
 )
-def test_what_cannot_be_is_refused_in_a_sentence(rng, asked, said):
+def test_invalid_options_are_refused_with_a_message(rng, asked, said):
     with pytest.raises(ValueError, match=said):
         ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((40, 2)))
 

@@ -72,7 +72,7 @@ def test_score_with_small_noise(rng):
         assert found[i] == pytest.approx(wanted, rel=1e-5, abs=1e-4)
 
 
-def test_nothing_observed_has_no_slope(rng):
+def test_the_score_without_observations_is_zero(rng):
     model, data, _ = case(rng, "even", "diagonal", holes="everything")
     np.testing.assert_allclose(score_of(model, data, None, "diagonal"), 0.0, atol=1e-12)
 
@@ -101,7 +101,7 @@ def test_statistics_of_parts_add_up(rng):
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("even", [True, False])
-def test_coordinates_go_there_and_back(rng, noise, even):
+def test_parameters_of_coordinates_are_the_original_ones(rng, noise, even):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([1 - 1e-8, 0.5, 1e-3]))
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, 1e-9))
@@ -116,7 +116,7 @@ def test_coordinates_go_there_and_back(rng, noise, even):
     np.testing.assert_allclose(1 - back.decay, 1 - params.decay, rtol=1e-7)
 
 
-def test_even_times_are_no_times(rng):
+def test_even_times_equal_no_times(rng):
     model, data, _ = case(rng, "even", "diagonal")
     times = [3.0 + np.arange(5), -20.0 + np.arange(7)]
     plain, timed = score_of(model, data, None, "diagonal"), score_of(model, data, times, "diagonal")
@@ -124,7 +124,7 @@ def test_even_times_are_no_times(rng):
 
 
 @sparsely("gap", [50.0, 1e4, 1e9], shown=[1e9])
-def test_score_across_a_gap_that_forgets_everything(rng, gap):
+def test_score_across_a_gap_much_longer_than_the_time_scales(rng, gap):
     """If a ** gap underflows to zero, the score is that of two sequences."""
     model, _, _ = case(rng, "uneven", "diagonal")
     model = model._replace(decay=np.array([0.5, 0.4, 0.1]))

@@ -83,7 +83,7 @@ def test_a_variance_at_its_floor_has_no_error(series):
     assert np.all(np.isfinite(errors.loadings))
 
 
-def test_what_is_not_identified_is_nan_and_said(series):
+def test_errors_of_unidentified_parameters_are_nan_and_reported(series):
     """With one factor too many, the likelihood is constant in one direction."""
     _, data, fitted = series
     fitted_to_little = ProbabilisticSFA(2).fit(data[:, :1])
@@ -93,7 +93,7 @@ def test_what_is_not_identified_is_nan_and_said(series):
 
 
 @pytest.mark.exhaustive
-def test_errors_cover_the_truth():
+def test_intervals_contain_the_true_values():
     """In 40 data sets, intervals of 1.96 standard errors contain the true values in about 95 % of cases."""
     model = oracle.Model(np.array([0.8]), np.array([[1.0], [0.8], [-0.6]]), np.full(3, 0.5), np.zeros(3))
     inside, total = 0, 0

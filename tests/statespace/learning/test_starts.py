@@ -22,7 +22,7 @@ def centred_data(rng, n_features=4, n_components=2):
     return [x - offset for x in data], offset
 
 
-def test_gaps_are_crossed_on_straight_lines(rng):
+def test_gaps_are_interpolated_linearly(rng):
     """Linear between observations, constant at the ends, and the mean for columns without observations."""
     model = oracle.random_model(rng, 3, 2)
     data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
@@ -54,7 +54,7 @@ def test_lagged_covariances_are_means_over_pairs_of_rows(rng, lag):
     np.testing.assert_allclose(lagged_covariance(sequences, lag), (wanted + wanted.T) / 2, atol=1e-13)
 
 
-def test_no_pair_of_rows_is_no_covariance(rng):
+def test_without_pairs_of_rows_lagged_covariances_are_zero(rng):
     np.testing.assert_array_equal(lagged_covariance([rng.standard_normal((2, 3))], 5), np.zeros((3, 3)))
 
 
@@ -91,7 +91,7 @@ def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
     np.testing.assert_allclose((loadings * decay**2) @ loadings.T, within @ twice @ within, atol=1e-10)
 
 
-def test_more_factors_than_directions_share_what_there_is(rng):
+def test_more_factors_than_directions_share_the_variance(rng):
     """Split factors have the same covariance of columns, and the requested number."""
     sequences, offset = centred_data(rng, n_features=2)
     full, split = (next(starts(sequences, offset, Latents(k))) for k in (2, 5))
