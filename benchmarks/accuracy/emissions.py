@@ -85,7 +85,7 @@ def sampler() -> None:
     from numpyro.infer import MCMC, NUTS
 
     from probsfa._validation import Sequences
-    from probsfa.extensions.emissions.sites import Block, infer, make_cells
+    from probsfa.extensions.emissions.sites import Block, infer, make_observations
 
     print()
     table = Table("data, T = 60, D = 4, K = 1", "largest difference of means", "standard deviations")
@@ -94,8 +94,8 @@ def sampler() -> None:
         rng = np.random.default_rng(0)
         latents = simulate_latents(params, 60, rng)
         X = FAMILIES[family].draw(latents @ params.loadings.T, np.zeros((0, 4)), rng)
-        cells = make_cells(Sequences(X, (60,)), [Block(FAMILIES[family], np.arange(4))])
-        ours, _ = infer(params, cells, (np.zeros((0, 4)),), tol=1e-10)
+        observations = make_observations(Sequences(X, (60,)), [Block(FAMILIES[family], np.arange(4))])
+        ours, _ = infer(params, observations, (np.zeros((0, 4)),), tol=1e-10)
         lag = np.abs(np.subtract.outer(np.arange(60), np.arange(60)))
         root = np.linalg.cholesky(0.9**lag)
 
