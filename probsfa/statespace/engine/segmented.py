@@ -347,8 +347,8 @@ def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last
     ) -> tuple[tuple[Gaussian, Array], tuple[Array, Array, Array]]:
         state, lag_one = _smooth_row(carry[0], row, last)
         upper = jnp.concatenate([state.covariance[i, i:] for i in range(n)])
-        own = row[2].lag_terms(lag_one)
-        return (state, jnp.where(row[3], lag_one, carry[1])), (state.mean, upper, own)
+        lag_terms = row[2].lag_terms(lag_one)
+        return (state, jnp.where(row[3], lag_one, carry[1])), (state.mean, upper, lag_terms)
 
     start = (last, jnp.zeros_like(last.covariance))
     (first, gain), rows = jax.lax.scan(body, start, _smoother_rows(filtered, following), reverse=True)

@@ -82,9 +82,9 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
         ],
         axis=1,
     )
-    loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_states), loadings)
-    power = sums.residual_power + jnp.einsum("di,di->d", loaded, loadings)
-    cross_products = sums.residual_moments.T.at[:, :-1].add(-loaded)
+    spread_loadings = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_states), loadings)
+    power = sums.residual_power + jnp.einsum("di,di->d", spread_loadings, loadings)
+    cross_products = sums.residual_moments.T.at[:, :-1].add(-spread_loadings)
     return counts[:-1], power, cross_products, latent[:-1], latent[-1]
 
 

@@ -238,10 +238,10 @@ class Sums(NamedTuple):
         moments[:, :k, :k] = spread + second
         moments[:, :k, k] = moments[:, k, :k] = first
         moments[:, k, k] = counts
-        loaded = loadings @ spread[0] if complete else np.einsum("dij,dj->di", spread[:-1], loadings)
+        spread_loadings = loadings @ spread[0] if complete else np.einsum("dij,dj->di", spread[:-1], loadings)
         cross_products = self.residual_moments[:, :d].T.copy()
-        cross_products[:, :k] -= loaded
-        power = self.residual_power + np.einsum("di,di->d", loaded, loadings)
+        cross_products[:, :k] -= spread_loadings
+        power = self.residual_power + np.einsum("di,di->d", spread_loadings, loadings)
         of_gaps = self.transitions[:-1]
         steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
         return Statistics(

@@ -316,19 +316,19 @@ ALWAYS void update(const int height, const int side, int to, const lanes (*a)[4]
  * becomes A_iJ A_JJ^-1, and A_ik becomes A_ik - A_iJ A_JJ^-1 A_Jk. Sweeping all columns gives minus the inverse. Returns
  * log|A_JJ|. */
 ALWAYS lanes sweep(const int side, int n, int first, matrix m) {
-    lanes beside[MOST][4], solved[MOST][4], square[4][4];
+    lanes columns[MOST][4], solved[MOST][4], square[4][4];
     UNROLL for (int b = 0; b < side; b++)
         UNROLL for (int c = 0; c <= b; c++) square[b][c] = m[first + b][first + c];
     for (int j = 0; j < first; j++)
-        UNROLL for (int b = 0; b < side; b++) beside[j][b] = m[first + b][j];
+        UNROLL for (int b = 0; b < side; b++) columns[j][b] = m[first + b][j];
     UNROLL for (int c = 0; c < side; c++)
-        UNROLL for (int b = 0; b < side; b++) beside[first + c][b] = all(0.0);
+        UNROLL for (int b = 0; b < side; b++) columns[first + c][b] = all(0.0);
     for (int j = first + side; j < n; j++)
-        UNROLL for (int b = 0; b < side; b++) beside[j][b] = m[j][first + b];
+        UNROLL for (int b = 0; b < side; b++) columns[j][b] = m[j][first + b];
     const lanes log_det = log_of(if_positive(sweep_square(side, square)));
     for (int i = 0; i < n; i++) {
         lanes x[4];
-        UNROLL for (int b = 0; b < side; b++) x[b] = beside[i][b];
+        UNROLL for (int b = 0; b < side; b++) x[b] = columns[i][b];
         UNROLL for (int b = 0; b < side; b++) {
             lanes sum = x[0] * square[b][0];
             UNROLL for (int c = 1; c < side; c++) sum += x[c] * (c < b ? square[b][c] : square[c][b]);
@@ -336,10 +336,10 @@ ALWAYS lanes sweep(const int side, int n, int first, matrix m) {
         }
     }
     int i = 0;
-    for (; i + 2 < n; i += 3) update(3, side, i + 3, solved + i, beside, m[i]);
+    for (; i + 2 < n; i += 3) update(3, side, i + 3, solved + i, columns, m[i]);
     switch (n - i) {
-    case 2: update(2, side, n, solved + i, beside, m[i]); break;
-    case 1: update(1, side, n, solved + i, beside, m[i]);
+    case 2: update(2, side, n, solved + i, columns, m[i]); break;
+    case 1: update(1, side, n, solved + i, columns, m[i]);
     }
     for (int j = 0; j < first; j++)
         UNROLL for (int b = 0; b < side; b++) m[first + b][j] = -solved[j][b];

@@ -112,15 +112,15 @@ ALWAYS void triangularise(int n, int below, int width, double *restrict top, dou
     }
 }
 
-/* Applies the reflections of `triangularise` to a column: `beside` are its entries in the rows of the triangle, `under` those
- * in the rows below. */
-ALWAYS void reflect(int n, int below, int width, const double *bottom, const double *firsts, const double *factors, double *beside, double *under) {
+/* Applies the reflections of `triangularise` to a column with entries `upper` in the rows of the triangle and entries `lower`
+ * in the rows below it. */
+ALWAYS void reflect(int n, int below, int width, const double *bottom, const double *firsts, const double *factors, double *upper, double *lower) {
     for (int j = 0; j < n; j++) {
-        double sum = firsts[j] * beside[j];
-        for (int i = 0; i < below; i++) sum += bottom[(int64_t)i * width + j] * under[i];
+        double sum = firsts[j] * upper[j];
+        for (int i = 0; i < below; i++) sum += bottom[(int64_t)i * width + j] * lower[i];
         sum *= factors[j];
-        beside[j] -= firsts[j] * sum;
-        for (int i = 0; i < below; i++) under[i] -= bottom[(int64_t)i * width + j] * sum;
+        upper[j] -= firsts[j] * sum;
+        for (int i = 0; i < below; i++) lower[i] -= bottom[(int64_t)i * width + j] * sum;
     }
 }
 
@@ -141,19 +141,19 @@ ALWAYS void reduce_columns(const rows_work *w, int n, const double *weights, red
     }
     clear(n * n, r->triangle);
     for (int j = 0; j < r->rank; j++) {
-        double *const own = columns + (int64_t)j * d + j;
+        double *const reflection = columns + (int64_t)j * d + j;
         const int left = d - j;
-        const double length = dot(left, own, own);
+        const double length = dot(left, reflection, reflection);
         r->factors[j] = 0.0;
         if (length >= SHORTEST) {
             const double norm = sqrt(length);
-            const double alpha = own[0] > 0.0 ? -norm : norm, first = own[0] - alpha;
+            const double alpha = reflection[0] > 0.0 ? -norm : norm, first = reflection[0] - alpha;
             r->factors[j] = -1.0 / (alpha * first);
-            own[0] = first;
+            reflection[0] = first;
             r->triangle[j * n + j] = alpha;
             for (int c = j + 1; c < n; c++) {
                 double *const other = columns + (int64_t)c * d + j;
-                add(left, -r->factors[j] * dot(left, own, other), own, other);
+                add(left, -r->factors[j] * dot(left, reflection, other), reflection, other);
             }
         }
         for (int c = j + 1; c < n; c++) r->triangle[j * n + c] = columns[(int64_t)c * d + j];
@@ -165,8 +165,8 @@ ALWAYS void reduce_values(const rows_work *w, const double *values, const reduct
     const int d = (int)w->n_features;
     for (int i = 0; i < d; i++) centred[i] = r->scale[i] > 0.0 ? r->scale[i] * (values[i] - w->offset[i]) : 0.0;
     for (int j = 0; j < r->rank; j++) {
-        const double *const own = r->reflections + (int64_t)j * d + j;
-        add(d - j, -r->factors[j] * dot(d - j, own, centred + j), own, centred + j);
+        const double *const reflection = r->reflections + (int64_t)j * d + j;
+        add(d - j, -r->factors[j] * dot(d - j, reflection, centred + j), reflection, centred + j);
         y[j] = centred[j];
     }
 }
@@ -435,9 +435,9 @@ ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const do
 /* Scratch memory of the filter under Student-t noise. The state is expressed in coordinates in which its predicted covariance
  * is the identity; V are the loadings in these coordinates. */
 typedef struct {
-    double *loaded, *error, *weights, *power; /* V (D, K); residual, weight and squared residual of each value (D,) */
-    double *precision, *inverse;              /* lower triangle F with F F' = I + V' diag(w / r) V, and F^-1, both (K, K) */
-    double *mean, *half;                      /* posterior mean, and information vector (K,) */
+    double *loadings, *error, *weights, *power; /* V (D, K); residual, weight and squared residual of each value (D,) */
+    double *precision, *inverse;                /* lower triangle F with F F' = I + V' diag(w / r) V, and F^-1, both (K, K) */
+    double *mean, *half;                        /* posterior mean, and information vector (K,) */
 } student_room;
 
 /* Computes the posterior of the state given the weights of a row, and the expected squared residuals in units of the noise
@@ -450,7 +450,7 @@ ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const
     for (int k = 0; k < n; k++) s->precision[k * n + k] = 1.0;
     for (int i = 0; i < d; i++) {
         if (!(seen[i] > 0.0)) continue;
-        const double scale = weights[i] / w->noise[i], *const v = s->loaded + (int64_t)i * n;
+        const double scale = weights[i] / w->noise[i], *const v = s->loadings + (int64_t)i * n;
         for (int k = 0; k < n; k++) add(k + 1, scale * v[k], v, s->precision + k * n);
         add(n, scale * s->error[i], v, s->half);
     }
@@ -472,7 +472,7 @@ ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const
     for (int j = 0; j < n; j++) add(j + 1, dot(j + 1, s->inverse + j * n, s->half), s->inverse + j * n, s->mean);
     for (int i = 0; i < d; i++) {
         if (!(seen[i] > 0.0)) continue;
-        const double *const v = s->loaded + (int64_t)i * n, error = s->error[i] - dot(n, v, s->mean);
+        const double *const v = s->loadings + (int64_t)i * n, error = s->error[i] - dot(n, v, s->mean);
         double spread = 0.0;
         for (int j = 0; j < n; j++) {
             const double part = dot(j + 1, s->inverse + j * n, v);
@@ -520,7 +520,7 @@ ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by
     filter_room f = make_room(n, d, scratch);
     scratch += rows_scratch(n, d);
     student_room s;
-    s.loaded = part(&scratch, (int64_t)d * n);
+    s.loadings = part(&scratch, (int64_t)d * n);
     s.error = part(&scratch, d);
     s.weights = part(&scratch, d);
     s.power = part(&scratch, d);
@@ -536,7 +536,7 @@ ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by
         double count = 0.0, norm = 0.0;
         for (int i = 0; i < d; i++) {
             const double *const c = w->loadings + (int64_t)i * n;
-            double *const v = s.loaded + (int64_t)i * n;
+            double *const v = s.loadings + (int64_t)i * n;
             times(n, n, f.predicted, c, v);
             if (!(seen[i] > 0.0)) continue;
             s.error[i] = values[i] - w->offset[i] - dot(n, c, mean);
