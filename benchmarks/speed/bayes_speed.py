@@ -1,13 +1,13 @@
 """Effective samples per second of BayesianSFA, pymc-extras, dynamax with blackjax, and sampled factors.
 
-The same series, the same priors: T = 200, D = 5, K = 2, or with ``--large`` T = 2,000, D = 20, K = 6. All
-samplers but that of the sampled factors start at the posterior mean of BayesianSFA; seconds are processor
-time of whole runs, with compilation and warm-up (BayesianSFA: also the start). The effective sample size is
-the smallest of those of quantities that do not depend on labels and signs: noise, offset, C C' and the
-sorted time scales. Peers have two chains: pymc-extras with numba and the sampler of PyMC, dynamax with full
-covariances (quicker than diagonal ones) and the sampler of blackjax with a dense mass matrix; of two filters
-that of the quicker gradient samples. Peers have few draws, and with ``--large`` none by default: the table
-then has the time of their gradients.
+All methods have the same series and priors: T = 200, D = 5, K = 2, or with ``--large`` T = 2,000, D = 20,
+K = 6. They start at the posterior mean of BayesianSFA, except the model with sampled factors. Seconds are
+processor time of whole runs, including compilation, warm-up and the starting point of BayesianSFA. The
+effective sample size is the smallest over quantities that depend on neither labels nor signs: noise, offset,
+C C' and the sorted time scales. pymc-extras uses numba and the sampler of PyMC; dynamax uses full noise
+covariances, which are faster than diagonal ones, and NUTS of blackjax with a dense mass matrix. Both run two
+chains with the filter whose gradient is faster, and few draws; with ``--large`` they draw only on request,
+and the table has the time of their gradients.
 
     python benchmarks/speed/bayes_speed.py [--large] [--draws 1000] [--peer-draws 200]
 """
@@ -40,7 +40,7 @@ SMALL, LARGE = (200, 5, [0.95, 0.7]), (2000, 20, [0.98, 0.95, 0.9, 0.8, 0.65, 0.
 
 
 def marginal(X: np.ndarray, k: int, warmup: int, draws: int) -> Run:
-    """BayesianSFA with four chains, and the gradient of its likelihood."""
+    """Sample with BayesianSFA in four chains, and measure the gradient of its likelihood."""
     began = time.process_time()
     model = BayesianSFA(
         k,
@@ -67,7 +67,7 @@ def marginal(X: np.ndarray, k: int, warmup: int, draws: int) -> Run:
 
 
 def latent_model(X: jnp.ndarray, k: int) -> None:
-    """The same model with its factors as parameters, row by row: what one writes first in NumPyro."""
+    """The same model in NumPyro with factors as parameters, written row by row."""
     d = X.shape[1]
     timescale = numpyro.sample("timescale", dist.LogNormal(2.3, 1.5).expand([k]).to_event(1))
     loadings = numpyro.sample("loadings", dist.Normal(0.0, 1.0).expand([d, k]).to_event(2))
@@ -86,7 +86,7 @@ def latent_model(X: jnp.ndarray, k: int) -> None:
 
 
 def latent(X: np.ndarray, k: int, draws: int) -> Run:
-    """A plain NumPyro model that samples the factors."""
+    """Sample the factors and parameters of the NumPyro model."""
     with jax.enable_x64(True):
         mcmc = MCMC(
             NUTS(latent_model),
@@ -105,7 +105,7 @@ def latent(X: np.ndarray, k: int, draws: int) -> Run:
 
 
 def invariants(draws: dict[str, np.ndarray]) -> np.ndarray:
-    """Quantities (C, N, P) that do not depend on labels and signs."""
+    """Return quantities (C, N, P) that depend on neither labels nor signs."""
     product = np.einsum("cndk,cnek->cnde", draws["loadings"], draws["loadings"])
     rows, columns = np.tril_indices(product.shape[-1])
     timescale = np.sort(np.log(draws["timescale"]), axis=-1)
@@ -149,7 +149,7 @@ def main() -> None:
         for label, run in variants.items() if args.only in (None, name) else ():
             try:
                 gradients[label] = run(warmup=0, draws=0)
-            except Exception as error:  # a peer's failure is a result too
+            except Exception as error:  # failures of other packages are reported
                 print(f"{label}: {type(error).__name__}: {str(error)[:200]}", flush=True)
         quickest = min(gradients, key=lambda label: gradients[label].gradient, default=None)
         for label, gradient in gradients.items():
