@@ -68,7 +68,7 @@ class Sequences:
     exog: NDArray[np.float64] | None = None
 
     def take(self, order: NDArray[np.intp]) -> "Sequences":
-        """Return the rows of one sequence without times in another order."""
+        """Return the rows in another order; only for a single sequence without times."""
         return replace(self, values=self.values[order])
 
     @property
@@ -101,7 +101,7 @@ class Sequences:
 
     @property
     def time_unit(self) -> float:
-        """Unit of time: the median time between the rows of a sequence, or one row without times."""
+        """Unit of time: the median time between the rows of a sequence; without times, one row."""
         if self.times is None:
             return 1.0
         if self.step is not None:
@@ -194,11 +194,11 @@ def check_sequences(
     require_observed : bool, optional
         Whether a column without observed values is an error; by default if `reset` and `allow_nan`.
     index : {"use", "warn", "ignore"}, default="ignore"
-        Use of the index of a frame of pandas without `times`: dates, durations and periods are the times; or
-        a warning is issued if rows are not evenly spaced; or the index is ignored.
+        How the index of a DataFrame is used if `times` is not given. "use": dates, durations and periods are
+        the times. "warn": a warning is issued if rows are not evenly spaced. "ignore": it has no effect.
     axis : TimeAxis, optional
-        Time axis of a fitted model; dates are converted to seconds by its calendar. Without one, the unit of
-        dates is their median step.
+        Time axis of a fitted model, which defines the unit of dates and their calendar (days, months or
+        business days). By default the unit is the median step of the dates.
 
     Returns
     -------
@@ -389,7 +389,7 @@ def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
 
 
 def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
-    """Return the rows of every sequence, one sequence by default; raise a ValueError if they are invalid."""
+    """Return the number of rows of each sequence, or raise a ValueError; by default there is one sequence."""
     if lengths is None:
         return (n_rows,)
     array = np.asarray(lengths)

@@ -108,8 +108,9 @@ def factorial_ar1_model(
     Parameters
     ----------
     X : Array (T, D) with NaN where missing, Array (S, T, D), or Series
-        One evenly sampled series; several for the hierarchical model, padded by NaN to equal lengths; or a
-        packed series. The default priors assume standardized columns.
+        One evenly sampled series; several for the hierarchical model, padded by NaN to equal lengths; or
+        arrays with mask, times and covariates, as a :class:`Series`. The default priors assume standardized
+        columns.
     n_components : int, default=2
         Number of factors.
     priors : Priors, optional

@@ -76,7 +76,7 @@ def maximum_likelihood_start(
     if fitted.interrupted:
         raise KeyboardInterrupt
     if exog is not None and regression is not None:
-        # Priors are in units of the columns, not of their part that covariates do not explain.
+        # Priors are relative to standard deviations of the columns, not of residuals of the regression.
         shift, scale = column_moments(sequences).units(by_feature=options.scales_by_feature)
         units = Units(shift, scale, fitted.time_unit, exog.mean(axis=0), exog.std(axis=0))
         return Start(fitted.params, units, coefficients=regression.coefficients)

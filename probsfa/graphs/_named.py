@@ -43,8 +43,8 @@ class GraphBuilder(BaseEstimator):
     in_time : bool
         Whether the graph depends on the order of the rows and on sequence boundaries.
     lag_of_differences : int or None
-        Number of rows between the rows that an edge joins, for the graph of slow feature analysis; None for
-        other graphs.
+        Lag, in rows, between the two rows of an edge, for the graph of slow feature analysis; None for other
+        graphs.
     takes_sample_weight : bool
         Whether ``build`` accepts `sample_weight`; otherwise sample weights multiply the weights of the built
         graph.
@@ -67,7 +67,7 @@ class GraphBuilder(BaseEstimator):
         y : array-like (N,), optional
             Labels, if the graph is built from them.
         lengths : sequence of int, optional
-            Rows of every sequence; by default there is one.
+            Number of rows of each sequence; by default all rows are one sequence.
 
         Returns
         -------
@@ -76,7 +76,7 @@ class GraphBuilder(BaseEstimator):
         """
 
     def reference(self) -> Any:
-        """Return the graph on which features of this kind of graph are scored, independent of its settings.
+        """Return the graph for scores of features; it is the same for all settings of this kind of graph.
 
         Delta values on graphs of different settings are not comparable: they decrease with more groups or
         fewer neighbours.
@@ -143,7 +143,7 @@ def lag_of_differences(graph: Any) -> int | None:
 
 
 def is_slow_feature_analysis(graph: Any) -> bool:
-    """Return whether the `graph` of an estimator with its own lag is None, or a name that means the same."""
+    """Return whether `graph` is None or the name of the temporal graph; its lag is then the estimator's."""
     return graph is None or (isinstance(graph, str) and lag_of_differences(graph) is not None)
 
 

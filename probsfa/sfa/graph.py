@@ -239,15 +239,15 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         ------
         ValueError
             If X has missing values or no variance; if y is missing or not valid for the graph; if the graph
-            has no edges, or another number of vertices than X has rows; or if the rank is below
-            `n_components`.
+            has no edges, or another number of vertices than X has rows; or if the rank of the (expanded) rows
+            is below `n_components`.
 
         Warns
         -----
         UserWarning
-            If the rank equals the number of rows minus one, so that any outputs can be fitted. With an
-            expansion on the graph of time, a warning is also issued if the outputs are not slow on held-out
-            rows.
+            If the rank of the (expanded) rows equals the number of rows minus one, so that any outputs can be
+            fitted. With an expansion and the temporal graph, a warning is also issued if the outputs are not
+            slow on held-out rows.
         """
         check_parameters(self)
         sequences = check_sequences(

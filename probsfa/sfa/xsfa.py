@@ -69,7 +69,7 @@ class XSFA(RowTransformer):
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently and whose span should contain the inverse of
         the mixture. The transformer is cloned and fitted to the standardized rows. By default polynomials of
-        the highest degree up to 7 with at most 500 monomials and one for every four rows.
+        the highest degree up to 7 with at most 500 monomials and at least four rows for each monomial.
     source_degree : int, default=7
         Degree of the polynomials of earlier sources that are removed before the next source is extracted.
     least_variance : float, default=1e-3
@@ -105,8 +105,9 @@ class XSFA(RowTransformer):
     Notes
     -----
     A source is identified up to an invertible function: the slowest such function is returned. The time
-    scales of the sources should differ, but high powers of the slowest source should be faster than the next
-    source. The sign makes the largest correlation with a column positive.
+    scales of the sources should differ, but not too much: powers of the slowest source above `source_degree`
+    are not removed, and should be faster than the next source. The sign makes the largest correlation with a
+    column positive.
 
     Sources of new rows are clipped to their range over the training rows, because polynomials are unbounded
     outside of it.

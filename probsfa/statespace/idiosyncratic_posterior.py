@@ -81,8 +81,8 @@ class IdiosyncraticPosterior:
     def _draws(self, n_draws: int, rng: np.random.Generator, *, processes: bool = False) -> Iterator[_Draws]:
         """Yield draws in batches; AR(1) processes are conditioned on the data only if `processes` is true.
 
-        A draw is a simulation of factors, AR(1) processes and values, less the posterior means given these
-        values.
+        For each draw, factors, AR(1) processes and values are simulated. The posterior means given the
+        simulated values are subtracted from the simulated factors and processes.
         """
         system = self._system
         for first in range(0, n_draws, _BATCH_SIZE):
@@ -98,7 +98,8 @@ class IdiosyncraticPosterior:
     def _variances_due_to_factors(self) -> tuple[FloatArray, FloatArray]:
         """Variances (D, T) due to the factors: of values without white noise, and of scores.
 
-        Scores are the products of the values with the inverse of their covariance given the factors.
+        Scores are minus the gradient of the log density given the factors, with respect to the values: the
+        inverse covariance times the centred values.
         """
         noise, system = self._system.noise, self._system
         of_values, of_scores = np.zeros((2, *self._centred.shape))

@@ -50,7 +50,7 @@ __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
 # Bytes of the values and matrices (K x K for each row) of a chunk; some programs have several such arrays.
 _CHUNK_BYTES = 64 * 2**20
-# Numbers of segments to try; samplers use at least eight segments, of at least as many rows.
+# Numbers of segments to try; samplers use at least eight segments of at least eight rows each.
 _SEGMENT_COUNTS, _MIN_SEGMENT_ROWS = (64, 32, 16, 8, 4, 2), 8
 # Number of segments of a parallel scan that use all of an accelerator, and maximum rows of a segment.
 _MAX_PARALLEL_SEGMENTS, _MAX_SEGMENT_ROWS = 8192, 64
@@ -179,7 +179,7 @@ class _Pass:
         self.starts = range(0, self.panel.values.shape[0], self.length)
         zeros = np.zeros((n_states, n_states))
         self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
-        # State after the last row. It has no effect, because the transition to it is a sequence start.
+        # State after the last row. It has no effect: a new sequence starts there, with an independent state.
         self.state_after_end = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
 
     def chunk(self, start: int) -> tuple[Rows, int]:
@@ -282,7 +282,7 @@ class Sweep:
         covariance: FloatArray,
         onward: Transition | None = None,
     ) -> Filtering:
-        """Return causal moments, starting from a state."""
+        """Return filtered moments; see :func:`.posterior.filter_rows` for the arguments."""
         with _settings():
             rows = self._rows(params, panel, panel.value_weights, mean, covariance, onward)
             return Filtering(*(np.asarray(x)[: panel.n_rows] for x in _filter_program(*rows)))
@@ -324,7 +324,7 @@ class Sweep:
             return np.concatenate(parts[::-1])[: panel.n_rows].swapaxes(0, 1)
 
     def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return scores and precisions (N, D) of values given all others; zero for missing values."""
+        """Return ``e`` and ``d`` of :mod:`.leave_one_out` for each value, (N, D); zero for missing values."""
         with _settings():
             arrays = (panel.values[:], panel.mask[:], panel.gap_index)
             result = value_scores(make_model(params, panel), Rows(*map(jnp.asarray, arrays)))

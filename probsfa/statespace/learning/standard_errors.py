@@ -75,8 +75,8 @@ class StandardErrors(_Errors):
     ----------
     decay : ndarray of shape (K,)
     loadings : ndarray of shape (D, S)
-        NaN for loadings that are not estimated: those in `fixed`, those on velocities, which are zero, and
-        one of each cycle, whose phase is zero by convention.
+        NaN for loadings that are not estimated: fixed loadings; loadings on derivatives of smooth factors,
+        which are zero; and for each cycle one loading that is zero by the convention for its phase.
     noise_variance : ndarray of shape (D,)
         NaN where the variance is fixed or at its lower bound.
     offset : ndarray of shape (D,)

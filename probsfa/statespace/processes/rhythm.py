@@ -112,7 +112,7 @@ class Rhythm(Process):
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return `count`: one loading of each cycle is zero, where its phase is zero."""
+        """Return `count`: the second loading of each cycle is zero in the column of phase zero."""
         return count
 
     def free_loadings(self, loadings: FloatArray) -> BoolArray:
@@ -143,7 +143,7 @@ class Rhythm(Process):
     def closest(
         self, loadings: FloatArray, fixed: FloatArray, bounds: FloatArray | None = None
     ) -> tuple[Self, FloatArray]:
-        """See :class:`.Process`; the order of cycles is unchanged, and phases are the closest ones."""
+        """See :class:`.Process`; cycles keep their order and are rotated by the best of 72 phases."""
         phases = 2.0 * np.pi * np.arange(_N_PHASES) / _N_PHASES
         vectors = self.vectors(loadings)[:, :, None] * np.exp(1j * phases)
         squared_distances = np.nansum((vectors.real - fixed[:, :, :1]) ** 2, axis=0)
@@ -169,8 +169,8 @@ class Rhythm(Process):
 
         With even sampling, the M-step has a closed form. The frequency is the angle of the cross moment
         ``E z' conj(z)`` of the complex state ``z``. The decay is that of an AR(1) process whose cross moment
-        is the modulus. If the frequency is at a bound, the modulus is replaced by the projection on that
-        angle.
+        is the modulus. If the frequency is at a bound, the modulus is replaced by the projection of the
+        cross moment on the direction of this angle.
         """
         if bounds is None:
             bounds = np.repeat([[-np.inf], [np.inf]], len(self), axis=1)
@@ -221,7 +221,7 @@ class Rhythm(Process):
         return self.periods * time_unit, self.decay, np.sqrt(2.0) * np.abs(vectors), np.angle(vectors)
 
     def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
-        """See :class:`.Process`; in closed form, because frequencies differ by orders of magnitude."""
+        """See :class:`.Process`; in closed form, because no step of differences fits all frequencies."""
         log_rate_error, frequency_error = np.sqrt(covariances[0, 0]), np.sqrt(covariances[1, 1])
         period_error = 2.0 * np.pi * time_unit / self.frequency**2 * frequency_error
         return period_error, np.abs(self.decay * np.log(self.decay)) * log_rate_error
