@@ -66,7 +66,7 @@ def degrees_of_draws(fitted: FittedPosterior, n_wanted: int) -> FloatArray:
 def weighted_draws(
     fitted: FittedPosterior, panel: Panel, chosen: list[tuple[int, int]]
 ) -> Iterator[WeightedDraw]:
-    """Yield selected draws (chain, draw) of a fit with weights for the values of a panel.
+    """Yield selected draws of the parameters, each with a draw of the weights of the values of a panel.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ def compare_on(
 
     warn_if_missing()  # issued once in a process; below, warnings are ignored
     with screen.progress() as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about parameters in Python
+        warnings.simplefilter("ignore", UserWarning)  # warnings name parameters in Python, not options
         return imputation.compare_methods(
             X,
             imputation.default_methods(estimator),

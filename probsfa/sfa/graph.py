@@ -137,9 +137,10 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         Directions with less than this fraction of the largest variance are discarded, after scaling every
         column to unit variance. Default as in :class:`SFA`.
     shrinkage : {"auto"} or float, optional
-        Shrinkage intensity, from 0 to below 1, of covariances and differences towards those of independent
-        noise, against overfitting with few samples of many columns. "auto" is the estimate of Ledoit & Wolf
-        (2004) from residuals along the edges; None means no shrinkage.
+        Shrinkage intensity, from 0 to below 1, against overfitting with few samples of many columns. The
+        covariances of the samples and of the differences along the edges are shrunk towards those of
+        independent noise. "auto" is the estimate of Ledoit & Wolf (2004) from residuals along the edges;
+        None means no shrinkage.
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
         Variances of the independent noise. "diagonal": half the mean squared difference of each column along
         the edges, independent of units. "identity": the mean of these mean squared differences, for columns

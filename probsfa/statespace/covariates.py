@@ -212,10 +212,10 @@ def with_exog(
 
 
 def _check_no_shared_labels(sequences: Sequences, X: Any, exog: Any) -> None:
-    """Raise a ValueError if `exog` is one table for several sequences that have row labels in common.
+    """Raise a ValueError if `exog` is one table for several sequences whose row labels overlap.
 
-    Row numbers are such labels, so that rows of `exog` cannot be matched with rows of the sequences. Dates
-    may be the same in several sequences.
+    For example, a label does not identify one row if the rows of each sequence are numbered from zero. Dates
+    may overlap, because all sequences have the same covariates at the same date.
     """
     indexes = [index_of(frame) for frame in X]
     if len(exog) != sequences.n_rows or any(index is None or has_times(index) for index in indexes):

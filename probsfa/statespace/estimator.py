@@ -87,7 +87,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     max_iter : int, default=200
         Maximum number of likelihood evaluations of a fit.
     tol : float or "auto", default="auto"
-        Expected gain of a step, in nats, below which a fit stops; 1e-4 is reproducible across machines.
+        Expected gain of a step, in nats, below which a fit stops; with 1e-4 results are reproducible across
+        machines.
     noise_floor : float or "auto", default="auto"
         Lower bound of noise variances, as a fraction of each column's variance; ``"auto"`` is the resolution
         of the values.
@@ -97,7 +98,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         Prior against noise variances of zero (Heywood cases); None is unpenalized maximum likelihood.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, S), ``"noise"`` (D,),
-        ``"periods"`` (R,). NaN marks entries to estimate; in boolean loadings True does, and False is zero.
+        ``"periods"`` (R,). NaN marks entries to estimate. In boolean loadings, True marks entries to
+        estimate and False entries that are zero.
     init : StateSpace, estimator or None, default=None
         Initial parameters, or a fitted model.
     random_state : int, Generator or None, default=None

@@ -232,7 +232,7 @@ def innovation_parameters(
             f"params must have as many factors as columns; it has {params.n_states} factors and "
             f"{params.n_features} columns."
         )
-    # Loadings are passed in place of weights, because a matrix is singular if its inverse is.
+    # Loadings are passed in place of weights to check that they are invertible before they are inverted.
     validated = make_innovation_parameters(
         params.decay, params.loadings, innovation_variance, params.noise_variance, params.offset
     )

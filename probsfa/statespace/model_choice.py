@@ -234,10 +234,10 @@ def select_model(
     reject the model with the smallest BIC, the comparison is repeated with other values, and the model is
     rejected only if both comparisons agree. Robust and Gaussian models are compared only by held-out values.
 
-    If 20 or more values are missing, held-out values are selected by the pattern of missing values, moved in
-    time. Otherwise half of them are single values and half are blocks. Values that are more than six robust
-    standard deviations from the median of four adjacent observations are treated as missing during the
-    comparison, unless a candidate has robust noise.
+    If 20 or more values are missing, the pattern of missing values is shifted in time, and the observed
+    values in the shifted pattern are held out. Otherwise half of the held-out values are single values and
+    half are blocks. Values that are more than six robust standard deviations from the median of four adjacent
+    observations are treated as missing during the comparison, unless a candidate has Student-t noise.
 
     Candidates are compared in rounds (successive halving). All are fitted to 2,000 rows or more, with up to
     30 likelihood evaluations. The best quarter, at least two, are fitted to sixteen times as many rows, with

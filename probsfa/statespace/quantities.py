@@ -1,4 +1,4 @@
-"""Names, units and interval scales of the fitted attributes of estimators.
+"""Names and units of the fitted attributes of estimators, and scales of their confidence intervals.
 
 Each kind of process and of noise has a tuple of :class:`Quantity`. It determines the fitted attributes, the
 standard errors, and the table of `summary` (:mod:`probsfa.statespace.parameters`).

@@ -1,4 +1,4 @@
-"""A fitted model with transforms of columns and covariates.
+"""A fitted model with covariates and transforms of the columns.
 
 A Gaussian model is fitted to ``y = T(x) - B u``, with an increasing transform ``T`` for each column
 (:mod:`.transforms`), covariates ``u`` of each row and their coefficients ``B`` (:mod:`.covariates`).
@@ -104,7 +104,7 @@ class TransformedFilterResult(FilterResult):
 )
 @dataclass(frozen=True, eq=False)
 class TransformedModel(MaximumLikelihoodModel):
-    """A model with transforms of columns and covariates. Data and results are in data units.
+    """A model with covariates and transforms of the columns. Data and results are in data units.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ class TransformedModel(MaximumLikelihoodModel):
         steps: Sequence[FloatArray],
         future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return the distribution at times (H,) after each sequence, given the covariates (H, P) then."""
+        """Return the distribution at times (H,) after each sequence, given the covariates (H, P)."""
         forecasts = self.inner.forecast(self.transform(sequences), steps)
         effects: list[FloatArray | float] = [0.0] * len(forecasts)
         if self.regression is not None:

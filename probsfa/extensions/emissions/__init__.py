@@ -10,7 +10,7 @@ Modules from the top down; each imports only from those below it:
 ================  ======================================================================================
 ``estimator``     ``EmissionSFA``: checks its input, calls the functions below, stores the result
 ``model``         a fitted model and its methods; a whole fit
-``filtering``     causal inference: each row given the rows up to it
+``filtering``     filter: latent factors given the rows up to each row
 ``prediction``    from latent factors to values in data units: means, quantiles, probabilities, draws
 ``start``         starting point: the Gaussian model of transformed values, such as roots of counts
 ``learning``      maximization of the lower bound over parameters, with sites updated at each step

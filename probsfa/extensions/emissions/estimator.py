@@ -345,7 +345,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         exog: Any = None,
         random_state: Seed = None,
     ) -> Any:
-        """Return causal distributions of the latent factors, and one-step predictions of each row.
+        """Return filtered distributions of the latent factors, and one-step predictions of each row.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         Returns
         -------
         EmissionFilter, or list of EmissionFilter
-            Causal means and covariances, bounds of the rows, predictions, quantile residuals, and the state
+            Filtered means and covariances, bounds of the rows, predictions, quantile residuals, and the state
             for later rows. An array with `lengths` returns a list. For a frame, means, predictions and
             residuals are frames with its index.
 

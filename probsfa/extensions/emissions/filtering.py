@@ -1,4 +1,4 @@
-"""Causal inference with non-Gaussian values: latent factors given the rows up to each row.
+"""Filter for non-Gaussian values: latent factors given the rows up to each row.
 
 The distribution before a row is approximated by a Gaussian, and the distribution after it by the Gaussian
 with the highest lower bound of the row's likelihood (assumed density filtering, with the sites of
@@ -33,12 +33,12 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["EmissionFilter", "filter_observations", "filter_sequence", "quantile_residuals"]
 
-# Maximum number of steps of the sites of a row, and the gain in nats at which they stop.
+# Maximum number of updates of the sites of a row; updates stop if the bound increases by less than _TOL nats.
 _MAX_STEPS, _TOL = 50, 1e-10
 
 
 class EmissionFilter(NamedTuple):
-    """Causal distributions of the latent factors, and one-step predictions.
+    """Filtered distributions of the latent factors, and one-step predictions.
 
     Attributes
     ----------
@@ -47,12 +47,13 @@ class EmissionFilter(NamedTuple):
     covariances : ndarray (T, K, K)
         Their covariances.
     row_bounds : ndarray (T,)
-        Lower bounds of the log density of each row given the rows before it, in nats of the data's units.
+        Lower bounds of the log density of each row given the rows before it, in nats, with
+        values in data units.
     state : FilterState
         State with which the filter continues on later rows.
     predictions, prediction_std : ndarray (T, D)
         Means and standard deviations of the values given the rows before their own; for categorical columns
-        the most probable level, and the square root of ``p (1 - p)``.
+        the most probable level, and the square root of ``p (1 - p)``, where ``p`` is its probability.
     residuals : ndarray (T, D)
         Quantile residuals: the standard normal quantile of the predictive cumulative probability of the
         observed value given the rows before; for a count ``x``, the probability is drawn at random between

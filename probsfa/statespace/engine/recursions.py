@@ -5,16 +5,16 @@ positive terms, which is accurate for very small noise and closely spaced rows. 
 functions: *predict* the next state, and *update* it with a row. The update is an argument, so that other
 likelihoods can use the same passes.
 
-*Predict.* ``W`` of ``A P A' + Q`` is the transposed triangle of a QR factorisation of ``[W' A'; N]``, with
-``Q = N' N``.
+*Predict.* With ``Q = N' N``, let ``U`` be the upper triangle of a QR factorisation of ``[W' A'; N]``. Then
+``U'`` is the root of the predicted covariance ``A P A' + Q``.
 
 *Update.* Let ``R^-1/2 = diag(w / r)^1/2`` with the weights ``w`` of the values of a row, by default the mask.
 With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)``::
 
     [I; V] = O B,    h = O' [0; e],    mean = m + W B^-1 h,    covariance = (W B^-1) (W B^-1)'
 
-The row adds ``log|B' B|`` and ``|B^-1 h|^2`` to the log-likelihood (Kailath, Sayed & Hassibi 2000, chapter
-12).
+The terms ``-1/2 log|B' B|`` and ``-1/2 |B^-1 h|^2`` are parts of the log-likelihood of the row (Kailath,
+Sayed & Hassibi 2000, chapter 12).
 
 *Smooth.* With the next state ``z'`` and the smoother gain ``G = P A' (A P A' + Q)^-1`` (Rauch, Tung &
 Striebel 1965)::
@@ -53,7 +53,7 @@ class SquareRootState(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """Updated state, and the two terms of the log-likelihood of the row; see the module docstring."""
+    """Updated state, ``log|B' B|`` and ``|B^-1 h|^2`` of the row; see the module docstring."""
 
     state: SquareRootState
     log_det: Array
@@ -68,7 +68,7 @@ class Filtered(NamedTuple):
     """Filtered distributions: each state given its row and all earlier rows.
 
     ``means`` (T, K); ``roots`` (T, K, K) with covariance ``W W'``; ``log_dets`` (T,) and ``distances``
-    (T,), the two terms of the log-likelihood.
+    (T,) as in :class:`Updated`.
     """
 
     means: Array

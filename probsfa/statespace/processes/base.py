@@ -159,7 +159,7 @@ class Process(ABC):
     label : str
         Prefix of the names of states.
     quantities : tuple of Quantity
-        Names, units and interval scales of :meth:`attributes`.
+        Names and units of :meth:`attributes`, and scales of their confidence intervals.
     """
 
     option: ClassVar[str]
