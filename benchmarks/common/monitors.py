@@ -51,7 +51,10 @@ class MonitoringMethod:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # there are few rows for this rate, for all methods alike
             return control_limits(
-                np.concatenate([trailing_means(part, window) for part in self.held_out]), alpha, joint=True
+                np.concatenate([trailing_means(part, window) for part in self.held_out]),
+                alpha,
+                joint=True,
+                window=window,
             )
 
     def alarms(self, X: np.ndarray, window: int, limits: np.ndarray) -> np.ndarray:
