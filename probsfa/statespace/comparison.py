@@ -54,10 +54,15 @@ class Candidate:
     seconds: float = 0.0
     full_fit: LinearGaussianModel | None = None
 
-    @property
+    @cached_property
     def predictions(self) -> HeldOutPredictions:
         """Predictions of the held-out values of all draws."""
         return HeldOutPredictions.joined(self.predictions_by_draw)
+
+    @cached_property
+    def joint_scores(self) -> FloatArray:
+        """Scores (n,) of the held-out values of all draws, which are calibrated together."""
+        return scores(self.predictions)
 
     @property
     def score(self) -> float:

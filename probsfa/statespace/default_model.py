@@ -299,7 +299,7 @@ def _describe(requested: dict[str, Any]) -> str:
 
 def _score(candidate: Candidate) -> float:
     """Return the mean score of the held-out values of all draws, which are calibrated together."""
-    return float(np.mean(scores(candidate.predictions)))
+    return float(np.mean(candidate.joint_scores))
 
 
 def _best(candidates: list[Candidate]) -> Candidate:
@@ -310,7 +310,7 @@ def _best(candidates: list[Candidate]) -> Candidate:
     """
     best = min(candidates, key=_score)
     for candidate in candidates:
-        difference = scores(candidate.predictions) - scores(best.predictions)
+        difference = candidate.joint_scores - best.joint_scores
         standard_error = float(standard_errors(difference[None], candidate.predictions.groups)[0])
         if candidate.options["n_components"] == 0 and difference.mean() <= standard_error:
             return candidate
