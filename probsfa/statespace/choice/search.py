@@ -376,7 +376,9 @@ class Search:
             starts.append(enlarged(closest(fewer), panel, latents, noise, fixed_parameters))
         if more:
             starts.append(reduced(closest(more), latents))
-        return max(starts, key=lambda start: log_likelihood(start, panel), default=None)
+        if len(starts) < 2:
+            return starts[0] if starts else None
+        return max(starts, key=lambda start: log_likelihood(start, panel))
 
 
 def _is_robust(candidate: Candidate) -> bool:
