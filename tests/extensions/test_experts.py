@@ -539,14 +539,14 @@ def test_lists_frames_and_noise(rng, short_chains):
 
 
 @pytest.mark.parametrize(  # rows, columns, factors
-    ("n_rows", "D", "K", "holes"),
+    ("n_rows", "D", "K", "some_missing"),
     [(2, 1, 1, False), (3, 1, 4, False), (8, 3, 2, True), (12, 2, 7, True), (12, 5, 1, False)],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_any_shape_is_fitted(rng, short_chains, n_rows, D, K, holes):
+def test_any_shape_is_fitted(rng, short_chains, n_rows, D, K, some_missing):
     X = rng.standard_normal((n_rows, D)) * rng.uniform(0.1, 10.0, D)
-    if holes:
+    if some_missing:
         X[n_rows // 2] = np.nan
         X[2, 0] = np.nan
     model = clone(QUICK).set_params(n_components=K).fit(X)
