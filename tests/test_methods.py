@@ -258,6 +258,8 @@ def test_old_names_warn_for_one_release(X):
     with pytest.warns(FutureWarning, match="of='cells' is now of='values'"):
         drawn = fitted.sample_posterior(X, 2, of="cells", random_state=0)
     np.testing.assert_array_equal(drawn, fitted.sample_posterior(X, 2, of="values", random_state=0))
+    with pytest.warns(FutureWarning, match="n_init is ignored.*version 2.0.*init="):
+        probsfa.ProbabilisticSFA(1, n_init=5, max_iter=2, tol=10.0).fit(X)
     with pytest.warns(FutureWarning, match="verbose"):
         assert probsfa.BayesianSFA(progress_bar=False).verbose is False
     model = probsfa.EmissionSFA()

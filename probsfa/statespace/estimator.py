@@ -92,8 +92,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     noise_floor : float or "auto", default="auto"
         Lower bound of noise variances, as a fraction of each column's variance; ``"auto"`` is the resolution
         of the values.
-    n_init : int, default=1
-        Number of optimization runs, of which the best is used.
+    n_init : deprecated
+        Ignored, and removed in version 2.0. Pass other starting points as `init`.
     noise_prior : {"weak"} or None, default="weak"
         Prior against noise variances of zero (Heywood cases); None is unpenalized maximum likelihood.
     fixed : dict or None, default=None
@@ -207,7 +207,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         max_iter: int = 200,
         tol: float | str = "auto",
         noise_floor: float | str = "auto",
-        n_init: int = 1,
+        n_init: int | str = "deprecated",
         noise_prior: str | None = "weak",
         fixed: Mapping[str, Any] | None = None,
         init: Any = None,

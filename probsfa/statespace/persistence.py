@@ -117,7 +117,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         If the values do not define a valid model.
     """
     _check(state)
-    options = dict(state["options"])
+    options = {name: value for name, value in state["options"].items() if name != "n_init"}  # deprecated
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
     options["transforms"] = argument_from_json(options.get("transforms"))

@@ -207,6 +207,8 @@ def test_a_file_older_than_an_option_with_a_default_is_read(tmp_path, series):
     loaded = ProbabilisticSFA._from_arrays(state)
     assert loaded.noise_floor == "auto"
     np.testing.assert_array_equal(loaded.transform(series[1]), series[2].transform(series[1]))
+    state["options"]["n_init"] = state["fitted_with"]["n_init"] = 3  # an option of earlier versions
+    assert ProbabilisticSFA._from_arrays(state).n_init == "deprecated"
     del state["fitted_with"]["n_components"]
     with pytest.raises(TypeError, match="'n_components'"):
         ProbabilisticSFA._from_arrays(state)

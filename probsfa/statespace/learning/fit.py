@@ -43,7 +43,6 @@ from probsfa.statespace.learning.starts import (
     interpolate,
     interpolate_to_grid,
     processes_without_loadings,
-    random_starts,
     starts,
     strongest_frequency,
     with_ar1_noise,
@@ -198,7 +197,6 @@ class _Search:
         else:
             candidates = self.ar1_candidates(white_coordinates)
             candidates = [*self.refine_all(white_coordinates, candidates), *candidates]
-            candidates += self.random_candidates(white_coordinates, candidates[0])
         imposed_candidates = [impose_limits(params, limits) for params in candidates]
         if coordinates.n_ar1_noise:
             imposed_candidates = [with_ar1_noise(params) for params in imposed_candidates]
@@ -210,32 +208,15 @@ class _Search:
     def from_data(self, coordinates: Coordinates) -> FitResult:
         """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
         white_coordinates, max_iter = coordinates.with_white_noise, self.evaluate.limit
-        first_fit = (
+        white_fit = (
             self.with_processes(white_coordinates)
             if white_coordinates.latents.n_other_processes
             else self.from_ar1_candidates(white_coordinates)
         )
-        result = first_fit
-        for candidate in self.random_candidates(white_coordinates, first_fit.params):
-            if result.status == "interrupted":
-                break
-            self.evaluate.limit = self.evaluate.count + max_iter
-            try:
-                result = _select_better(result, self.maximise_from_one(white_coordinates, candidate))
-            except KeyboardInterrupt:  # outside the optimizer, which handles interrupts itself
-                result = result._replace(status="interrupted")
         if not coordinates.n_ar1_noise:
-            return result
-        # The best model with white noise is not always the best initial model with AR(1) noise. The first fit
-        # is therefore tried too.
-        white_fits = [result] if first_fit is result else [first_fit, result]
-        for i, white_fit in enumerate(white_fits):
-            self.evaluate.limit = self.evaluate.count + max_iter
-            ar1_fit = self.with_ar1_noise(coordinates, white_fit, one_start=self.optimizer.one_start)
-            result = _select_better(result, ar1_fit) if i else ar1_fit
-            if result.status == "interrupted":
-                break
-        return result
+            return white_fit
+        self.evaluate.limit = self.evaluate.count + max_iter
+        return self.with_ar1_noise(coordinates, white_fit, one_start=self.optimizer.one_start)
 
     def from_ar1_candidates(self, coordinates: Coordinates) -> FitResult:
         """Maximise a model with AR(1) factors only."""
@@ -320,18 +301,6 @@ class _Search:
         return [
             self.satisfy_constraints(params, coordinates)
             for params in starts(centred, offset, coordinates.latents)
-        ]
-
-    def random_candidates(self, coordinates: Coordinates, first: StateSpace) -> list[StateSpace]:
-        """Return candidates with random AR(1) factors; other processes are those of the first fit."""
-        k, n_starts = coordinates.latents.n_components, self.optimizer.n_init - 1
-        if n_starts == 0 or k == 0:
-            return []
-        other_processes = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
-        random_factors = random_starts(*_centred(self.panel), Latents(k), n_starts)
-        return [
-            self.satisfy_constraints(with_more_latents(params, other_processes), coordinates)
-            for params in random_factors
         ]
 
     def ar1_noise_candidates(
@@ -599,12 +568,6 @@ class _RankedStart(NamedTuple):
     value: float
     params: StateSpace
     stats: Statistics
-
-
-def _select_better(best: FitResult, other: FitResult) -> FitResult:
-    """Return the better of two results, with status "interrupted" if `other` was interrupted."""
-    better = other if other.history and other.log_likelihood > best.log_likelihood else best
-    return better._replace(status="interrupted") if other.status == "interrupted" else better
 
 
 def _centred_residuals(panel: Panel, params: StateSpace) -> tuple[list[FloatArray], FloatArray]:

@@ -411,14 +411,8 @@ class FitProblem(NamedTuple):
     @property
     def optimizer(self) -> Optimizer:
         """Settings of the optimizer."""
-        requested = self.options
-        return Optimizer(
-            requested.solver,
-            requested.max_iter,
-            self.tol,
-            requested.n_init,
-            one_start=bool(self.size_sentence),
-        )
+        solver, max_iter = self.options.solver, self.options.max_iter
+        return Optimizer(solver, max_iter, self.tol, one_start=bool(self.size_sentence))
 
     @property
     def integrates_ar1_noise(self) -> bool:
@@ -693,7 +687,7 @@ def _maximise_integrated(problem: FitProblem, start: StateSpace | None, report: 
     in_data_units = None if report is None else _InDataUnits(report, problem.log_volume)
     if start is None:
         max_iter = min(options.max_iter, _MAX_WHITE_NOISE_EVALUATIONS)
-        optimizer = problem.optimizer._replace(max_iter=max_iter, n_init=1)
+        optimizer = problem.optimizer._replace(max_iter=max_iter)
         white_fit = fit(panel, problem.coordinates.with_white_noise, noise, optimizer, report=in_data_units)
         if white_fit.status == "interrupted":
             zeros = np.zeros(scale.size)

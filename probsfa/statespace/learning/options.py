@@ -1,6 +1,7 @@
 """Options of a fit, and their validation."""
 
 import numbers
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -365,11 +366,9 @@ class Optimizer(NamedTuple):
     solver : {"auto", "em", "lbfgs"}
         Algorithm; "auto" is "lbfgs".
     max_iter : int
-        Maximum number of likelihood evaluations of each run.
+        Maximum number of likelihood evaluations.
     tol : float
         Expected gain at which to stop, in nats.
-    n_init : int, default=1
-        Number of runs; all except the first start from random parameters.
     one_start : bool, default=False
         Whether a fit with AR(1) noise has only one initial model, the fit with white noise.
     """
@@ -377,7 +376,6 @@ class Optimizer(NamedTuple):
     solver: str
     max_iter: int
     tol: float
-    n_init: int = 1
     one_start: bool = False
 
 
@@ -402,8 +400,6 @@ class FitOptions:
         Expected gain of log-likelihood at which to stop, in nats.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each column's variance.
-    n_init : int, default=1
-        Number of optimization runs; all except the first start from random parameters.
     processes : ProcessOptions
         Options of processes other than AR(1) factors.
     noise_prior : {"weak"} or None, default="weak"
@@ -420,7 +416,6 @@ class FitOptions:
     max_iter: int = 200
     tol: float | str = "auto"
     noise_floor: str | float = "auto"
-    n_init: int = 1
     processes: ProcessOptions = field(default_factory=ProcessOptions)
     noise_prior: str | None = "weak"
     robust: bool | str = False
@@ -433,6 +428,12 @@ class FitOptions:
     @classmethod
     def of(cls, estimator: Any) -> Self:
         """Return the options of an estimator from its parameters."""
+        if estimator.n_init != "deprecated":
+            warnings.warn(
+                "n_init is ignored and will be removed in version 2.0. Pass other starting points as init=.",
+                FutureWarning,
+                stacklevel=2,
+            )
         names = {option.name for option in fields(cls)} - {"processes"}
         values = {name: getattr(estimator, name) for name in names}
         # With robust="auto" outliers may be excluded from the data; the noise of each fit is Gaussian.
@@ -477,12 +478,6 @@ class FitOptions:
                 "noise='diagonal', or a small variance."
             )
         check_count("max_iter", self.max_iter)
-        check_count("n_init", self.n_init)
-        if self.n_components == 0 and self.n_init > 1:
-            raise ValueError(
-                "n_init > 1 requires AR(1) factors, whose starts are random; n_components=0 has no such "
-                "factors. Use n_init=1."
-            )
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
             check_option("noise_prior", self.noise_prior, ("weak",))

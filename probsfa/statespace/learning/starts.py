@@ -104,39 +104,6 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         yield StateSpace(decay, loadings, noise, offset)
 
 
-def random_starts(
-    sequences: list[FloatArray], offset: FloatArray, latents: Latents, n_starts: int
-) -> Iterator[StateSpace]:
-    """Yield random initial parameters; they are the same in each call with the same arguments.
-
-    Loadings are random combinations of the principal axes of the data, and explain between a tenth and nine
-    tenths of the variance. Time scales are log-uniform from one step to the length of the longest sequence.
-
-    Parameters
-    ----------
-    sequences, offset, latents
-        As of :func:`starts`.
-    n_starts : int
-        Number of different initial parameters.
-    """
-    k, longest = latents.n_components, max(len(x) for x in sequences)
-    variances = _variances(sequences)
-    basis = _row_space(sequences)
-    projected = sequences if basis is None else [x @ basis for x in sequences]
-    values, vectors = np.linalg.eigh(lagged_covariance(projected, 0))
-    covariance_root = vectors * np.sqrt(np.maximum(values, 0.0))
-    covariance_root = covariance_root if basis is None else basis @ covariance_root
-    for seed in range(n_starts):
-        rng = np.random.default_rng(seed)
-        timescales = np.exp(rng.uniform(0.0, np.log(max(longest, 2)), k))
-        decay = np.clip(np.exp(-1.0 / timescales), _MIN_DECAY, _MAX_DECAY)
-        share = rng.uniform(0.1, 0.9)
-        loadings = covariance_root @ rng.standard_normal((covariance_root.shape[1], k)) * np.sqrt(share / k)
-        noise = np.maximum(variances - np.sum(loadings**2, axis=1), (1.0 - share) * variances)
-        order = np.argsort(-decay)
-        yield StateSpace(decay[order], loadings[:, order], noise, offset)
-
-
 def _variances(sequences: list[FloatArray]) -> FloatArray:
     """Return the variance (D,) of each column of centred sequences, at least 1e-12."""
     power = np.sum([np.sum(x**2, axis=0) for x in sequences], axis=0)

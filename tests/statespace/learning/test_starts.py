@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from probsfa.statespace.learning.starts import interpolate, lagged_covariance, random_starts, starts
+from probsfa.statespace.learning.starts import interpolate, lagged_covariance, starts
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, to_panel
@@ -125,16 +125,5 @@ def test_starts_of_more_columns_than_rows_are_slow_feature_analysis(rng):
 
 def test_starts_of_very_many_columns_need_no_matrix_of_their_size(rng):
     x = rng.standard_normal((3, 200_000))
-    for params in [*starts([x], np.zeros(200_000), Latents(1)), *random_starts([x], x[0], Latents(1), 1)]:
+    for params in starts([x], np.zeros(200_000), Latents(1)):
         assert params.loadings.shape == (200_000, 1)
-
-
-def test_random_starts_explain_between_a_tenth_and_nine_tenths_of_the_variance(rng):
-    """On average half of it, for any number of factors; time scales are at most the number of rows."""
-    x = rng.standard_normal((400, 6)) @ rng.standard_normal((6, 6))
-    x -= x.mean(axis=0)
-    found = list(random_starts([x], np.zeros(6), Latents(4), 60))
-    explained = [np.sum(params.loadings**2) / np.sum(x.var(axis=0)) for params in found]
-    assert np.mean(explained) == pytest.approx(0.5, abs=0.1)
-    timescales = -1.0 / np.log([params.decay for params in found])
-    assert 1.0 <= timescales.min() < 2.0 and 200.0 < timescales.max() <= 400.0
