@@ -8,7 +8,7 @@ The model of Turner & Sahani (2007), with unit stationary variances::
 Each module imports only modules that are listed below it (the import contract in ``pyproject.toml``)::
 
     model_choice                       select_model: number of factors, cycles, smooth factors and noise
-    choice/                            candidates of a selection, rounds of fits, and time budget
+    choice/                            candidates of a selection, their fits, and time budget
     estimator                          ProbabilisticSFA: input validation, parameters, scikit-learn API
     methods                            public methods of all probabilistic estimators
     persistence, streaming, progress   files; series that are read in blocks; progress bar

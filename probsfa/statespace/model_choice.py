@@ -1,11 +1,9 @@
 """Model selection by BIC and held-out values: number of factors, stochastic cycles, smooth factors, noise.
 
 Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. All are fitted to a part of
-the rows with few likelihood evaluations. Those with the smallest BIC are fitted to more rows with more
-evaluations (successive halving, Jamieson & Talwalkar 2016). In the last round, some values are held out
-(:mod:`.held_out_values`); the remaining candidates are fitted without them, and their predictions of the
-held-out values are compared. Fits of larger models begin at the factors of smaller fitted models
-(:mod:`.growth`).
+the rows with few likelihood evaluations. Those with the smallest BIC are fitted to all rows without some
+held-out values (:mod:`.held_out_values`), and their predictions of these values are compared. Fits of larger
+models begin at the factors of smaller fitted models (:mod:`.growth`).
 """
 
 import warnings
@@ -114,11 +112,12 @@ class ModelSelection:
     def table(self) -> "pd.DataFrame":
         """All fits, as a pandas DataFrame.
 
-        ``model``: options; ``round``: round of successive halving; ``rows``: number of rows of the fit;
-        ``score``: mean continuous ranked probability score of held-out values, in units of each column's
-        standard deviation (smaller is better, NaN before the last round); ``behind``: difference to the best
-        score of the round, with its ``standard_error``; ``rmse`` and ``mae`` of held-out values in standard
-        deviations; ``bic``; ``verdict``: whether and why the candidate was rejected.
+        ``model``: options; ``round``: 0 in the search by BIC, 1 in the comparison by held-out values;
+        ``rows``: number of rows of the fit; ``score``: mean continuous ranked probability score of held-out
+        values, in units of each column's standard deviation (smaller is better, NaN in the search);
+        ``behind``: difference to the best score, with its ``standard_error``; ``rmse`` and ``mae`` of
+        held-out values in standard deviations; ``bic``; ``verdict``: whether and why the candidate was
+        rejected.
         """
         import pandas as pd
 
@@ -143,7 +142,7 @@ class ModelSelection:
         return plot_model_selection(self, axes=axes)
 
     def __repr__(self) -> str:
-        """Return the last rounds as a table, and the reason."""
+        """Return the compared candidates as a table, and the reason."""
         names = ("model", "rows", "score", "behind", "standard_error", "rmse", "mae", "verdict")
         last = [row for row in self.records if row["round"] > 0] or list(self.records)
         cells = [[_format_entry(row[name]) for name in names] for row in last]
@@ -239,13 +238,8 @@ def select_model(
     half are blocks. Values that are more than six robust standard deviations from the median of four adjacent
     observations are treated as missing during the comparison, unless a candidate has Student-t noise.
 
-    Candidates are compared in rounds (successive halving). All are fitted to 2,000 rows or more, with up to
-    30 likelihood evaluations. The best quarter, at least two, are fitted to sixteen times as many rows, with
-    up to 40 evaluations, and so on. See :doc:`/selection`.
-
-    References
-    ----------
-    Jamieson & Talwalkar (2016), AISTATS, arXiv:1502.07943 (successive halving).
+    All candidates are fitted to 2,000 rows or more, with up to 30 likelihood evaluations; those that are
+    compared by held-out values are fitted to all rows, with up to 40 evaluations. See :doc:`/selection`.
 
     Examples
     --------
@@ -395,7 +389,7 @@ def _make_selection(
         Whether the search was interrupted from the keyboard; then there are no further fits.
     """
     clock = search.clock
-    candidates = search.rounds[-1]
+    candidates = search.last_candidates
     not_distinguished = [candidates[j] for j in contenders(search.evidence, search.criteria(candidates))]
     clock.finish()
     fits: list[tuple[float, Candidate, LinearGaussianModel]] = []
@@ -479,15 +473,15 @@ def _stopped_by_budget(model: LinearGaussianModel) -> LinearGaussianModel:
 
 def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table."""
-    for rung, candidates in enumerate(search.rounds):
+    compared = [candidate.options for candidate in search.compared]
+    for number, candidates in enumerate([search.searched, search.compared]):
         if not candidates:
             continue
-        evidence = search.evidence_of(rung)
-        in_next_round = [] if rung + 1 >= len(search.rounds) else [c.options for c in search.rounds[rung + 1]]
+        evidence = search.evidence_of(candidates)
         for j, candidate in enumerate(candidates):
             if candidate is best:
                 verdict = "selected"
-            elif candidate.options in in_next_round:
+            elif number == 0 and candidate.options in compared:
                 verdict = "next round"
             else:
                 verdict = _verdict(candidate, bool(evidence.equal[j]))
@@ -497,7 +491,7 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
             yield {
                 "model": describe_options(candidate.options),
                 **{name: candidate.options.get(name, value) for name, value in _OPTION_COLUMNS.items()},
-                "round": rung,
+                "round": number,
                 "rows": candidate.n_rows,
                 "score": candidate.score if candidate.predictions_by_draw else np.nan,
                 "behind": _finite_or_nan(evidence.behind[j]),
@@ -533,8 +527,8 @@ _OPTION_COLUMNS: dict[str, Any] = {"n_components": None, "rhythms": 0, "smooth":
 def _reason(search: Search, best: Candidate) -> str:
     """Return a sentence that describes which model was selected, and why."""
     evidence = search.evidence
-    candidates = search.rounds[-1]
-    n_fitted = len(search.rounds[0])
+    candidates = search.last_candidates
+    n_fitted = len(search.searched)
     models = f"{n_fitted} model{'' if n_fitted == 1 else 's'}"
     selected = f"Selected {describe_options(best.options)} among {models} by BIC"
     if not best.predictions_by_draw:

@@ -1,1 +1,1 @@
-"""Components of model selection: candidates, their order, rounds of fits, and a time budget."""
+"""Components of model selection: candidates, their order, fits, and a time budget."""

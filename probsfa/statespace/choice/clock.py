@@ -10,8 +10,8 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Clock", "OutOfTime"]
 
-# Deadlines as shares of the budget: of the rounds before the last round, of all rounds, and of the final fit.
-_EARLY_ROUNDS, _ALL_ROUNDS, _FINAL_FIT = 0.4, 0.65, 0.95
+# Deadlines as shares of the budget: of the search, of the comparison, and of the final fit.
+_SEARCH, _COMPARISON, _FINAL_FIT = 0.4, 0.65, 0.95
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -30,7 +30,7 @@ class Clock:
     def __init__(self, budget: float | None) -> None:
         self._start_time = _now()
         self.budget = np.inf if budget is None else float(budget)
-        self.deadline = _EARLY_ROUNDS * self.budget
+        self.deadline = _SEARCH * self.budget
         self._deadline_reported = False
 
     @property
@@ -68,9 +68,9 @@ class Clock:
             self._deadline_reported = True
             raise OutOfTime
 
-    def begin(self, *, last: bool) -> None:
-        """Set the deadline of the last round, or of the rounds before it."""
-        self.deadline = (_ALL_ROUNDS if last else _EARLY_ROUNDS) * self.budget
+    def begin_comparison(self) -> None:
+        """Set the deadline of the comparison by held-out values."""
+        self.deadline = _COMPARISON * self.budget
 
     def finish(self) -> None:
         """Set the deadline of the final fit."""

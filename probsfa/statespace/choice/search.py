@@ -1,6 +1,6 @@
-"""Comparison of candidates in rounds by BIC, and of the last few by held-out values."""
+"""Comparison of candidates by BIC, and of the best of them by held-out values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,7 +10,6 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.choice.candidates import Options, has_no_peak
 from probsfa.statespace.choice.clock import Clock
-from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
 from probsfa.statespace.comparison import Candidate, Comparison, scores
 from probsfa.statespace.engine.posterior import log_likelihood
@@ -39,9 +38,13 @@ from probsfa.statespace.student_model import model_of_fit
 
 __all__ = ["Search"]
 
-# Number of segments that contain the rows of a round. Cycles are found only if a segment is longer than the
-# period.
-_N_SEGMENTS = 4
+# Minimum number of rows of the search, in total and for each state of the largest candidate, and number of
+# segments that contain them. Cycles are found only if a segment is longer than the period.
+_MIN_ROWS, _MIN_ROWS_PER_STATE, _N_SEGMENTS = 2000, 100, 4
+# Maximum numbers of likelihood evaluations of a fit in the search and in the comparison.
+_MAX_SEARCH_EVALUATIONS, _MAX_COMPARISON_EVALUATIONS = 30, 40
+# Share of the candidates that is compared by held-out values, and minimum and maximum number.
+_COMPARED_SHARE, _MIN_COMPARED, _MAX_COMPARED = 1 / 4, 2, 3
 # Expected gain in nats below which a fit of the search stops, which is small compared with relevant
 # differences in BIC. Only the final fit, to all values, runs to convergence.
 _SEARCH_TOL = 0.05 * MAX_EQUAL_BIC
@@ -52,10 +55,10 @@ _WHITE_NOISE_KINDS = ("diagonal", "isotropic")
 
 @dataclass
 class Search:
-    """Fit and compare candidates in rounds.
+    """Fit and compare candidates.
 
-    Before the last round, candidates are fitted to all values of some rows, and compared by BIC. In the last
-    round, they are fitted without the held-out values, and compared by their predictions of these.
+    In the search, candidates are fitted to all values of some rows, and ranked by BIC. The best of them are
+    then fitted to all rows without the held-out values, and compared by their predictions of these.
 
     Attributes
     ----------
@@ -66,16 +69,17 @@ class Search:
     clock : Clock
         Time budget.
     propose : callable
-        Function that returns the candidates of the first round.
+        Function that returns the candidates of the search.
     max_factors : int
         Maximum number of latent factors.
     default_candidates : list of dict, default=[]
-        Options of the candidates of `ProbabilisticSFA()` without arguments, which are fitted in every round.
-    rounds : list of list of Candidate
-        Candidates of each round.
+        Options of the candidates of `ProbabilisticSFA()` without arguments, which are always compared.
+    searched : list of Candidate
+        Candidates of the search.
+    compared : list of Candidate
+        Candidates that are compared by held-out values.
     comparison : Comparison
-        Held-out values of the last round. There is a second draw if the first one rejects the model with the
-        lowest BIC.
+        Held-out values. There is a second draw if the first one rejects the model with the lowest BIC.
     stopped_by : {"", "budget", "keyboard"}
         What ended the search early.
     """
@@ -86,12 +90,14 @@ class Search:
     propose: Callable[["Search"], Proposals]
     max_factors: int
     default_candidates: list[dict[str, Any]] = field(default_factory=list)
-    rounds: list[list[Candidate]] = field(default_factory=lambda: [[]])
+    searched: list[Candidate] = field(default_factory=list)
+    compared: list[Candidate] = field(default_factory=list)
     stopped_by: str = ""
     _fit_interrupted: bool = False
 
     def __post_init__(self) -> None:
         self.comparison = Comparison(self.sequences, [self.hide()])
+        self.search_rows = self._choose_search_rows()
 
     @property
     def n_observed(self) -> int:
@@ -105,8 +111,8 @@ class Search:
 
     @property
     def fitted_options(self) -> list[dict[str, Any]]:
-        """Options of the candidates of this round."""
-        return [candidate.options for candidate in self.rounds[-1]]
+        """Options of the candidates of the search."""
+        return [candidate.options for candidate in self.searched]
 
     def has_fast_fits(self, options: Options) -> bool:
         """Return whether models with these options can be fitted many times.
@@ -114,19 +120,27 @@ class Search:
         This is not the case if AR(1) noise of many columns is integrated out, because such fits use Monte
         Carlo draws; only the candidates of the default call have such noise.
         """
-        n_rows = halving_schedule(1, self.sequences.n_rows, self.max_factors)[0].n_rows
         if options.get("noise") != "ar1":
             return True
-        return not integrates_ar1_noise(n_rows, self.max_factors, self.n_features)
+        return not integrates_ar1_noise(self.n_search_rows, self.max_factors, self.n_features)
+
+    @property
+    def n_search_rows(self) -> int:
+        """Number of rows of the search."""
+        return min(self.sequences.n_rows, max(_MIN_ROWS, _MIN_ROWS_PER_STATE * self.max_factors))
+
+    @property
+    def last_candidates(self) -> list[Candidate]:
+        """Candidates of the comparison, or of the search if there is no comparison so far."""
+        return self.compared or self.searched
 
     @property
     def evidence(self) -> Evidence:
-        """Comparison of the candidates of this round so far."""
-        return self.evidence_of(len(self.rounds) - 1)
+        """Comparison of the last candidates so far."""
+        return self.evidence_of(self.last_candidates)
 
-    def evidence_of(self, rung: int) -> Evidence:
-        """Compare the candidates of a round by held-out values if they were scored, otherwise by BIC."""
-        candidates = self.rounds[rung]
+    def evidence_of(self, candidates: list[Candidate]) -> Evidence:
+        """Compare candidates by held-out values if they were scored, otherwise by BIC."""
         criteria = self.criteria(candidates)
         if not all(candidate.predictions_by_draw for candidate in candidates):
             unknown = np.full(len(candidates), np.nan)
@@ -141,7 +155,7 @@ class Search:
 
         The criterion is BIC (smaller is better). It is infinite for candidates with cycles without a spectral
         peak. Robust candidates have a lower bound in place of the likelihood, so that their BIC is not
-        comparable with that of Gaussian candidates. In the last round, held-out scores therefore select the
+        comparable with that of Gaussian candidates. In the comparison, held-out scores therefore select the
         kind of noise (Gaussian if scores are about equal), and the criterion is infinite for candidates of
         the other kind.
         """
@@ -160,77 +174,81 @@ class Search:
 
     @property
     def best(self) -> Candidate:
-        """Best candidate of this round so far."""
-        return self.rounds[-1][self.evidence.chosen]
+        """Best candidate so far."""
+        return self.last_candidates[self.evidence.chosen]
 
     def bic_of(self, options: dict[str, Any]) -> float:
-        """Return the BIC of a candidate of this round; infinite if a cycle has no spectral peak."""
-        candidate = self.rounds[-1][self.fitted_options.index(options)]
+        """Return the BIC of a candidate of the search; infinite if a cycle has no spectral peak."""
+        candidate = self.searched[self.fitted_options.index(options)]
         return np.inf if has_no_peak(candidate) else candidate.bic
 
     def residual_structure_of(self, options: dict[str, Any]) -> ResidualStructure:
-        """Return residual diagnostics of a candidate of this round, extrapolated to all rows."""
-        candidate = self.rounds[-1][self.fitted_options.index(options)]
-        rows = self.sample(candidate.n_rows)
+        """Return residual diagnostics of a candidate of the search, extrapolated to all rows."""
+        candidate = self.searched[self.fitted_options.index(options)]
+        rows = self.search_rows
         structure = residual_structure(candidate.model, rows)
         share = np.count_nonzero(rows.mask.any(axis=1)) / self.n_observed
         return structure._replace(cycle=structure.cycle / share)
 
     def run(self, report: Callable[[int, float], None] | None) -> tuple[Candidate, bool]:
-        """Run all rounds; return the best candidate, and whether Ctrl-C interrupted the search."""
-        schedule = halving_schedule(1, self.sequences.n_rows, self.max_factors)
-        last = len(schedule) - 1
-        n_done = 0
+        """Search and compare; return the best candidate, and whether Ctrl-C interrupted the search."""
         try:
-            for rung in range(len(schedule)):
-                selected = self._select_candidates(rung == last) if rung else []
-                if rung:
-                    self.rounds.append([])
-                self.clock.begin(last=rung == last)
-                rows = self.sample(schedule[rung].n_rows)
-                hidden = self.comparison.draws[0] if rung == last else None
-                options_to_fit = iter([each.options for each in selected]) if rung else self.propose(self)
-                for options in options_to_fit:
-                    if self._is_out_of_time():
-                        break
-                    previous = next((c for c in selected if c.options == options), None)
-                    candidate = self._fit(options, rows, schedule[rung].max_iter, previous, hidden)
-                    if candidate is not None:
-                        self.rounds[-1].append(candidate)
-                    if self._fit_interrupted:
-                        break
-                    n_done += 1
-                    if report is not None:
-                        report(n_done, self.best.bic)
-                if self.stopped_by == "keyboard":
-                    break
-            if self._rejects_lowest_bic() and not self._is_out_of_time():
-                self._score_second_draw(schedule[last].max_iter)
+            self._fit_each(((options, None) for options in self.propose(self)), self.searched, report)
+            if self.stopped_by != "keyboard":
+                selected = self._candidates_to_compare()
+                self.clock.begin_comparison()
+                self._fit_each(((each.options, each) for each in selected), self.compared, report)
+            if self.stopped_by != "keyboard" and self._rejects_lowest_bic() and not self._is_out_of_time():
+                self._score_second_draw()
         except KeyboardInterrupt:
             self.stopped_by = "keyboard"
-        while len(self.rounds) > 1 and not self._last_round_is_comparable():
-            self.rounds.pop()
-        if not self.rounds[-1]:
+        if not self.searched:
             raise KeyboardInterrupt
+        if not self._has_compared_the_best():
+            self.compared = []
         return self.best, self.stopped_by == "keyboard"
+
+    def _fit_each(
+        self,
+        requested: Iterable[tuple[dict[str, Any], Candidate | None]],
+        candidates: list[Candidate],
+        report: Callable[[int, float], None] | None,
+    ) -> None:
+        """Fit and append candidates, until the time is used up or Ctrl-C is pressed.
+
+        Parameters
+        ----------
+        requested : iterable of (dict, Candidate or None)
+            Options, and the candidate of the search in a comparison.
+        candidates : list of Candidate
+            List to which fitted candidates are appended.
+        report : callable or None
+            Called with the number of fits and the BIC of the best candidate.
+        """
+        for options, searched in requested:
+            if self._is_out_of_time():
+                return
+            hidden = None if searched is None else self.comparison.draws[0]
+            candidate = self._fit(options, searched, hidden)
+            if candidate is not None:
+                candidates.append(candidate)
+            if self._fit_interrupted:
+                return
+            if report is not None:
+                report(len(self.searched) + len(self.compared), self.best.bic)
 
     def _rejects_lowest_bic(self) -> bool:
         """Return whether held-out values reject the model with the lowest BIC."""
-        candidates = self.rounds[-1]
-        if (
-            len(self.rounds) == 1
-            or not all(each.predictions_by_draw for each in candidates)
-            or not candidates
-        ):
+        if not self.compared:
             return False
-        return self.evidence.chosen != int(np.argmin(self.criteria(candidates)))
+        return self.evidence.chosen != int(np.argmin(self.criteria(self.compared)))
 
-    def _score_second_draw(self, max_iter: int) -> None:
+    def _score_second_draw(self) -> None:
         """Fit and score all candidates again, with a second draw of held-out values."""
         hidden = self.hide()
         with_both_draws = []
-        for candidate in self.rounds[-1]:
-            refit = self._fit(candidate.options, self.sequences, max_iter, candidate, hidden)
+        for candidate in self.compared:
+            refit = self._fit(candidate.options, candidate, hidden)
             if refit is None:
                 return
             with_both_draws.append(
@@ -240,34 +258,30 @@ class Search:
                     seconds=candidate.seconds + refit.seconds,
                 )
             )
-        self.rounds[-1] = with_both_draws
+        self.compared = with_both_draws
         self.comparison.draws.append(hidden)
 
-    def _last_round_is_comparable(self) -> bool:
-        """Return whether the last round, maybe incomplete, has the best candidate of the previous one."""
-        if not self.rounds[-2]:
-            return False
-        selected = self.rounds[-2][self.evidence_of(len(self.rounds) - 2).chosen].options
-        return any(candidate.options == selected for candidate in self.rounds[-1])
+    def _has_compared_the_best(self) -> bool:
+        """Return whether the comparison, maybe incomplete, has the best candidate of the search."""
+        best = self.searched[self.evidence_of(self.searched).chosen].options
+        return any(candidate.options == best for candidate in self.compared)
 
     def _is_out_of_time(self) -> bool:
         """Return whether a fit as long as the longest so far would exceed the budget."""
-        longest = max((c.seconds for candidates in self.rounds for c in candidates), default=0.0)
-        if self.clock.remaining > longest or not self.rounds[0]:
+        longest = max((each.seconds for each in self.searched + self.compared), default=0.0)
+        if self.clock.remaining > longest or not self.searched:
             return False
         self.stopped_by = "budget"
         return True
 
-    def _select_candidates(self, last: bool) -> list[Candidate]:
-        """Return the candidates of the next round.
+    def _candidates_to_compare(self) -> list[Candidate]:
+        """Return the candidates that are compared by held-out values.
 
         These are the candidates of lowest BIC, with at least one robust and one Gaussian candidate if there
         are both, and the default candidates.
         """
-        candidates = self.rounds[-1]
-        order = [candidates[j] for j in np.argsort(self.criteria(candidates), kind="stable")]
-        schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.max_factors)
-        n = schedule[-1 if last else len(self.rounds)].n_candidates
+        order = [self.searched[j] for j in np.argsort(self.criteria(self.searched), kind="stable")]
+        n = min(max(round(_COMPARED_SHARE * len(order)), _MIN_COMPARED), _MAX_COMPARED)
         selected = order[:n]
         other_kind = next((each for each in order[n:] if _is_robust(each) != _is_robust(order[0])), None)
         if other_kind is not None and len({_is_robust(each) for each in selected}) == 1:
@@ -276,34 +290,27 @@ class Search:
             each for each in order[n:] if each.options in self.default_candidates and each not in selected
         ]
 
-    def sample(self, n_rows: int) -> Sequences:
-        """Return the rows of a round: a few segments if the round does not have all rows."""
-        if n_rows == self.sequences.n_rows:
+    def _choose_search_rows(self) -> Sequences:
+        """Return the rows of the search: a few segments if there are many rows."""
+        if self.n_search_rows == self.sequences.n_rows:
             return self.sequences
         observed = self.sequences.mask & ~self.comparison.draws[0].all
-        selected = choose_segments(observed, self.sequences.lengths, n_rows, n_segments=_N_SEGMENTS)
+        selected = choose_segments(
+            observed, self.sequences.lengths, self.n_search_rows, n_segments=_N_SEGMENTS
+        )
         return self.sequences if selected is None else self.sequences.cut_out(selected)
 
     def _fit(
-        self,
-        options: dict[str, Any],
-        rows: Sequences,
-        max_iter: int,
-        previous: Candidate | None,
-        hidden: HeldOutValues | None,
+        self, options: dict[str, Any], previous: Candidate | None, hidden: HeldOutValues | None
     ) -> Candidate | None:
-        """Fit a candidate to the rows of a round; with `hidden`, without the held-out values.
+        """Fit a candidate to the rows of the search; with `hidden`, to all rows without the held-out values.
 
         Parameters
         ----------
         options : dict
             Options of the candidate.
-        rows : Sequences
-            Rows of the round.
-        max_iter : int
-            Maximum number of likelihood evaluations.
         previous : Candidate or None
-            The candidate in the previous round.
+            An earlier fit of the candidate.
         hidden : HeldOutValues or None
             Values to hold out, and to predict; None to fit all values.
 
@@ -313,7 +320,10 @@ class Search:
             None if the fit was interrupted; before the first fit of the search ends, its best parameters.
         """
         start_time = self.clock.seconds
-        observed = rows if hidden is None else self.comparison.remaining(hidden)
+        if hidden is None:
+            observed, max_iter = self.search_rows, _MAX_SEARCH_EVALUATIONS
+        else:
+            observed, max_iter = self.comparison.remaining(hidden), _MAX_COMPARISON_EVALUATIONS
         fit_options = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(observed.axis)
         if fit_options.tol == "auto":
             fit_options = replace(fit_options, tol=_SEARCH_TOL)
@@ -321,13 +331,13 @@ class Search:
         start = self._start(problem, options, previous)
         result, ended_by = self.clock.maximize(problem, start)
         self._fit_interrupted, self.stopped_by = bool(ended_by), ended_by or self.stopped_by
-        if result is None or (ended_by and self.rounds[0]):
+        if result is None or (ended_by and self.searched):
             return None
         model = model_of_fit(in_data_units(problem, result))
         predictions = () if hidden is None else (self.comparison.predict(model, hidden),)
         full_fit = model if hidden is None else None
         if previous is not None and previous.n_rows == observed.n_rows and previous.full_fit is not None:
-            # The previous round had the same rows.
+            # The search had the same rows.
             bic, full_fit = previous.bic, previous.full_fit
         else:
             # BIC is extrapolated to all rows, because larger models have lower BIC with more rows.
@@ -341,7 +351,7 @@ class Search:
     def _start(
         self, problem: FitProblem, options: dict[str, Any], previous: Candidate | None
     ) -> StateSpace | None:
-        """Return initial parameters: those of the previous round, or adapted from the closest candidates."""
+        """Return initial parameters: those of an earlier fit, or adapted from the closest candidates."""
         if previous is not None:
             return start_of(previous.model.fitted.params, problem)
         latents = problem.options.latents
@@ -350,7 +360,7 @@ class Search:
             return None
         fewer: list[tuple[int, StateSpace]] = []
         more: list[tuple[int, StateSpace]] = []
-        for candidate in self.rounds[-1]:
+        for candidate in self.searched:
             candidate_options = {
                 name: value for name, value in candidate.options.items() if name not in _LATENT_OPTIONS
             }
