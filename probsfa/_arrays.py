@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 __all__ = [
     "MAX_ABSOLUTE_VALUE",
-    "SCAN_ROWS",
     "MIN_SPREAD",
+    "SCAN_ROWS",
     "as_float_array",
     "as_frame",
     "check_array",
     "check_spread",
+    "first_overflow",
     "is_data_array",
     "labels_of_rows",
-    "first_overflow",
 ]
 
 #: Rows that are searched together for an invalid value, so that the search needs little memory.

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["deprecated", "modules_in_stub", "import_name"]
+__all__ = ["deprecated", "import_name", "modules_in_stub"]
 
 
 def modules_in_stub(path: str) -> dict[str, str]:

@@ -59,6 +59,14 @@ _VERSION1 = {
     "ProbabilisticSFA": "probsfa.statespace.estimator:ProbabilisticSFA",
     "BayesianSFA": "probsfa.bayes.estimator:BayesianSFA",
 }
+# Names of attributes and fields in files of earlier versions, with their present names.
+_RENAMED_MEMBERS: dict[str, dict[str, str]] = {
+    "Column": {"n_cells": "n_model_columns"},
+    "DiffusionMap": {"_shares": "_density_factors"},
+    "GraphSFA": {"_seen": "_batches"},
+    "HierarchicalSFA": {"_arrangement": "_input_layout"},
+    "SFA": {"_seen": "_batches"},
+}
 
 
 class Saveable:
@@ -372,8 +380,10 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if kind in _COLLECTIONS:
         return _COLLECTIONS[kind](_decode(item, arrays) for item in node[kind])
     if kind in ("model", "estimator", "record", "object"):
-        state = {str(key): _decode(item, arrays) for key, item in node["state"].items()}
-        return _build(kind, _class(kind, str(node[kind])), state)
+        cls = _class(kind, str(node[kind]))
+        new_names = _RENAMED_MEMBERS.get(cls.__name__, {})
+        state = {new_names.get(key, key): _decode(item, arrays) for key, item in node["state"].items()}
+        return _build(kind, cls, state)
     raise ValueError(f"{node!r:.40} is not a node of a model")
 
 

@@ -20,17 +20,17 @@ from probsfa._arrays import is_data_array, labels_of_rows
 from probsfa._typing import FloatArray
 
 __all__ = [
-    "describe_index",
     "TimeAxis",
     "TimeIndex",
     "calendar_seconds",
     "check_times",
+    "describe_index",
     "duration_text",
+    "has_times",
     "index_of",
     "read_time_index",
     "read_times",
     "seconds_of",
-    "has_times",
     "timescales_from_decay",
 ]
 

@@ -496,3 +496,19 @@ def test_no_pickle_is_in_the_file(saved):
             with archive.open(member) as packed:
                 array = np.lib.format.read_array(packed, allow_pickle=False)
             assert array.dtype.kind in "fiuU"
+
+
+def test_earlier_names_of_attributes_and_fields_are_loaded(rng, tmp_path):
+    X = rng.standard_normal((60, 3))
+    sfa = SFA(2).partial_fit(X)
+    path = tmp_path / "model.npz"
+    sfa.save(path)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    header = json.loads(str(arrays.pop("header")))
+    state = header["tree"]["state"]
+    state["_seen"] = state.pop("_batches")
+    header["digest"] = _saving._digest(header["tree"], arrays)
+    np.savez(path, header=np.array(json.dumps(header)), **arrays)
+    loaded = probsfa.load(path)
+    np.testing.assert_array_equal(loaded.partial_fit(X).delta_values_, sfa.partial_fit(X).delta_values_)

@@ -5,7 +5,7 @@ from scipy.stats import norm
 
 from probsfa import EmissionSFA, ProbabilisticSFA
 from probsfa.extensions.emissions.families import FAMILIES
-from probsfa.extensions.emissions.prediction import log_predictive, shapes_by_cell
+from probsfa.extensions.emissions.prediction import log_predictive, shapes_by_column
 from probsfa.extensions.emissions.sites import predictor_moments
 from probsfa.metrics import align_components
 from probsfa.statespace.engine.dynamics import simulate_latents
@@ -56,7 +56,7 @@ def emission_scores(model: EmissionSFA, X: np.ndarray, hidden: np.ndarray) -> tu
     truth = np.where(hidden, X, np.nan)
     score = log_predictive(inner.params, inner.columns, inner.shapes, *of_latents, truth)
     mean, variance = predictor_moments(inner.params, *of_latents)
-    shapes = shapes_by_cell(inner.columns, inner.shapes)
+    shapes = shapes_by_column(inner.columns, inner.shapes)
     high, low = np.empty_like(X), np.empty_like(X)
     for j, column in enumerate(inner.columns):
         family, parts = FAMILIES[column.family], (mean[:, j], variance[:, j], shapes[j])

@@ -16,7 +16,7 @@ from probsfa.graphs.moments import Moments, rounding_variance
 from probsfa.graphs.training_graph import GraphMoments
 from probsfa.sfa._expand import Expander
 
-__all__ = ["graph_moments", "temporal_graph_moments", "sum_graph_moments"]
+__all__ = ["graph_moments", "sum_graph_moments", "temporal_graph_moments"]
 
 
 _BLOCK_SIZE = 2**23  # 64 MiB of float64: values of the columns of one task

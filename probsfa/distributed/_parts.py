@@ -13,7 +13,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.distributed._dask import compute, delayed, is_array, is_delayed
 
-__all__ = ["NoEstimator", "Part", "DistributedRows", "checked_parts", "whole_sequences"]
+__all__ = ["DistributedRows", "NoEstimator", "Part", "checked_parts", "whole_sequences"]
 
 
 class Part(NamedTuple):

@@ -65,13 +65,16 @@ class KernelManifold:
     def derivatives(self, coordinates: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return points (n, D), first derivatives (n, k, D) and second derivatives (n, k, k, D)."""
         kernel = self.kernel(coordinates)
-        steps = (coordinates[:, None, :] - self.landmarks) / self.bandwidth**2
-        weighted_kernel = [kernel * steps[:, :, j] for j in range(steps.shape[2])]
+        scaled_differences = (coordinates[:, None, :] - self.landmarks) / self.bandwidth**2
+        weighted_kernel = [kernel * scaled_differences[:, :, j] for j in range(scaled_differences.shape[2])]
         first = np.stack([-kernel_part @ self.coefficients for kernel_part in weighted_kernel], axis=1)
         second = np.stack(
             [
                 np.stack(
-                    [(kernel_part * steps[:, :, j]) @ self.coefficients for j in range(len(weighted_kernel))],
+                    [
+                        (kernel_part * scaled_differences[:, :, j]) @ self.coefficients
+                        for j in range(len(weighted_kernel))
+                    ],
                     axis=1,
                 )
                 for kernel_part in weighted_kernel
@@ -79,8 +82,8 @@ class KernelManifold:
             axis=1,
         )
         points = kernel @ self.coefficients
-        across = np.eye(coordinates.shape[1])[:, :, None] / self.bandwidth**2
-        return points, first, second - across * points[:, None, None, :]
+        identity_term = np.eye(coordinates.shape[1])[:, :, None] / self.bandwidth**2
+        return points, first, second - identity_term * points[:, None, None, :]
 
     @property
     def squared_norm(self) -> float:
@@ -115,14 +118,14 @@ def solve_coefficients(
     KernelManifold
     """
     manifold = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
-    # In coordinates in which the penalty is a sum of squares, the problem is well conditioned, although the
-    # kernel of close landmarks is numerically singular.
+    # The kernel matrix of close landmarks is numerically singular. Its whitened eigenvectors make the penalty
+    # a sum of squares and the problem well conditioned.
     eigenvalues, vectors = np.linalg.eigh(manifold.kernel(landmarks))
     retained = eigenvalues > _MIN_EIGENVALUE * eigenvalues[-1]
     whitened = vectors[:, retained] / np.sqrt(eigenvalues[retained])
     features = manifold.kernel(coordinates) @ whitened
-    # Least squares with the penalty as additional rows, because normal equations would lose half of the
-    # digits.
+    # The penalty is added as rows of the least-squares problem, because normal equations would lose half of
+    # the digits.
     penalty = np.sqrt(0.5 * regularization * len(X)) * np.eye(features.shape[1])
     targets = np.vstack([X, np.zeros((features.shape[1], X.shape[1]))])
     weights = np.linalg.lstsq(np.vstack([features, penalty]), targets, rcond=None)[0]
@@ -134,7 +137,7 @@ def project(
 ) -> FloatArray:
     """Return the coordinates of the nearest point of a manifold for each row.
 
-    The nearest point of a fine grid is refined by Newton steps, which are accepted only if they reduce the
+    The search starts at the nearest point of a fine grid. Newton steps are accepted only if they reduce the
     distance.
 
     Parameters
@@ -155,22 +158,22 @@ def project(
     n_coordinates = manifold.landmarks.shape[1]
     grid = landmark_grid(1001 if n_coordinates == 1 else 60**2, n_coordinates)
     points = manifold(grid)
-    size = np.sum(points**2, axis=1)
+    squared_norms = np.sum(points**2, axis=1)
     best = np.empty((len(X), n_coordinates))
-    rows = max(_MAX_ARRAY_SIZE // max(len(grid), len(manifold.landmarks) * n_coordinates**2), 1)
-    for start in range(0, len(X), rows):
-        part = slice(start, start + rows)
+    rows_per_part = max(_MAX_ARRAY_SIZE // max(len(grid), len(manifold.landmarks) * n_coordinates**2), 1)
+    for start in range(0, len(X), rows_per_part):
+        part = slice(start, start + rows_per_part)
         x = X[part]
-        z = grid[np.argmin(size - 2.0 * x @ points.T, axis=1)]
+        z = grid[np.argmin(squared_norms - 2.0 * x @ points.T, axis=1)]
         if coordinates is not None:
-            nearest_known = coordinates[part]
-            is_closer = _squared(x - manifold(nearest_known)) <= _squared(x - manifold(z))
-            z = np.where(is_closer[:, None], nearest_known, z)
+            given = coordinates[part]
+            is_closer = _squared_lengths(x - manifold(given)) <= _squared_lengths(x - manifold(z))
+            z = np.where(is_closer[:, None], given, z)
         best[part] = _refine(manifold, x, z, n_newton)
     return best
 
 
-def _squared(differences: FloatArray) -> FloatArray:
+def _squared_lengths(differences: FloatArray) -> FloatArray:
     return np.asarray(np.sum(differences**2, axis=1))
 
 
@@ -185,10 +188,10 @@ def _refine(manifold: KernelManifold, X: FloatArray, z: FloatArray, n_newton: in
         eigenvalues, vectors = np.linalg.eigh(curvature)
         scale = np.maximum(np.abs(eigenvalues), 1e-12 * (1.0 + np.abs(eigenvalues).max(initial=0.0)))
         # A direction of descent, also for negative curvature.
-        along = np.einsum("nkj,nk->nj", vectors, gradient) / scale
-        step = -np.einsum("nkj,nj->nk", vectors, along)
+        newton_coordinates = np.einsum("nkj,nk->nj", vectors, gradient) / scale
+        step = -np.einsum("nkj,nj->nk", vectors, newton_coordinates)
         proposal = np.clip(z + step_size[:, None] * step, 0.0, 1.0)
-        is_closer = _squared(X - manifold(proposal)) < _squared(residual)
+        is_closer = _squared_lengths(X - manifold(proposal)) < _squared_lengths(residual)
         z = np.where(is_closer[:, None], proposal, z)
         step_size = np.where(is_closer, np.minimum(2.0 * step_size, 1.0), 0.5 * step_size)
     return z

@@ -9,8 +9,8 @@ from probsfa.sfa import LaplacianEigenmaps
 
 __all__ = ["MAX_ROWS", "eigenmap_coordinates", "principal_coordinates", "ranks"]
 
-#: Maximum number of rows of an eigenmap; each further row has the coordinates of its nearest neighbour among
-#: them.
+#: Maximum number of rows in the neighbour graph of an eigenmap. All other rows get the coordinates of their
+#: nearest neighbour in the graph.
 MAX_ROWS = 2000
 
 
@@ -36,10 +36,10 @@ def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
         return None
     if len(rows) == len(centred):
         return np.asarray(embedded)
-    size = np.sum(rows**2, axis=1)
+    squared_norms = np.sum(rows**2, axis=1)
     nearest = np.concatenate(
         [
-            np.argmin(size - 2.0 * part @ rows.T, axis=1)
+            np.argmin(squared_norms - 2.0 * part @ rows.T, axis=1)
             for part in np.array_split(centred, -(-len(centred) // 1000))
         ]
     )

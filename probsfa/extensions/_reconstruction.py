@@ -96,13 +96,13 @@ class Reconstruction(InvertibleTransformer):
 
     def _check_training_rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Validate the training rows, at least two and not all equal; return them and their mean."""
-        # A fixed memory order fixes the rounding of sums, which could otherwise lead to other local optima.
+        # The memory order of the array changes the rounding of sums, and with it possibly the local optimum.
         values = np.ascontiguousarray(
             check_sequences(self, X, reset=True, allow_nan=False, min_rows=2).values
         )
         if np.all(values == values[0]):
             raise ValueError("Every column of X is constant. Use rows that vary.")
-        # Relative to the first row, so that a large offset loses no digits.
+        # Differences from the first row are averaged, because a large offset would lose digits.
         return values, values[0] + (values - values[0]).mean(axis=0)
 
 

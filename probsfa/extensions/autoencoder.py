@@ -122,7 +122,7 @@ class LinearAutoencoder(Reconstruction):
         try:
             for _ in range(self.max_iter):
                 # For the encoder W = M' of an orthonormal decoder, the optimal decoder is S W' (W S W')^-1.
-                # Its columns are orthonormalized, which the optimal encoder compensates.
+                # The columns are then orthonormalized; the optimal encoder compensates for this change.
                 proposal = _orthonormal(covariance @ decoder, decoder)
                 history.append(max(total - float(np.sum(proposal * (covariance @ proposal))), 0.0))
                 change = np.linalg.norm(proposal - decoder @ (decoder.T @ proposal))
@@ -151,7 +151,7 @@ class LinearAutoencoder(Reconstruction):
 
 
 def _orthonormal(updated: FloatArray, previous: FloatArray) -> FloatArray:
-    """Return orthonormal columns that span those of a matrix (D, K), completed by previous columns."""
+    """Return an orthonormal basis of updated columns, completed by previous columns at lower rank."""
     directions, sizes, _ = np.linalg.svd(updated, full_matrices=False)
     retained = sizes > 1e-15 * sizes[0]
     if retained.all():
@@ -278,7 +278,7 @@ class Autoencoder(Reconstruction):
         rng = generator(self.random_state)
         best: tuple[float, MLPRegressor, str] | None = None
         for i in range(self.n_init):
-            network, status = self._train(standard, rng, self._unrolled(standard) if i == 0 else None)
+            network, status = self._train(standard, rng, self._starting_codes(standard) if i == 0 else None)
             self.weights_, self.intercepts_ = network.coefs_, network.intercepts_
             loss = mean_squared_distance(values, self._inputs(self._outputs(values)))
             if best is None or loss < best[0]:
@@ -308,7 +308,7 @@ class Autoencoder(Reconstruction):
         check_option("activation", self.activation, tuple(_ACTIVATIONS))
         check_option("solver", self.solver, ("lbfgs", "adam"))
 
-    def _unrolled(self, standard: FloatArray) -> FloatArray:
+    def _starting_codes(self, standard: FloatArray) -> FloatArray:
         """Return starting codes (N, K) within the range of the activation function."""
         k = int(self.n_components)
         coordinates = eigenmap_coordinates(standard, k)
@@ -321,7 +321,7 @@ class Autoencoder(Reconstruction):
     def _train(
         self, standard: FloatArray, rng: np.random.Generator, codes: FloatArray | None = None
     ) -> tuple[MLPRegressor, str]:
-        """Train a network on standardized rows, from codes or random weights; return it and a status."""
+        """Train a network on standardized rows; return it and the status of the optimization."""
         inputs = targets = standard
         if self.corruption:
             targets = np.tile(standard, (self.n_noisy, 1))
@@ -345,13 +345,13 @@ class Autoencoder(Reconstruction):
                     _initialize(network, inputs, np.tile(codes, (len(inputs) // len(codes), 1)), targets)
                 network.fit(inputs, targets)
             except KeyboardInterrupt:
-                if not hasattr(network, "coefs_"):  # no training step yet
+                if not hasattr(network, "coefs_"):  # before the first training step
                     raise
                 status = "interrupted"
         for warning in caught_warnings:
             if issubclass(warning.category, ConvergenceWarning):
                 status = "max_iter"
-            elif "interrupted" in str(warning.message):  # the warning of scikit-learn
+            elif "interrupted" in str(warning.message):  # scikit-learn warns of an interrupt in training
                 status = "interrupted"
         return network, status
 
@@ -373,22 +373,22 @@ class Autoencoder(Reconstruction):
 
 
 def _initialize(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, targets: FloatArray) -> None:
-    """Set the weights of an untrained network to those of a separately trained encoder and decoder."""
+    """Train encoder and decoder separately, and copy their weights to the network."""
     options, n_iterations = network.get_params(), network.max_iter
     hidden, k, _ = options["hidden_layer_sizes"]
-    options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_ITERATIONS_OF_START)
+    options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_MAX_START_ITERATIONS)
     halves = MLPRegressor(**options), MLPRegressor(**options)
-    sums = _INVERSES[options["activation"]](codes)
+    activation_inputs = _INVERSES[options["activation"]](codes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # One iteration initializes the network in scikit-learn.
+        # scikit-learn creates the weights of a network in its first iteration.
         network.set_params(max_iter=1).fit(inputs, targets)
-        halves[0].fit(inputs, sums[:, 0] if k == 1 else sums)
+        halves[0].fit(inputs, activation_inputs[:, 0] if k == 1 else activation_inputs)
         halves[1].fit(codes, targets)
     network.n_iter_ = 0
     network.set_params(max_iter=n_iterations, warm_start=True)
     network.coefs_ = [weights.copy() for part in halves for weights in part.coefs_]
-    network.intercepts_ = [shift.copy() for part in halves for shift in part.intercepts_]
+    network.intercepts_ = [intercept.copy() for part in halves for intercept in part.intercepts_]
 
 
 _ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -403,8 +403,9 @@ _INVERSES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda activities: activities,
     "logistic": lambda activities: np.log(activities / (1.0 - activities)),
 }
-# Range of the starting codes within the range of the activation, and number of iterations for these weights.
-_START_RANGE, _ITERATIONS_OF_START = 0.9, 200
+# Range of the starting codes relative to the range of the activation function, and number of iterations of
+# the separate training of encoder and decoder.
+_START_RANGE, _MAX_START_ITERATIONS = 0.9, 200
 
 
 def _status(status: str, n_iter: int, max_iter: int) -> str:

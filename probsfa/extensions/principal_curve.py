@@ -25,12 +25,13 @@ from probsfa.linalg import canonical_signs
 __all__ = ["PrincipalCurve"]
 
 _INITS = ("auto", "pca", "eigenmap")
-_ITERATIONS_OF_START = 30
-# Candidate widths of the kernel: from curves such as spirals to arcs and lines.
+_SHORT_RUN_ITERATIONS = 30
+# Candidate widths of the kernel: the smallest for tightly wound curves such as spirals, the largest for arcs
+# and lines.
 _BANDWIDTHS = (0.1, 0.2, 0.4)
-_MIN_ROWS_OF_CHOICE = 20  # minimum number of rows for the selection of a bandwidth
+_MIN_SELECTION_ROWS = 20  # minimum number of rows for the selection of a bandwidth
 _NOISE_ITERATIONS = 30  # EM iterations for the noise variance
-_NEWTON_ITERATIONS = 3  # in an iteration, from the result of the previous one
+_NEWTON_ITERATIONS = 3  # Newton steps of the projection in each iteration
 _N_TABLE_POINTS = 4001  # number of points in the table of arc lengths
 
 
@@ -171,7 +172,7 @@ class PrincipalCurve(Reconstruction):
             best = _minimize(settings._replace(max_iter=0), centred, starts[0], landmarks, [])
             best = best._replace(status="interrupted")
         else:
-            best = _minimize_from_start(starts, settings, centred, landmarks)
+            best = _minimize_from_starts(starts, settings, centred, landmarks)
         self.mean_, self.bandwidth_ = mean, settings.bandwidth
         self._set_fitted(values, landmarks, best)
 
@@ -189,34 +190,36 @@ class PrincipalCurve(Reconstruction):
         check_positive("tol", self.tol)
 
     def _settings(self, centred: FloatArray, landmarks: FloatArray) -> "tuple[_Settings, bool]":
-        """Return the settings of a descent, with the bandwidth, and whether its choice was interrupted."""
+        """Return the settings, with the selected bandwidth, and whether the selection was interrupted."""
         settings = _Settings(0.0, float(self.regularization), self.max_iter, float(self.tol))
         if self.bandwidth != "auto":
             return settings._replace(bandwidth=float(self.bandwidth)), False
         selected = settings._replace(bandwidth=_BANDWIDTHS[0])
-        if landmarks.shape[1] > 1 or len(centred) < _MIN_ROWS_OF_CHOICE:
+        if landmarks.shape[1] > 1 or len(centred) < _MIN_SELECTION_ROWS:
             return selected, False
         rows = np.unique(np.linspace(0, len(centred) - 1, MAX_ROWS).astype(int))
         halves = [(rows[i::2], rows[1 - i :: 2]) for i in range(2)]
         starts = [self._starts(centred, 1, train) for train, _ in halves]
         held_out_scores = []
         for bandwidth in _BANDWIDTHS:
-            parts = []
+            log_densities = []
             for (train, test), start in zip(halves, starts, strict=True):
                 candidate = settings._replace(bandwidth=bandwidth)
-                descent = _minimize_from_start(start, candidate, centred[train], landmarks)
-                if descent.status == "interrupted":
+                minimization = _minimize_from_starts(start, candidate, centred[train], landmarks)
+                if minimization.status == "interrupted":
                     return selected, True
-                points = descent.manifold(descent.coordinates)
-                parts.append(_log_densities_about(points, centred[test]))
-            held_out_scores.append(np.concatenate(parts))
+                points = minimization.manifold(minimization.coordinates)
+                log_densities.append(_mixture_log_densities(points, centred[test]))
+            held_out_scores.append(np.concatenate(log_densities))
         best = max(held_out_scores, key=np.sum)
         differences = [best - scores for scores in held_out_scores]
         is_plausible = [
             difference.mean() <= difference.std() / np.sqrt(len(difference)) for difference in differences
         ]
-        widest = max(width for width, usable in zip(_BANDWIDTHS, is_plausible, strict=True) if usable)
-        return settings._replace(bandwidth=widest), False
+        largest_bandwidth = max(
+            width for width, is_selectable in zip(_BANDWIDTHS, is_plausible, strict=True) if is_selectable
+        )
+        return settings._replace(bandwidth=largest_bandwidth), False
 
     def _starts(self, centred: FloatArray, k: int, rows: NDArray[np.intp]) -> list[FloatArray]:
         """Return starting coordinates (n, k) of some rows."""
@@ -245,12 +248,12 @@ class PrincipalCurve(Reconstruction):
         coordinates = best.coordinates
         scales = values.std(axis=0)
         covariances = (values - self.mean_).T @ (coordinates - coordinates.mean(axis=0)) / len(values)
-        backwards = canonical_signs(covariances, scales) < 0.0
-        self.coordinates_ = np.where(backwards, 1.0 - coordinates, coordinates)
-        # The grid is symmetric.
+        is_reversed = canonical_signs(covariances, scales) < 0.0
+        self.coordinates_ = np.where(is_reversed, 1.0 - coordinates, coordinates)
+        # Reversed coordinates correspond to reversed landmarks, because the grid is symmetric.
         shape = (round(len(landmarks) ** (1.0 / landmarks.shape[1])),) * landmarks.shape[1]
         coefficients = best.manifold.coefficients.reshape(*shape, -1)
-        coefficients = np.flip(coefficients, axis=tuple(np.flatnonzero(backwards).tolist()))
+        coefficients = np.flip(coefficients, axis=tuple(np.flatnonzero(is_reversed).tolist()))
         self.landmarks_ = landmarks
         self.coefficients_ = np.ascontiguousarray(coefficients).reshape(len(landmarks), -1)
         self.is_curve_length_ = self.coordinate == "arc_length" or (
@@ -304,7 +307,7 @@ class PrincipalCurve(Reconstruction):
 
 
 class _Settings(NamedTuple):
-    """Settings of a descent; see :class:`PrincipalCurve`."""
+    """Settings of the minimization; see :class:`PrincipalCurve`."""
 
     bandwidth: float
     regularization: float
@@ -313,7 +316,7 @@ class _Settings(NamedTuple):
 
 
 class _Minimization(NamedTuple):
-    """Result of alternating projection and update."""
+    """Result of the minimization."""
 
     manifold: KernelManifold
     coordinates: FloatArray
@@ -321,22 +324,22 @@ class _Minimization(NamedTuple):
     status: str
 
 
-def _minimize_from_start(
+def _minimize_from_starts(
     starts: list[FloatArray], settings: _Settings, X: FloatArray, landmarks: FloatArray
 ) -> _Minimization:
-    """Run a few iterations from each start, and continue the best one to convergence."""
+    """Run a few iterations from each start, and continue the best run to convergence."""
     best: _Minimization | None = None
-    n_iterations = settings.max_iter if len(starts) == 1 else min(_ITERATIONS_OF_START, settings.max_iter)
+    n_iterations = settings.max_iter if len(starts) == 1 else min(_SHORT_RUN_ITERATIONS, settings.max_iter)
     for start in starts:
-        descent = _minimize(settings._replace(max_iter=n_iterations), X, start, landmarks, [])
-        if best is None or descent.history[-1] < best.history[-1]:
-            best = descent
-        if descent.status == "interrupted":
+        minimization = _minimize(settings._replace(max_iter=n_iterations), X, start, landmarks, [])
+        if best is None or minimization.history[-1] < best.history[-1]:
+            best = minimization
+        if minimization.status == "interrupted":
             return best._replace(status="interrupted")
     assert best is not None
     if best.status == "max_iter" and n_iterations < settings.max_iter:
-        settings_of_rest = settings._replace(max_iter=settings.max_iter - n_iterations)
-        best = _minimize(settings_of_rest, X, best.coordinates, landmarks, best.history)
+        remaining_settings = settings._replace(max_iter=settings.max_iter - n_iterations)
+        best = _minimize(remaining_settings, X, best.coordinates, landmarks, best.history)
     return best
 
 
@@ -373,10 +376,10 @@ def _minimize(
     return _Minimization(manifold, coordinates, history, status)
 
 
-def _log_densities_about(points: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return log densities (n,) of rows (n, D) in Gaussian noise about points (m, D) of equal weight.
+def _mixture_log_densities(points: FloatArray, rows: FloatArray) -> FloatArray:
+    """Return log densities (n,) of rows (n, D) under a mixture of Gaussians of equal weight at points (m, D).
 
-    The noise variance maximizes the likelihood, by EM.
+    The common variance of the Gaussians maximizes the likelihood, by EM.
     """
     squared = np.sum(rows**2, axis=1)[:, None] - 2.0 * rows @ points.T + np.sum(points**2, axis=1)
     squared = np.maximum(squared, 0.0)

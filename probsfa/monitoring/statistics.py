@@ -37,11 +37,11 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Chart",
-    "factor_charts",
-    "slow_feature_charts",
-    "equal_tails",
     "count_slow_factors",
     "count_slower_features",
+    "equal_tails",
+    "factor_charts",
+    "slow_feature_charts",
 ]
 
 # Variance below which a direction is not determined by the rows so far.

@@ -19,8 +19,8 @@ __all__ = [
     "check_level",
     "check_same_length",
     "half_widths",
-    "missing_and_adjacent",
     "matrix",
+    "missing_and_adjacent",
     "row_times",
     "vector",
 ]

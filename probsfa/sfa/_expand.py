@@ -20,17 +20,17 @@ __all__ = [
     "Expander",
     "check_overfitting",
     "check_overfitting_by_refits",
-    "split_into_folds",
     "extend_stream",
     "held_out_delta",
     "noise_delta",
-    "outputs_from",
-    "set_linear_map",
+    "set_linear_attributes",
+    "split_into_folds",
+    "transform_rows",
     "warn_of_overfitting",
 ]
 
-# Smallest unexplained share of the variance of an expanded column: in double precision about eight of sixteen
-# digits are left.
+# Smallest share of the variance of a monomial that monomials of lower degree do not explain. At 1e-8, about
+# eight of the sixteen digits of double precision remain.
 _MIN_VARIANCE_SHARE = 1e-8
 
 
@@ -66,14 +66,14 @@ class Expander:
                 "expansion must be None or a transformer with fit and transform, such as "
                 f"probsfa.expansions.Polynomial(2); got {expansion!r:.80}."
             )
-        n_columns = _known_columns(expansion, values.shape[1])
+        n_columns = _n_columns_before_fit(expansion, values.shape[1])
         if n_columns is not None:
-            _check_columns(expansion, n_columns)  # before the expansion of one row, which may be large, too
+            _check_columns(expansion, n_columns)  # first, because even one expanded row may exceed the memory
         complete = ~np.isnan(values).any(axis=1)
         if not complete.any():
             raise ValueError("X has no complete row to fit the expansion to.")
         rows = values if complete.all() else values[complete]
-        transformer = _well_conditioned(clone(expansion), rows).fit(rows)
+        transformer = _condition_polynomial(clone(expansion), rows).fit(rows)
         first = int(np.argmax(complete))
         n_expanded = _apply(transformer, values[first : first + 1]).shape[1]
         _check_columns(expansion, n_expanded)
@@ -124,7 +124,7 @@ def _check_columns(expansion: Any, n_columns: float) -> None:
     )
 
 
-def _known_columns(expansion: Any, n_features: int) -> float | None:
+def _n_columns_before_fit(expansion: Any, n_features: int) -> float | None:
     """Return the number of expanded columns if it is known before the fit."""
     from probsfa.expansions import Expansion, Polynomial  # a slow import that linear methods do not need
 
@@ -137,21 +137,20 @@ def _known_columns(expansion: Any, n_features: int) -> float | None:
 
 def _is_polynomial(expansion: Any) -> bool:
     """Return whether an expansion has the monomials up to a degree."""
-    # Slow imports that linear methods do not need.
+    # These imports are slow, and linear methods do not use them.
     from sklearn.preprocessing import PolynomialFeatures
 
     from probsfa.expansions import Polynomial
 
-    # With a range of degrees, the expansion may not contain all functions that centring requires.
+    # PolynomialFeatures may have a range of degrees; it then lacks terms that arise if columns are centred.
     return isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
 
 
-def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
+def _condition_polynomial(expansion: Any, rows: FloatArray) -> Any:
     """Return an equivalent polynomial expansion of standardized columns if the original is inaccurate.
 
-    Both span the same functions, up to constants. If the mean is r standard deviations, monomials of degree g
-    are nearly linear combinations of those of lower degree: only a share of about ``r^(2 - 2g)`` of their
-    variance is not explained.
+    Both span the same functions, up to constants. If the mean is r standard deviations, monomials of lower
+    degree explain the variance of a monomial of degree g except for a share of about ``r^(2 - 2g)``.
     """
     if not _is_polynomial(expansion):
         return expansion
@@ -162,7 +161,7 @@ def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
     std = (rows - mean).std(axis=0)
     varying = std > 0
     ratio = float(np.max(np.abs(mean[varying]) / std[varying], initial=0.0))
-    # In logarithms, because the power overflows for high degrees.
+    # Logarithms are compared, because the power overflows for high degrees.
     if (2 * max(expansion.degree, 1) - 2) * np.log(max(ratio, 1.0)) < -np.log(_MIN_VARIANCE_SHARE):
         return expansion
     return make_pipeline(StandardScaler(), expansion)
@@ -181,7 +180,7 @@ def extend_stream(
     Parameters
     ----------
     stream : MomentStream
-        Moments of the expanded rows before these.
+        Moments of earlier rows, after expansion.
     sequences : Sequences
         Rows before the expansion.
     expander : Expander
@@ -189,16 +188,16 @@ def extend_stream(
     new_sequence : bool, default=True
         Whether the first row begins a new sequence; otherwise it continues the current one.
     skip_incomplete : bool, default=False
-        Whether to leave out rows with a NaN, and differences with such rows.
+        Whether to leave out rows with missing values, and differences with such rows.
     """
     ends = np.cumsum(sequences.lengths)
     size = sequences.n_rows if expander.is_identity else block_rows(expander.n_features_out)
     for start in range(0, sequences.n_rows, size):
         stop = min(start + size, sequences.n_rows)
-        inside = ends[(ends > start) & (ends < stop)]
+        inner_ends = ends[(ends > start) & (ends < stop)]
         stream = stream.extend(
             expander(sequences.values[start:stop]),
-            lengths=np.diff([start, *inside, stop]).tolist(),
+            lengths=np.diff([start, *inner_ends, stop]).tolist(),
             new_sequence=new_sequence if start == 0 else bool((ends == start).any()),
             skip_incomplete=skip_incomplete,
         )
@@ -226,7 +225,7 @@ def _apply(transformer: Any, rows: FloatArray) -> FloatArray:
 # ---- the linear map of slow feature estimators: fit from moments, transform and inverse
 
 
-def set_linear_map(
+def set_linear_attributes(
     estimator: Any,
     moments: Moments | GraphMoments,
     expander: Expander,
@@ -234,7 +233,7 @@ def set_linear_map(
     lag: int = 1,
     directions: SlowDirections | None = None,
 ) -> None:
-    """Compute the slow directions from moments and set the fitted attributes that follow from them.
+    """Compute the slow directions from moments, and set the fitted attributes.
 
     Parameters
     ----------
@@ -247,7 +246,7 @@ def set_linear_map(
     lag : int, default=1
         Lag of the differences, in rows.
     directions : SlowDirections, optional
-        The slow directions, if they are not those of `moments`.
+        The slow directions; computed from `moments` by default.
 
     Raises
     ------
@@ -272,7 +271,7 @@ def set_linear_map(
     estimator.expansion_ = expander.transformer
 
 
-def outputs_from(
+def transform_rows(
     values: FloatArray, expander: Expander, mean: FloatArray, components: FloatArray
 ) -> FloatArray:
     """Return ``(h(x) - mean) @ components.T`` (N, K), computed in blocks of rows."""
@@ -284,23 +283,23 @@ def outputs_from(
     return outputs
 
 
-# ---- slowness on held-out rows, and a warning of overfitting for all estimators. Outputs of a rich function
-# space can be slow on the training rows for any data. Cross-validation shows whether they are also slow on
-# other rows: the rows are divided into consecutive folds, each fold is held out once, and its delta values
-# are compared with those of the training rows.
+# ---- a test of overfitting by cross-validation. Outputs of a flexible expansion can be slow on the training
+# rows for any data, also for noise. Rows are therefore divided into consecutive folds. Each fold is held out
+# once, and its delta values are compared with those of the training rows.
 
 
 _N_FOLDS = 5
 _MIN_MEAN_SQUARE = (
     0.1  # smallest mean square of an output on a fold, relative to its variance over the training rows
 )
-# White noise has a delta value of 2 with standard deviation 2 / sqrt(n); an output above 1.8 is not slow.
+# The delta value of n rows of white noise has mean 2 and standard deviation 2 / sqrt(n). An output above 1.8
+# is not slow for any n.
 _MAX_NOISE_DELTA, _MIN_NOISE_DELTA, _N_STANDARD_DEVIATIONS = 1.8, 1.0, 2.0
-# An output overfits if its time scale on held-out rows is below this share of that in training and below this
-# number of rows.
+# An output overfits if its time scale on held-out rows is below both this share of its time scale on training
+# rows and this number of rows.
 _MAX_TIMESCALE_RATIO, _MAX_SHORT_TIMESCALE = 1 / 4, 3.0
-_ROWS_PER_DIRECTION = 20  # white noise then has a delta value of 1.1 in training
-_MAX_DIRECTIONS = 300  # above this, two folds are used instead of five
+_ROWS_PER_DIRECTION = 20  # no test with more rows: the training delta value of white noise is then above 1.1
+_MAX_DIRECTIONS = 300  # at a higher rank, two folds are held out instead of five
 
 
 def split_into_folds(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[slice]:
@@ -309,8 +308,8 @@ def split_into_folds(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[
     Parameters
     ----------
     lengths : tuple of int
-        Rows of every sequence. A fold boundary is moved to the start of a sequence within a quarter of a
-        fold.
+        Rows of every sequence. If a sequence starts within a quarter of a fold of a fold boundary, the
+        boundary is moved to this start.
     n_folds : int, default=5
         Number of folds; fewer if there are fewer rows.
 
@@ -326,15 +325,15 @@ def split_into_folds(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[
     n = sum(lengths)
     n_folds = min(n_folds, n)
     starts = np.cumsum([0, *lengths])
-    borders = [0]
-    for border in np.linspace(0, n, n_folds + 1)[1:-1]:
-        nearest = int(starts[np.argmin(np.abs(starts - border))])
-        border_of_fold = nearest if abs(nearest - border) <= n / n_folds / 4 else int(round(border))
-        if border_of_fold > borders[-1]:
-            borders.append(border_of_fold)
-    if borders[-1] < n:
-        borders.append(n)
-    return [slice(a, b) for a, b in zip(borders[:-1], borders[1:], strict=True)]
+    boundaries = [0]
+    for boundary in np.linspace(0, n, n_folds + 1)[1:-1]:
+        nearest = int(starts[np.argmin(np.abs(starts - boundary))])
+        fold_boundary = nearest if abs(nearest - boundary) <= n / n_folds / 4 else int(round(boundary))
+        if fold_boundary > boundaries[-1]:
+            boundaries.append(fold_boundary)
+    if boundaries[-1] < n:
+        boundaries.append(n)
+    return [slice(a, b) for a, b in zip(boundaries[:-1], boundaries[1:], strict=True)]
 
 
 def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
@@ -345,13 +344,12 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
     changes : array-like (F, ...)
         Mean squared change of every output on each fold.
     squares : array-like (F, ...)
-        Mean square of every output on each fold, about its mean over the *training* rows. About the mean of
-        the fold, outputs slower than a fold would have small variance and large delta values.
+        Mean square of every output on each fold, about its mean over the *training* rows. The mean of the
+        fold is not subtracted, because the variance of very slow outputs within a fold is small.
 
-    Notes
-    -----
-    With a narrow kernel, an output may be nearly zero on a fold, and its delta value is then random. White
-    noise is therefore added such that the mean square is at least a tenth of the training variance.
+    Notes ----- An output of a narrow kernel may be nearly zero on a fold, which makes its delta value random.
+    The result is therefore computed as if white noise increased the mean square to a tenth of the training
+    variance.
     """
     changes, squares = np.asarray(changes, dtype=np.float64), np.asarray(squares, dtype=np.float64)
     added_variance = np.maximum(_MIN_MEAN_SQUARE - squares, 0.0)
@@ -360,7 +358,7 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
 
 
 def noise_delta(n_rows: int) -> float:
-    """Return the delta value above which an output of `n_rows` rows is not slower than white noise."""
+    """Return the delta value above which `n_rows` values of an output are not slower than white noise."""
     return float(
         np.clip(2.0 - 2.0 * _N_STANDARD_DEVIATIONS / np.sqrt(n_rows), _MIN_NOISE_DELTA, _MAX_NOISE_DELTA)
     )
@@ -389,9 +387,9 @@ def check_overfitting(
     training : ndarray (K,)
         Delta values of the K slowest outputs over the training rows.
     rank : int
-        Rank of the expanded rows. The check is skipped with more than 20 rows for each dimension, because
-        overfitting is then small, and with fewer rows than dimensions, because slowness in training is then
-        not defined.
+        Rank of the expanded rows. The check is skipped for more than 20 rows per dimension, because
+        overfitting is then small. It is also skipped for fewer rows than dimensions, because any output can
+        then be fitted.
     lag, rank_tol
         Parameters of the estimator.
     skip_incomplete : bool, default=False
@@ -399,7 +397,7 @@ def check_overfitting(
     remedy, stacklevel
         As in :func:`warn_of_overfitting`.
     """
-    if not _is_tested(rank, sequences.n_rows):
+    if not _requires_test(rank, sequences.n_rows):
         return
     folds = split_into_folds(sequences.lengths)
     moments = [_moments(_rows_of_fold(sequences, fold), expander, lag, skip_incomplete) for fold in folds]
@@ -433,7 +431,7 @@ def check_overfitting_by_refits(
     remedy: str,
     stacklevel: int,
 ) -> None:
-    """Warn as :func:`check_overfitting` of an estimator that is not determined by moments of expanded rows.
+    """Warn like :func:`check_overfitting`, for an estimator that must be fitted again for each fold.
 
     Parameters
     ----------
@@ -445,7 +443,7 @@ def check_overfitting_by_refits(
     training, rank, lag, remedy, stacklevel
         As in :func:`check_overfitting`.
     """
-    if not _is_tested(rank, sequences.n_rows):
+    if not _requires_test(rank, sequences.n_rows):
         return
     folds = split_into_folds(sequences.lengths)
     parts = [_rows_of_fold(sequences, fold) for fold in folds]
@@ -457,9 +455,9 @@ def check_overfitting_by_refits(
             tuple(length for part in others for length in part.lengths),
         )
         outputs = refit(train)
-        on_training_rows, on_held_out_rows = outputs(train.values), outputs(parts[index].values)
-        scale = on_training_rows.std(axis=0)
-        scaled = (on_held_out_rows - on_training_rows.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+        training_outputs, held_out_outputs = outputs(train.values), outputs(parts[index].values)
+        scale = training_outputs.std(axis=0)
+        scaled = (held_out_outputs - training_outputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
         identity = Expander(None, scaled.shape[1])
         moments = _moments(replace(parts[index], values=scaled), identity, lag, False)
         square = np.diag(moments.covariance) + moments.mean**2
@@ -485,7 +483,7 @@ def _warn_by_folds(
     for index in folds:
         try:
             change, square, n_fold_rows = evaluate(index)
-        except (RankError, ValueError):  # too little variation or no difference in training or held-out rows
+        except (RankError, ValueError):  # rows of too little variation, or too few for a difference
             continue
         changes.append(change)
         squares.append(square)
@@ -495,19 +493,19 @@ def _warn_by_folds(
         warn_of_overfitting(training, held_out, n_rows, remedy, stacklevel=stacklevel + 1)
 
 
-def _is_tested(rank: int, n_rows: int) -> bool:
+def _requires_test(rank: int, n_rows: int) -> bool:
     return rank < n_rows - 1 < _ROWS_PER_DIRECTION * rank
 
 
 def _tested_folds(folds: list[slice], rank: int) -> list[int]:
-    """Return the indices of the folds that are held out."""
+    """Return the indices of the folds that are held out in turn."""
     return list(range(len(folds))) if rank <= _MAX_DIRECTIONS else [0, len(folds) // 2]
 
 
 def warn_of_overfitting(
     training: FloatArray, held_out: FloatArray, n_rows: int, remedy: str, *, stacklevel: int
 ) -> None:
-    """Warn of the first output whose delta value is much larger on held-out rows.
+    """Warn of the first output whose delta value is much larger on held-out rows than on training rows.
 
     Parameters
     ----------
@@ -521,7 +519,7 @@ def warn_of_overfitting(
         As in :func:`warnings.warn`.
     """
     is_noise = held_out > noise_delta(n_rows)
-    is_noise[1:] &= held_out[1:] > training[1:]  # fast outputs may be intended if the first outputs are slow
+    is_noise[1:] &= held_out[1:] > training[1:]  # after a slow output, others may be fast in training, too
     held_out_timescales = np.nan_to_num(timescale(held_out))
     is_faster = (held_out_timescales < _MAX_TIMESCALE_RATIO * timescale(training)) & (
         held_out_timescales < _MAX_SHORT_TIMESCALE
@@ -540,8 +538,8 @@ def warn_of_overfitting(
 def _rows_of_fold(sequences: Sequences, fold: slice) -> Sequences:
     """Return the rows of a fold, divided into sequences."""
     starts = np.cumsum([0, *sequences.lengths])
-    borders = np.unique(np.clip(starts, fold.start, fold.stop))
-    return Sequences(sequences.values[fold], tuple(np.diff(borders).tolist()))
+    boundaries = np.unique(np.clip(starts, fold.start, fold.stop))
+    return Sequences(sequences.values[fold], tuple(np.diff(boundaries).tolist()))
 
 
 def _moments(sequences: Sequences, expander: Expander, lag: int, skip_incomplete: bool) -> Moments:

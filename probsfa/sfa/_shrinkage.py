@@ -5,10 +5,9 @@ moments are::
 
     B_s = (1 - s) B + s T            A_s = (1 - s) A + 2 s T
 
-These are the moments of the samples, scaled by ``sqrt(1 - s)``, plus independent noise of covariance ``s T``,
-whose differences have covariance ``2 s T``. Delta values are shrunk towards 2, the value of noise, most
-strongly for outputs of small variance. On the clustered graph ``A_s / 2`` is the shrunken covariance within
-classes of a regularised Fisher discriminant.
+These are the moments of samples scaled by ``sqrt(1 - s)`` plus white noise of covariance ``s T``. Delta
+values are shrunk towards 2, the delta value of white noise; outputs of small variance are shrunk most. On the
+clustered graph ``A_s / 2`` is the shrunken within-class covariance of a regularised Fisher discriminant.
 """
 
 import numbers
@@ -37,8 +36,8 @@ __all__ = [
     "labels_of_rows",
     "ledoit_wolf",
     "shrunk_moments",
-    "slow_directions_of_shrunk",
-    "slowest_of_shrunk",
+    "shrunken_directions_by_intensity",
+    "shrunken_slow_directions",
 ]
 
 # ---- the delta value up to which a feature counts as slow
@@ -106,7 +105,7 @@ def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
 
 TARGETS = ("diagonal", "identity")
 
-_MAX_SHRINKAGE = 0.99  # columns may be uncorrelated, but their differences still distinguish slow from fast
+_MAX_SHRINKAGE = 0.99  # uncorrelated columns: the differences still distinguish slow from fast columns
 
 
 def check_shrinkage(shrinkage: Any, target: Any) -> None:
@@ -123,7 +122,7 @@ def check_shrinkage(shrinkage: Any, target: Any) -> None:
 
 
 def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, target: str) -> float:
-    """Return the shrinkage intensity of Ledoit & Wolf (2004) for residuals along the edges.
+    """Return the shrinkage intensity of Ledoit & Wolf (2004) for residuals from the means of neighbours.
 
     Parameters
     ----------
@@ -141,37 +140,35 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
     float
         From 0 to 0.99.
 
-    Notes
-    -----
-    Ledoit & Wolf (2004), Journal of Multivariate Analysis 88:365, lemmas 3.2 to 3.4: ``min(b, d) / d`` with
-    ``d = |S - m I|^2`` and ``b = sum_n p_n^2 |e_n e_n' - S|^2``, of residuals e and with weights p in the
-    place of 1/N. The residual of a sample is its difference from the mean of its neighbours, ``(L x)_n /
-    d_n``, and its weight is its degree; on the clustered graph S is the covariance within classes. For the
-    diagonal target, residuals are divided by their standard deviations.
+    Notes ----- Ledoit & Wolf (2004), Journal of Multivariate Analysis 88:365, lemmas 3.2 to 3.4: ``min(b, d)
+    / d`` with ``d = |S - m I|^2`` and ``b = sum_n p_n^2 |e_n e_n' - S|^2``, where ``e_n`` are residuals and
+    weights ``p_n`` replace 1/N. The residual of a sample is its difference from the mean of its neighbours,
+    ``(L x)_n / d_n``, and its weight is its degree; on the clustered graph S is the covariance within
+    classes. For the diagonal target, residuals are divided by their standard deviations.
     """
     variances = np.diagonal(moments.difference_moment) / 2
     varying = variances > moments.variance_floor
-    joined = graph.degrees > 0
+    has_edges = graph.degrees > 0
     if not varying.any():
         return 0.0
-    residuals = graph.laplacian_matmul(rows[:, varying] - moments.mean[varying])[joined]
-    residuals /= graph.degrees[joined, None]
-    p = graph.degrees[joined] / graph.R
-    spread = np.sqrt(p @ residuals**2)
-    if not spread.all():
-        residuals, spread = residuals[:, spread > 0], spread[spread > 0]
+    residuals = graph.laplacian_matmul(rows[:, varying] - moments.mean[varying])[has_edges]
+    residuals /= graph.degrees[has_edges, None]
+    p = graph.degrees[has_edges] / graph.R
+    std = np.sqrt(p @ residuals**2)
+    if not std.all():
+        residuals, std = residuals[:, std > 0], std[std > 0]
     if target == "diagonal":
-        residuals /= spread
+        residuals /= std
     S = (residuals * p[:, None]).T @ residuals
     squared = float(np.sum(S**2))
-    lengths = np.einsum("nd,nd->n", residuals, residuals)
-    error = float(p**2 @ (lengths**2 - 2 * np.einsum("nd,nd->n", residuals @ S, residuals) + squared))
+    squared_lengths = np.einsum("nd,nd->n", residuals, residuals)
+    error = float(p**2 @ (squared_lengths**2 - 2 * np.einsum("nd,nd->n", residuals @ S, residuals) + squared))
     distance = squared - float(np.trace(S)) ** 2 / max(len(S), 1)
     return _MAX_SHRINKAGE if distance <= 1e-12 * squared else min(error / distance, _MAX_SHRINKAGE)
 
 
 def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> GraphMoments:
-    """Return the moments shrunk towards those of independent noise.
+    """Return the moments shrunk towards the moments of white noise.
 
     Parameters
     ----------
@@ -180,9 +177,9 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
     intensity : float
         ``s``; 0 returns the moments unchanged.
     target : {"diagonal", "identity"}
-        ``T``: "diagonal" is half the mean squared difference of each column, with which the result does not
-        depend on units; "identity" is the mean of these values over columns, for columns with the same unit.
-        Constant columns stay constant.
+        ``T``: "diagonal" is half the mean squared difference of each column; the result then does not depend
+        on units. "identity" is the mean of these values over columns, for columns with the same unit.
+        Constant columns remain constant.
     """
     if intensity == 0:
         return moments
@@ -197,7 +194,7 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
     )
 
 
-def slow_directions_of_shrunk(
+def shrunken_slow_directions(
     moments: GraphMoments,
     intensity: float,
     target: str,
@@ -205,7 +202,7 @@ def slow_directions_of_shrunk(
     rank_tol: float | None,
     n_samples: int,
 ) -> SlowDirections:
-    """Return the slow directions of shrunk moments, without those in which the samples do not vary.
+    """Return the slow directions of shrunk moments, within the space in which the samples vary.
 
     Parameters
     ----------
@@ -219,24 +216,25 @@ def slow_directions_of_shrunk(
     n_samples : int
         Number of samples.
 
-    Notes
-    -----
-    Directions in which the samples do not vary contain only the noise of the shrinkage. Their delta value is
-    2, smaller than that of fast features, but their outputs are zero on the training samples and arbitrary on
-    others. In units of the noise they are orthogonal to the row space, and the problem separates.
+    Notes ----- Directions in which the samples do not vary contain only the noise of the shrinkage, and have
+    a delta value of 2. They would precede fast features, although their outputs are zero on the training
+    samples and arbitrary on others. If columns are divided by the standard deviation of the noise, these
+    directions are orthogonal to the row space, so that the eigenproblem can be solved in the row space alone.
     """
     shrunk = shrunk_moments(moments, intensity, target)
     A, B, floor = shrunk.difference_moment, shrunk.covariance, moments.variance_floor
     varying = np.diagonal(moments.covariance) > floor
     noise = np.where(varying, np.diagonal(B) - (1 - intensity) * np.diagonal(moments.covariance), 1.0)
-    is_noise = noise > 1e-12 * np.diagonal(B)  # without differences, the target "diagonal" is zero
+    is_noise = noise > 1e-12 * np.diagonal(B)  # the target is zero for a column without differences
     if intensity == 0 or n_samples > varying.sum() or not is_noise.all():
         return slow_directions(A, B, n_components, rank_tol, variance_floor=floor)
-    units = np.sqrt(noise)
-    in_units = np.where(np.outer(varying, varying), moments.covariance / units / units[:, None], 0.0)
-    eigenvalues, U = scipy.linalg.eigh(in_units)
+    noise_std = np.sqrt(noise)
+    scaled_covariance = np.where(
+        np.outer(varying, varying), moments.covariance / noise_std / noise_std[:, None], 0.0
+    )
+    eigenvalues, U = scipy.linalg.eigh(scaled_covariance)
     tol = default_rank_tol(len(U)) if rank_tol is None else rank_tol
-    V = U[:, eigenvalues > tol * eigenvalues[-1]] / units[:, None]
+    V = U[:, eigenvalues > tol * eigenvalues[-1]] / noise_std[:, None]
     rank = V.shape[1]
     check_rank(n_components, rank, len(B))
     deltas, rotation = scipy.linalg.eigh(_symmetric(V.T @ A @ V), _symmetric(V.T @ B @ V))
@@ -249,7 +247,7 @@ def _symmetric(S: FloatArray) -> FloatArray:
     return (S + S.T) / 2
 
 
-def slowest_of_shrunk(
+def shrunken_directions_by_intensity(
     moments: GraphMoments, intensities: Sequence[float | str], n_components: int, n_columns: int
 ) -> Iterator[SlowDirections]:
     """Yield the slow directions at several intensities of shrinkage to the identity, from one decomposition.
@@ -257,9 +255,9 @@ def slowest_of_shrunk(
     Parameters
     ----------
     moments : GraphMoments
-        Of samples, or of their coordinates in an orthonormal basis of the directions in which they vary.
+        Moments of samples, or of their coordinates in an orthonormal basis of the row space.
     intensities : sequence of float
-        Above 0.
+        Shrinkage intensities above 0.
     n_components : int
         Maximum number of directions.
     n_columns : int
@@ -278,12 +276,12 @@ def slowest_of_shrunk(
     rotated = U.T @ A @ U
     rotated = (rotated + rotated.T) / 2
     K = min(n_components, len(B))
-    unit = np.eye(len(B))
+    identity = np.eye(len(B))
     for s in map(float, intensities):
         whitening = 1.0 / np.sqrt((1 - s) * np.maximum(eigenvalues, 0.0) + s * variance)
-        whitened = whitening[:, None] * ((1 - s) * rotated + 2 * s * variance * unit) * whitening
+        whitened = whitening[:, None] * ((1 - s) * rotated + 2 * s * variance * identity) * whitening
         deltas, V = scipy.linalg.eigh(whitened, subset_by_index=(0, K - 1))
-        A_s, B_s = (1 - s) * A + 2 * s * variance * unit, (1 - s) * B + s * variance * unit
+        A_s, B_s = (1 - s) * A + 2 * s * variance * identity, (1 - s) * B + s * variance * identity
         directions = (U * whitening) @ V
         solution = canonical_directions(A_s, B_s, deltas, directions, np.sqrt(np.diagonal(B_s)), K)
         weights = np.zeros((len(varying), K), dtype=np.float64)

@@ -1,8 +1,8 @@
 """Graph-based slow feature analysis: outputs that vary little along the edges of a training graph.
 
-The outputs ``y = W (h(x) - mean)`` minimise the weighted mean of ``(y_j(n') - y_j(n))^2`` over the edges one
-after the other, under zero mean, unit variance and decorrelation weighted by the nodes, where ``h`` is the
-identity or an expansion (Escalante-B. & Wiskott 2013, JMLR 14:3683, eqs. 6-9).
+The outputs are ``y = W (h(x) - mean)``, where ``h`` is the identity or an expansion. Each output ``y_j`` in
+turn minimizes the weighted mean of ``(y_j(n') - y_j(n))^2`` over the edges. Outputs have zero mean, unit
+variance and no correlation, under the node weights (Escalante-B. & Wiskott 2013, JMLR 14:3683, eqs. 6-9).
 """
 
 import warnings
@@ -26,8 +26,8 @@ from probsfa.graphs._named import (
 )
 from probsfa.graphs.training_graph import GraphMoments, GraphSums, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, check_rank_tol
-from probsfa.sfa._expand import Expander, check_overfitting, outputs_from, set_linear_map
-from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows, ledoit_wolf, slow_directions_of_shrunk
+from probsfa.sfa._expand import Expander, check_overfitting, set_linear_attributes, transform_rows
+from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows, ledoit_wolf, shrunken_slow_directions
 
 __all__ = [
     "GraphSFA",
@@ -35,8 +35,8 @@ __all__ = [
     "ScoredOnGraph",
     "check_overfitting_in_time",
     "check_parameters",
-    "keep_components",
     "set_fitted",
+    "truncate_components",
 ]
 
 
@@ -68,11 +68,10 @@ class ScoredOnGraph(GraphTransformer):
     def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
         """Return the negative mean delta value of the outputs on new or training rows.
 
-        Scores of different settings, such as the number of groups or neighbours, are comparable, because the
-        graph for scoring does not depend on these. For numeric labels this graph is "reordering". For classes
-        it is "clustered", with classes weighted by their numbers of samples. For nearest neighbours it has
-        the default number of neighbours. Functions of (X, y), and graphs of time or explicit edges, are used
-        unchanged.
+        The graph for scoring does not depend on settings such as the number of groups or neighbours, so that
+        scores of different settings are comparable. For numeric labels the graph is "reordering"; for classes
+        it is "clustered" with weights by the numbers of samples; for nearest neighbours it has the default
+        number of neighbours. Functions of (X, y), temporal graphs and explicit edges are used unchanged.
 
         Parameters
         ----------
@@ -98,7 +97,7 @@ class ScoredOnGraph(GraphTransformer):
             self, self._rows(X), reset=False, allow_nan=False, lengths=lengths, min_rows=2
         )
         score = graph_score(
-            reference_graph(self._graph_of_scores), sequences, y, self._outputs(sequences.values)
+            reference_graph(self._scoring_graph), sequences, y, self._outputs(sequences.values)
         )
         if score != score:
             raise ValueError(
@@ -108,11 +107,11 @@ class ScoredOnGraph(GraphTransformer):
         return score
 
     @property
-    def _graph_of_scores(self) -> Any:
+    def _scoring_graph(self) -> Any:
         return self.graph
 
     def _rows(self, X: Any) -> Any:
-        """Return images as rows, where these are supported."""
+        """Return images as rows, in estimators that support images."""
         return X
 
 
@@ -217,7 +216,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         self.shrinkage = shrinkage
         self.shrinkage_target = shrinkage_target
 
-    _seen: tuple[Expander, GraphSums]  # state of partial_fit
+    _batches: tuple[Expander, GraphSums]  # expansion and sums of all batches so far, for partial_fit
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
         """Fit the slowest directions on the training graph.
@@ -288,12 +287,12 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         Parameters
         ----------
         X, y, lengths
-            As in ``fit``: a batch, with its own graph.
+            A batch of samples, with arguments as in ``fit``; the batch has a separate graph.
         sample_weight : array-like (N,), optional
             Sample weights. For clustered, serial and mixed graphs, an integer weight is equivalent to
             repeating the sample. For other graphs, node weights are multiplied by the sample weight, and edge
-            weights by those of both ends. (``fit`` has no sample weights, because scikit-learn requires them
-            to be equivalent to repetition, which would change nearest neighbours.)
+            weights by the sample weights of both ends. (``fit`` has no sample weights: scikit-learn requires
+            that a weight of 2 equals repetition of the sample, which would change nearest neighbours.)
 
         Returns
         -------
@@ -309,7 +308,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         fitted to the first batch. ``graph_`` is the graph of the last batch.
         """
         check_parameters(self)
-        first = not hasattr(self, "_seen")
+        first = not hasattr(self, "_batches")
         sequences = check_sequences(self, X, reset=first, allow_nan=False, lengths=lengths, min_rows=2)
         graph = build_graph(
             self.graph,
@@ -319,19 +318,19 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
             sample_weight=sample_weight,
         )
         check_joined(graph)
-        expander = Expander.fit(self.expansion, sequences.values) if first else self._seen[0]
+        expander = Expander.fit(self.expansion, sequences.values) if first else self._batches[0]
         moments = graph_moments(graph, expander(sequences.values))
         sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices)
-        self._seen = expander, sums if first else self._seen[1].merge(sums)
+        self._batches = expander, sums if first else self._batches[1].merge(sums)
         try:
-            set_fitted(self, graph, self._seen[1].moments, expander, sums=self._seen[1])
+            set_fitted(self, graph, self._batches[1].moments, expander, sums=self._batches[1])
         except RankError:
             if hasattr(self, "components_"):
                 del self.components_
         return self
 
     def _outputs(self, values: FloatArray) -> FloatArray:
-        return outputs_from(values, self._expander, self.mean_, self.components_)
+        return transform_rows(values, self._expander, self.mean_, self.components_)
 
     def _inputs(self, outputs: FloatArray) -> FloatArray:
         return self._expander.inverse(self.mean_ + outputs @ self.loadings_.T)
@@ -363,7 +362,7 @@ def check_parameters(gsfa: GraphSFA) -> None:
     check_shrinkage(gsfa.shrinkage, gsfa.shrinkage_target)
 
 
-def keep_components(gsfa: GraphSFA, n_components: int) -> None:
+def truncate_components(gsfa: GraphSFA, n_components: int) -> None:
     """Reduce a fitted GraphSFA to its `n_components` slowest outputs."""
     gsfa.n_components = n_components
     gsfa.components_ = gsfa.components_[:n_components]
@@ -386,7 +385,7 @@ def set_fitted(
     Parameters
     ----------
     gsfa : GraphSFA
-        Receives all fitted attributes except the names of columns.
+        The estimator to set.
     graph : TrainingGraph
         Graph of the training rows.
     moments : GraphMoments
@@ -396,7 +395,7 @@ def set_fitted(
     sums : GraphSums, optional
         Sums that include earlier batches.
     intensity : float, optional
-        Shrinkage intensity; by default that of the estimator.
+        Shrinkage intensity; by default the `shrinkage` of the estimator.
 
     Raises
     ------
@@ -411,13 +410,13 @@ def set_fitted(
         )
     shrinkage = 0.0 if intensity is None else float(intensity)
     sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices) if sums is None else sums
-    directions = slow_directions_of_shrunk(
+    directions = shrunken_slow_directions(
         moments, shrinkage, gsfa.shrinkage_target, gsfa.n_components, gsfa.rank_tol, sums.n_samples
     )
-    set_linear_map(gsfa, moments, expander, directions=directions)
+    set_linear_attributes(gsfa, moments, expander, directions=directions)
     gsfa.shrinkage_ = shrinkage
     gsfa.graph_ = graph
-    gsfa._seen = expander, sums
+    gsfa._batches = expander, sums
     n_rows = sums.n_samples
     if shrinkage == 0 and gsfa.rank_ >= n_rows - 1:
         warnings.warn(
@@ -437,10 +436,10 @@ def check_overfitting_in_time(
     rank_tol: float | None,
     stacklevel: int,
 ) -> None:
-    """Warn, on a graph of time, if the outputs of expanded rows are not slow on held-out rows, as in SFA.
+    """Warn if outputs of expanded rows on a temporal graph are not slow on held-out rows, as in SFA.
 
-    Other graphs, and rows without an expansion, are not tested; see
-    :func:`probsfa.sfa._expand.check_overfitting` for the arguments.
+    Other graphs and rows without an expansion are not tested. The arguments are those of
+    :func:`probsfa.sfa._expand.check_overfitting`.
     """
     lag = lag_of_differences(graph)
     if lag is not None and not expander.is_identity:

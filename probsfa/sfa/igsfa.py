@@ -1,7 +1,7 @@
 """Information-preserving graph-based slow feature analysis.
 
 Slow features discard fast directions, from which higher layers of a hierarchy could extract further slow
-features. In IGSFA, slow features with a delta value below a threshold are complemented by principal
+features. The outputs of IGSFA are the slow features with a delta value below a threshold, and principal
 components of the residual of the input (Escalante-B. & Wiskott 2020).
 """
 
@@ -207,13 +207,13 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         J = min(n_slow, maximum if self.n_components is None else min(maximum, self.n_components))
         slow_means = p @ slow[:, :J]
         S = slow[:, :J] - slow_means
-        weighted = S * p[:, None]
-        M = np.linalg.lstsq(weighted.T @ S, weighted.T @ X, rcond=None)[0].T  # (D, J)
-        total = float(p @ np.sum(X**2, axis=1))
+        weighted_slow = S * p[:, None]
+        M = np.linalg.lstsq(weighted_slow.T @ S, weighted_slow.T @ X, rcond=None)[0].T  # (D, J)
+        total_variance = float(p @ np.sum(X**2, axis=1))
         if self.scaling == "qr":
             scaling = np.linalg.qr(M)[1].T
         else:
-            scaling = np.sqrt(total / X.shape[1]) * np.eye(J)
+            scaling = np.sqrt(total_variance / X.shape[1]) * np.eye(J)
         outputs = S @ scaling
         gram = (outputs * p[:, None]).T @ outputs
         loadings = np.linalg.lstsq(gram, (outputs * p[:, None]).T @ X, rcond=1e-12)[0].T
@@ -221,11 +221,11 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         values, vectors = np.linalg.eigh((residuals * p[:, None]).T @ residuals)
         values, vectors = values[::-1], vectors[:, ::-1].copy()
         ones = np.ones(X.shape[1], dtype=np.float64)
-        is_distinct = np.append(-np.diff(values) > default_rank_tol(X.shape[1]) * total, True)
-        # Axes of equal eigenvalues, such as those of decorrelated columns, are arbitrary.
+        is_distinct = np.append(-np.diff(values) > default_rank_tol(X.shape[1]) * total_variance, True)
+        # Eigenvectors of equal eigenvalues, as for decorrelated columns, are arbitrary up to a rotation.
         for block in blocks_of(is_distinct):
             vectors[:, block] = vectors[:, block] @ canonical_axes(vectors[:, block], ones)
-        rank = int(np.sum(values > default_rank_tol(X.shape[1]) * total))
+        rank = int(np.sum(values > default_rank_tol(X.shape[1]) * total_variance))
         n_residual = rank if self.n_components is None else self.n_components - J
         if n_residual > rank:
             raise RankError(

@@ -1,8 +1,8 @@
 """Slow feature analysis, linear or with an expansion, as a scikit-learn estimator.
 
-The outputs ``y = W (h(x) - mean)`` minimise ``<(y_j(t+lag) - y_j(t))^2>`` one after the other under zero
-mean, unit variance and decorrelation over the training rows, where ``h`` is the identity or an expansion
-(Wiskott & Sejnowski 2002, Neural Computation 14:715, doi:10.1162/089976602317318938).
+The outputs are ``y = W (h(x) - mean)``, where ``h`` is the identity or an expansion. Each output ``y_j`` in
+turn minimizes ``<(y_j(t+lag) - y_j(t))^2>``. Over the training rows, outputs have zero mean and unit variance
+and are uncorrelated (Wiskott & Sejnowski 2002, Neural Computation 14:715, doi:10.1162/089976602317318938).
 """
 
 import warnings
@@ -22,8 +22,8 @@ from probsfa.sfa._expand import (
     Expander,
     check_overfitting,
     extend_stream,
-    outputs_from,
-    set_linear_map,
+    set_linear_attributes,
+    transform_rows,
 )
 
 __all__ = ["SFA", "check_parameters", "set_fitted"]
@@ -104,7 +104,8 @@ class SFA(InvertibleTransformer):
     """
 
     _finite_outputs = "allow-nan"
-    _seen: tuple[Expander, MomentStream] | None  # state of partial_fit; None before the first complete row
+    # Expansion and moments of all rows so far; None before the first complete row.
+    _batches: tuple[Expander, MomentStream] | None
 
     def __init__(
         self,
@@ -146,8 +147,8 @@ class SFA(InvertibleTransformer):
         Warns
         -----
         UserWarning
-            If there are so few rows that any time course can be fitted. With an expansion and at most 20 rows
-            for each of its dimensions, a warning is also issued if the outputs are not slow on held-out rows.
+            If there are so few rows that outputs can fit any time series. Also if outputs are not slow on
+            held-out rows; this is tested for an expansion with at most 20 rows for each of its dimensions.
         """
         check_parameters(self)
         sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")
@@ -188,9 +189,8 @@ class SFA(InvertibleTransformer):
         Returns
         -------
         SFA
-            The estimator, fitted to all rows so far. The estimator is not fitted while the rows do not
-            determine the outputs (no difference yet, or a rank below `n_components`); ``transform`` then
-            reports the reason.
+            The estimator, fitted to all rows so far. It is not fitted while the rows have no difference or a
+            rank below `n_components`; ``transform`` then reports the reason.
 
         Notes
         -----
@@ -198,36 +198,36 @@ class SFA(InvertibleTransformer):
         complete rows and then fixed.
         """
         check_parameters(self)
-        first = not hasattr(self, "_seen")
+        first = not hasattr(self, "_batches")
         sequences = self._check(
             X, reset=first, lengths=lengths, min_rows=1, require_observed=False, index="warn"
         )
         if new_sequence is None:
             new_sequence = sequences.is_list or lengths is not None
         if first:
-            self._seen = None
-        if self._seen is None:
+            self._batches = None
+        if self._batches is None:
             if np.isnan(sequences.values).any(axis=1).all():
-                return self._unset_fitted("no complete row has been seen")
+                return self._unset_fitted("X had no complete row so far")
             expander = Expander.fit(self.expansion, sequences.values)
             stream = MomentStream.start(expander.n_features_out, self.lag)
         else:
-            expander, stream = self._seen
+            expander, stream = self._batches
         if stream.moments.lag != self.lag:
             raise ValueError(f"lag was {stream.moments.lag} so far in partial_fit; it is {self.lag} now.")
         skip = self.missing == "skip"
         stream = extend_stream(stream, sequences, expander, new_sequence=new_sequence, skip_incomplete=skip)
-        self._seen = expander, stream
+        self._batches = expander, stream
         if stream.moments.n_differences == 0:
-            return self._unset_fitted(f"no two complete rows {self.lag} apart have been seen")
+            return self._unset_fitted(f"X had no two complete rows {self.lag} apart so far")
         try:
-            set_linear_map(self, stream.moments, expander, lag=self.lag)
+            set_linear_attributes(self, stream.moments, expander, lag=self.lag)
         except RankError as error:
             return self._unset_fitted(str(error))
         return self
 
     def _outputs(self, values: FloatArray) -> FloatArray:
-        return outputs_from(values, self._expander, self.mean_, self.components_)
+        return transform_rows(values, self._expander, self.mean_, self.components_)
 
     def _inputs(self, outputs: FloatArray) -> FloatArray:
         return self._expander.inverse(self.mean_ + outputs @ self.loadings_.T)
@@ -251,11 +251,11 @@ class SFA(InvertibleTransformer):
 
     @property
     def _expander(self) -> Expander:
-        assert self._seen is not None  # it is fitted
-        return self._seen[0]
+        assert self._batches is not None  # it is fitted
+        return self._batches[0]
 
     def _check_fitted(self) -> None:
-        if hasattr(self, "components_") and self._seen is not None:
+        if hasattr(self, "components_") and self._batches is not None:
             return
         reason = getattr(self, "_pending", "call fit or partial_fit first")
         raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: {reason.rstrip('.')}.")
@@ -283,9 +283,9 @@ def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequ
     Parameters
     ----------
     sfa : SFA
-        Receives all fitted attributes except the names of columns.
+        The estimator to set.
     stream : MomentStream
-        Moments of all expanded training rows, and the last rows, which ``partial_fit`` continues.
+        Moments of all expanded training rows, and the last rows for ``partial_fit``.
     expander : Expander
         The fitted expansion, or none.
     lengths : sequence of int
@@ -296,8 +296,8 @@ def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequ
     ValueError
         If the rows have no difference or no variance, or a lower rank than `n_components`.
     """
-    set_linear_map(sfa, stream.moments, expander, lag=sfa.lag)
-    sfa._seen = expander, stream
+    set_linear_attributes(sfa, stream.moments, expander, lag=sfa.lag)
+    sfa._batches = expander, stream
     _warn_of_rows(lengths, sfa.lag, sfa.rank_, stream.moments.n_rows)
 
 

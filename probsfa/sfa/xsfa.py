@@ -2,13 +2,12 @@
 
 Sprekeler, Zito & Wiskott (2014), JMLR 15:921; see Sprekeler (2011), section 5.6. If a series is an invertible
 function of statistically independent sources, its slowest function is a monotonic function of the slowest
-source. The next functions are mixtures of further functions of this source with other sources. Sources are
-therefore extracted successively:
+source. Further slow functions depend on this source and on others. Sources are therefore extracted one after
+the other:
 
-1. expand the series, ``z = h(x)``, and whiten;
-2. subtract from ``z`` its regression on an expansion ``n(s_1, ..., s_i)`` of the sources so far;
-3. discard directions with little remaining variance;
-4. the slowest remaining direction is the next source.
+1. expand the series, ``z = h(x)``, and whiten; 2. regress ``z`` on an expansion ``n(s_1, ..., s_i)`` of the
+extracted sources, and subtract the regression; 3. discard directions with little remaining variance; 4. the
+slowest remaining direction is the next source.
 """
 
 import math
@@ -31,7 +30,7 @@ from probsfa.sfa._expand import Expander, check_overfitting, extend_stream
 
 __all__ = ["XSFA"]
 
-_MAX_DEGREE = 7  # of the paper
+_MAX_DEGREE = 7  # as in the paper
 _MAX_MONOMIALS = 500
 _ROWS_PER_MONOMIAL = 4
 
@@ -42,9 +41,9 @@ class Extraction(NamedTuple):
     Attributes
     ----------
     readout : ndarray (E,)
-        Weights of the expanded rows, ``z - mean``.
+        Weights of ``z - mean``, the expanded rows.
     removal : ndarray (M,)
-        Weights of the expanded earlier sources, ``n - source_mean``, which are subtracted.
+        Weights of ``n - source_mean``, the expanded earlier sources; this term is subtracted.
     source_mean : ndarray (M,)
         Mean of the expanded earlier sources.
     low, high : float
@@ -163,15 +162,14 @@ class XSFA(RowTransformer):
         Raises
         ------
         ValueError
-            If a parameter is out of range, X has missing values or no difference, or the expansion is
-            exhausted before all sources are found.
+            If a parameter is out of range, X has missing values or no difference, or no variance remains
+            before all sources are extracted.
 
         Warns
         -----
         UserWarning
-            If the expansion has as many dimensions as there are rows, so that any source can be fitted. With
-            at most 20 rows for each dimension, a warning is also issued if the first source is not slow on
-            held-out rows.
+            If the expansion has as many dimensions as rows, so that any source can be fitted. Also if the
+            first source is not slow on held-out rows, which is tested for at most 20 rows per dimension.
         """
         self.__dict__.pop("extractions_", None)  # after an error the estimator is not fitted
         self._check_parameters()
@@ -278,14 +276,14 @@ class XSFA(RowTransformer):
     ) -> tuple[Extraction, float, int]:
         """Return the next source, its delta value and the number of remaining directions.
 
-        With ``z`` the whitened expansion of the rows, ``n`` that of the sources and ``G`` the regression of z
-        on n, ``r = z - G' n`` is the residual. Its moments follow from the joint moments of z and n.
+        The residual of the regression of ``z``, the whitened expansion of the rows, on ``n``, the expansion
+        of the sources, is ``r = z - G' n``. Moments of r follow from the joint moments of z and n.
         """
         rank = W.shape[1]
         powers = self._powers(sources[:1]).shape[1]
         combined = _ExpansionWithSources(expander, W, self.expansion_mean_, scaled.shape[1], self)
-        joined = np.hstack([scaled, sources])
-        moments = self._moments(joined, sequences, Expander(combined, rank + powers))
+        rows_and_sources = np.hstack([scaled, sources])
+        moments = self._moments(rows_and_sources, sequences, Expander(combined, rank + powers))
         B, A = moments.covariance, moments.difference_moment
         G = np.zeros((powers, rank), dtype=np.float64)
         if powers:

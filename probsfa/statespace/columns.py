@@ -17,8 +17,8 @@ __all__ = [
     "autocorrelation",
     "column_moments",
     "counts_message",
-    "list_columns",
     "has_counts",
+    "list_columns",
     "merge_columns",
     "resolution_variance",
 ]

@@ -22,10 +22,10 @@ from probsfa._validation import Sequences, check_count, check_option
 __all__ = [
     "FutureRows",
     "Regression",
-    "check_identified",
     "calendar_terms",
-    "harmonics",
+    "check_identified",
     "covariate_names",
+    "harmonics",
     "trend",
     "with_exog",
 ]

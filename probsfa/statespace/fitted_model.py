@@ -20,7 +20,7 @@ from probsfa.statespace.covariates import Regression
 from probsfa.statespace.prediction import Forecast, Imputation
 from probsfa.statespace.summary import ParameterErrors
 
-__all__ = ["bayesian_criterion", "FittedModel", "delegated_to", "random_parts"]
+__all__ = ["FittedModel", "bayesian_criterion", "delegated_to", "random_parts"]
 
 Model = TypeVar("Model", bound="FittedModel")
 

@@ -15,11 +15,11 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 
 __all__ = [
-    "outlier_message",
     "MAD",
     "Outliers",
     "distance_from_adjacent",
     "gross_outliers",
+    "outlier_message",
     "robust_spread",
     "suspicious_rows",
 ]

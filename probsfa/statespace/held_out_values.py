@@ -32,8 +32,8 @@ from probsfa.datasets import hide_blocks, hide_values
 from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 
 __all__ = [
-    "MAX_EQUAL_BIC",
     "EQUALITY_TOL",
+    "MAX_EQUAL_BIC",
     "STANDARD_ERRORS",
     "Evidence",
     "HeldOutValues",

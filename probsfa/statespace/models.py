@@ -83,7 +83,7 @@ _CONSTANT_RTOL = 1e-8
 # Relative noise variance below which rounding errors affect one-step predictions.
 _MIN_CHECKED_NOISE = 1e-8
 
-__all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
+__all__ = ["LinearGaussianModel", "MaximumLikelihoodModel"]
 
 
 class MaximumLikelihoodModel(FittedModel):

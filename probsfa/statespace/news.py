@@ -22,7 +22,7 @@ from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.timeline import make_horizon
 
-__all__ = ["News", "row_dates", "align_rows", "compute_news", "row_number", "prediction_weights"]
+__all__ = ["News", "align_rows", "compute_news", "prediction_weights", "row_dates", "row_number"]
 
 # Maximum difference of times that count as equal, in units of time.
 _TIME_TOL = 1e-6

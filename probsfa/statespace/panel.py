@@ -22,7 +22,6 @@ __all__ = [
     "RowSource",
     "Units",
     "empty_aligned",
-    "time_steps",
     "lazy_panel",
     "make_panel",
     "pack_rows",
@@ -30,6 +29,7 @@ __all__ = [
     "read_lock",
     "resident_bytes",
     "round_if_close",
+    "time_steps",
 ]
 
 # Number of rows that are converted together: a few hundred kilobytes for dozens of columns.

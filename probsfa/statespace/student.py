@@ -38,12 +38,12 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
-    "ValueMoments",
     "InferredWeights",
+    "ValueMoments",
     "Weights",
-    "value_moments",
     "infer_weights",
     "left_out_moments",
+    "value_moments",
 ]
 
 # Maximum iterations for one row of the filter, and relative change of a weight at which to stop.

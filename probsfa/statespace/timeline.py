@@ -27,11 +27,11 @@ from probsfa.statespace.panel import round_if_close
 
 __all__ = [
     "Horizon",
-    "check_evenly_spaced",
     "append_empty_rows",
-    "to_model_time",
+    "check_evenly_spaced",
     "make_horizon",
     "require_even_times",
+    "to_model_time",
 ]
 
 

@@ -19,11 +19,11 @@ from probsfa.statespace.columns import Correlations
 __all__ = [
     "Peak",
     "Tails",
-    "heavy_tails",
-    "ljung_box",
     "compare_parts",
+    "heavy_tails",
     "highest_peak",
     "largest_magnitude",
+    "ljung_box",
     "nan_max",
     "nan_range",
     "remove_cycle",

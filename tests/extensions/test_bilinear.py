@@ -13,7 +13,7 @@ import probsfa
 from probsfa._validation import Sequences
 from probsfa.extensions import BilinearSFA
 from probsfa.extensions.bilinear import BilinearParameters, learning
-from probsfa.extensions.bilinear.inference import infer, sweeps, without_dynamics
+from probsfa.extensions.bilinear.inference import infer, sweeps, white_factor_posterior
 from probsfa.extensions.bilinear.learning import switching
 from probsfa.extensions.bilinear.parameters import canonical, rescale, simulate
 from probsfa.statespace.panel import make_panel
@@ -122,7 +122,7 @@ def test_without_dynamics_the_likelihood_is_exact(rng):
     params = random_parameters(rng)
     X = with_holes(rng, simulate(params, 5, rng)[0])
     independent = params._replace(decay=np.zeros(2))
-    inferred = without_dynamics(batch_of(params), panel_of(X))
+    inferred = white_factor_posterior(batch_of(params), panel_of(X))
     np.testing.assert_allclose(inferred.bounds[0], oracle.log_likelihood(independent, X), rtol=EXACT)
     prior = [
         oracle.chain_log_probability(p[:, 0], params.switch_on[0], params.switch_off[0])
@@ -345,7 +345,7 @@ def test_errors_name_invalid_rows(rng):
         clone(QUICK).fit(np.ones((20, 2)))
 
 
-@pytest.mark.parametrize("stage", ["without_dynamics", "sweeps"])
+@pytest.mark.parametrize("stage", ["white_factor_posterior", "sweeps"])
 @pytest.mark.parametrize("calls", [2, 4])
 def test_an_interrupted_fit_is_usable(rng, monkeypatch, stage, calls):
     X = rng.standard_normal((60, 3))

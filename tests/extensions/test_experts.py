@@ -19,7 +19,7 @@ from probsfa.extensions.experts import model as expert_model
 from probsfa.extensions.experts.learning import Data, Settings, from_vector, to_vector
 from probsfa.extensions.experts.linear_rows import LinearBase, LinearRows
 from probsfa.extensions.experts.model import ExpertModel
-from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
+from probsfa.extensions.experts.potential import Features, GlobalExpert, ValueDensity
 from probsfa.extensions.experts.sampling import (
     Columns,
     LogIntegral,
@@ -128,21 +128,22 @@ def test_derivative_by_values_is_that_of_differences(rng, noisy):
     free = rng.uniform(size=(5, 2)) < 0.6
     free[0] = [True, False]
     seen = np.where(rng.uniform(size=(5, 2)) < 0.5, 2.0, 0.0) if noisy else None
-    density = CellDensity(features, GlobalExpert(params, (5,)), rng.standard_normal((5, 2)), free, seen)
-    cells = rng.standard_normal((free.sum(), 2))
-    value, gradient = density(cells)
+    density = ValueDensity(features, GlobalExpert(params, (5,)), rng.standard_normal((5, 2)), free, seen)
+    free_values = rng.standard_normal((free.sum(), 2))
+    value, gradient = density(free_values)
     for chain in range(2):
         wanted = differences(
-            lambda at, c=chain: density(np.repeat(at[:, None], 2, axis=1))[0][c], cells[:, chain]
+            lambda at, c=chain: density(np.repeat(at[:, None], 2, axis=1))[0][c], free_values[:, chain]
         )
         np.testing.assert_allclose(gradient[:, chain], wanted, rtol=1e-5, atol=1e-4)
-    rows = density.rows(cells)
-    np.testing.assert_array_equal(density.cells(rows), cells)
+    rows = density.rows(free_values)
+    np.testing.assert_array_equal(density.free_values(rows), free_values)
     wanted = oracle.log_density(features(rows), *arrays_of(params), [5])
     if noisy:
         wanted = wanted - 0.5 * np.sum(
             np.where(free, seen, 0.0)
-            * (rows - np.where(seen > 0, density.rows(cells * 0 + density._seen), 0)) ** 2,
+            * (rows - np.where(seen > 0, density.rows(free_values * 0 + density._noisy_observations), 0))
+            ** 2,
             axis=(1, 2),
         )
     np.testing.assert_allclose(value, wanted, rtol=EXACT)
@@ -198,7 +199,7 @@ def two_rows(values=(np.nan, np.nan), noise=None):
     free = np.isnan(values) if noise is None else np.ones((2, 1), dtype=bool)
     seen = None if noise is None else np.where(np.isnan(values), 0.0, 1.0 / noise**2)
     columns = Columns(np.zeros(1), np.full(1, 1.5), np.full(1, 0.2))
-    density = CellDensity(SQUARED, GlobalExpert(SQUARE, (2,)), values, free, seen)
+    density = ValueDensity(SQUARED, GlobalExpert(SQUARE, (2,)), values, free, seen)
     return density, Reference(columns, (2,), values, free, seen)
 
 
@@ -211,7 +212,7 @@ def run(density, reference, n_chains, n_moves, rng, reflecting=False):
         if i < n_moves // 4:
             step.adapt(acceptance)
         else:
-            kept.append(density.rows(state.cells)[..., 0])
+            kept.append(density.rows(state.free_values)[..., 0])
     return np.array(kept), acceptance
 
 
@@ -283,7 +284,7 @@ def test_error_of_an_integral_covers_what_too_few_temperatures_cost():
     free, zeros = np.ones((40, 3), dtype=bool), np.zeros((40, 3))
     variance = np.sum(params.loadings**2, axis=1) + params.noise_variance
     columns = Columns(params.offset, variance, np.full(3, 0.5))
-    density = CellDensity(features, GlobalExpert(params, (40,)), zeros, free)
+    density = ValueDensity(features, GlobalExpert(params, (40,)), zeros, free)
     reference = Reference(columns, (40,), zeros, free)
     for n_temperatures in (10, 40):
         found = [
@@ -331,12 +332,12 @@ def test_linear_base_is_the_dense_conditional(rng, noisy):
     order = np.arange(15).reshape(5, 3).T.ravel()
     places = order[free.T.ravel()]
     mean, covariance = mean[places], covariance[np.ix_(places, places)]
-    cells = rng.standard_normal((len(places), 2))
-    value, gradient = base(cells)
-    np.testing.assert_allclose(value, multivariate_normal.logpdf(cells.T, mean, covariance), rtol=EXACT)
-    away = -np.linalg.solve(covariance, cells - mean[:, None])
+    free_values = rng.standard_normal((len(places), 2))
+    value, gradient = base(free_values)
+    np.testing.assert_allclose(value, multivariate_normal.logpdf(free_values.T, mean, covariance), rtol=EXACT)
+    away = -np.linalg.solve(covariance, free_values - mean[:, None])
     np.testing.assert_allclose(gradient, away, atol=1e-8)
-    drawn = base.cells(40_000, rng)
+    drawn = base.free_values(40_000, rng)
     np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=6 * np.sqrt(covariance.max() / 40_000))
     np.testing.assert_allclose(np.cov(drawn), covariance, atol=0.1)
 
@@ -490,12 +491,12 @@ def test_missing_values_are_drawn_on_the_manifold(fitted):
     filled, std = model.impute(hidden, return_std=True, n_draws=80)
     np.testing.assert_array_equal(filled[:15], y[:15])
     assert np.all(std[:15] == 0.0) and np.all(std[15:25] > 0.3)
-    cells = model.sample_posterior(hidden, 40, of="values", n_steps=5, random_state=0)
-    assert cells.shape == (40, 45, 1) and np.all(cells[:, :15] == y[:15])
+    free_values = model.sample_posterior(hidden, 40, of="values", n_steps=5, random_state=0)
+    assert free_values.shape == (40, 45, 1) and np.all(free_values[:, :15] == y[:15])
     # As large as the rows before and after, which is what is slow; of either sign.
     around = np.abs(np.concatenate([y[5:15], y[25:35]])).mean()
-    np.testing.assert_allclose(np.mean(np.abs(cells[:, 15:25])), around, rtol=0.25)
-    assert 0.2 < np.mean(cells[:, 15:25] > 0.0) < 0.8
+    np.testing.assert_allclose(np.mean(np.abs(free_values[:, 15:25])), around, rtol=0.25)
+    assert 0.2 < np.mean(free_values[:, 15:25] > 0.0) < 0.8
     assert model.posterior(hidden).std[15:25].mean() > model.posterior(y).std[15:25].mean()
 
 
@@ -504,11 +505,11 @@ def test_chains_reach_both_signs_of_each_missing_value(fitted):
     model, y, _ = fitted
     hidden = y[40:75].copy()
     hidden[12:18] = np.nan
-    cells = [
+    free_values = [
         model.sample_posterior(hidden, 240, of="values", n_steps=1, random_state=seed)[:, 12:18, 0]
         for seed in range(2)  # draws of one chain are correlated
     ]
-    positive = np.mean(np.concatenate(cells) > 0.0, axis=0)
+    positive = np.mean(np.concatenate(free_values) > 0.0, axis=0)
     assert np.all(positive > 0.15) and np.all(positive < 0.85)
 
 

@@ -246,7 +246,7 @@ def test_log_density_about_points_is_that_of_the_mixture(rng):
         return np.sum(np.log(np.mean(np.exp(each), axis=1)))
 
     best = minimize_scalar(lambda v: -log_density(v), bounds=(-4.0, 2.0), method="bounded")
-    found = principal_curve._log_densities_about(points, rows)
+    found = principal_curve._mixture_log_densities(points, rows)
     assert found.shape == (9,) and found.sum() == pytest.approx(-best.fun, abs=1e-3)
 
 
@@ -316,7 +316,7 @@ def test_autoencoder_passes_rows_through_the_network_that_was_trained(rng):
         options = {"activation": activation, "max_iter": 30, "n_init": 1}
         model = Autoencoder(2, hidden=5, random_state=0, **options).fit(X)
         standard = (X - model.mean_) / model.scale_
-        network, _ = model._train(standard, np.random.default_rng(0), model._unrolled(standard))
+        network, _ = model._train(standard, np.random.default_rng(0), model._starting_codes(standard))
         expected = model.mean_ + model.scale_ * network.predict(standard)
         np.testing.assert_allclose(model.reconstruct(X), expected, atol=1e-8)
 

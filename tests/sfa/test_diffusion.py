@@ -165,8 +165,8 @@ def test_a_training_graph_is_an_affinity(rng):
     X = rng.standard_normal((40, 3))
     graph = graphs.nearest_neighbors(X, 12)
     given = DiffusionMap(2, affinity=graph).fit(X)
-    ready = DiffusionMap(2, affinity="precomputed").fit(graph)
-    np.testing.assert_allclose(given.embedding_, ready.embedding_, atol=EXACT)
+    with_self_loops = DiffusionMap(2, affinity="precomputed").fit(graph)
+    np.testing.assert_allclose(given.embedding_, with_self_loops.embedding_, atol=EXACT)
     with pytest.raises(ValueError, match="new points"):
         given.transform(X)
     with pytest.raises(ValueError, match="graph.*40.*X.*39"):

@@ -443,9 +443,11 @@ def test_a_training_graph_is_its_matrix(rng):
 def test_an_affinity_may_be_a_function(rng):
     X, new = rng.random((30, 4)), rng.random((5, 4))
     found = LaplacianEigenmaps(3, affinity=cosine_similarity).fit(X)
-    ready = LaplacianEigenmaps(3, affinity="precomputed").fit(cosine_similarity(X))
-    np.testing.assert_allclose(found.embedding_, ready.embedding_, atol=EXACT)
-    np.testing.assert_allclose(found.transform(new), ready.transform(cosine_similarity(new, X)), atol=EXACT)
+    with_self_loops = LaplacianEigenmaps(3, affinity="precomputed").fit(cosine_similarity(X))
+    np.testing.assert_allclose(found.embedding_, with_self_loops.embedding_, atol=EXACT)
+    np.testing.assert_allclose(
+        found.transform(new), with_self_loops.transform(cosine_similarity(new, X)), atol=EXACT
+    )
     for function, message in (
         (lambda a, b: np.ones((2, 2)), r"\bX\b"),
         (lambda a, b: -np.ones((len(a), len(b))), "finite weights"),

@@ -16,7 +16,7 @@ from probsfa.sfa._expand import noise_delta, split_into_folds
 from probsfa.sfa.kernel import estimator as kernel
 from probsfa.sfa.kernel import problem
 from probsfa.sfa.kernel.estimator import KernelSFA, PreImage
-from probsfa.sfa.kernel.held_out import splits_of_graph
+from probsfa.sfa.kernel.held_out import graph_splits
 from probsfa.sfa.kernel.problem import KernelColumns, KernelFunctions
 from tests.oracles import graphs as graph_oracle
 from tests.oracles import kernel_sfa as oracle
@@ -142,16 +142,16 @@ def test_precomputed_and_callable_kernels_are_the_same(rng):
     X = series(rng, 70)
     named = KernelSFA(2, gamma=0.4, n_support=15, regularization=0).fit(X)
     K = pairwise_kernels(X, metric="rbf", gamma=0.4)
-    ready = KernelSFA(2, kernel="precomputed", n_support=15, regularization=0).fit(K)
+    with_self_loops = KernelSFA(2, kernel="precomputed", n_support=15, regularization=0).fit(K)
     own = KernelSFA(
         2,
         regularization=0,
         kernel=lambda x, y, width: np.exp(-np.sum((x - y) ** 2) / width),
         kernel_params={"width": 2.5},
     ).set_params(n_support=15)
-    np.testing.assert_array_equal(ready.support_, named.support_)
+    np.testing.assert_array_equal(with_self_loops.support_, named.support_)
     np.testing.assert_array_equal(own.fit(X).support_, named.support_)
-    np.testing.assert_allclose(ready.transform(K), named.transform(X), atol=SPECTRAL)
+    np.testing.assert_allclose(with_self_loops.transform(K), named.transform(X), atol=SPECTRAL)
     np.testing.assert_allclose(own.transform(X), named.transform(X), atol=SPECTRAL)
 
 
@@ -345,8 +345,8 @@ def test_moments_of_segments_are_those_of_the_whole(rng, lag):
     sequences = Sequences(X, lengths)
     folds = [slice(0, 20), slice(20, 32), slice(32, 33), slice(33, 90)]
     parts = problem.fold_moments(functions, sequences, folds, lag=lag)
-    borders = problem.border_differences(functions, sequences, folds, lag=lag)
-    joined = problem.joined_moments(parts, borders)
+    borders = problem.fold_border_differences(functions, sequences, folds, lag=lag)
+    joined = problem.merge_folds(parts, borders)
     G = functions(slice(None))
     n, mean, B, n_pairs, A = sfa.moments(np.split(G, np.cumsum(lengths)[:-1]), lag)
     assert (joined.n_rows, joined.n_differences) == (n, n_pairs)
@@ -478,7 +478,7 @@ def test_verbose_prints_the_cost(rng, capsys):
     KernelSFA(2, verbose=True, regularization=1e-3).fit(X)
     assert re.fullmatch(r"KernelSFA: 40 rows, 40 support vectors; .* took \S+ s\.\n", capsys.readouterr().err)
     KernelSFA(2, kernel="linear", verbose=True).fit(X)
-    assert re.search(r"choosing the regularization .* about \S+ s; .* n_support", capsys.readouterr().err)
+    assert re.search(r"selecting the regularization .* about \S+ s; .* n_support", capsys.readouterr().err)
     KernelSFA(2, regularization=1e-3).fit(X)
     assert capsys.readouterr().err == ""
 
@@ -555,9 +555,9 @@ def test_support_that_is_given(rng):
         oracle.gaussian(points, X, 0.4), oracle.gaussian(points, points, 0.4), (80,), 2, 0.01
     )
     np.testing.assert_allclose(own.delta_values_, deltas, rtol=SPECTRAL)
-    ready = KernelSFA(2, kernel="precomputed", support=chosen.support_, regularization=1e-3)
+    with_self_loops = KernelSFA(2, kernel="precomputed", support=chosen.support_, regularization=1e-3)
     K = pairwise_kernels(X, metric="rbf")
-    np.testing.assert_allclose(ready.fit(K).transform(K), chosen.transform(X), atol=SPECTRAL)
+    np.testing.assert_allclose(with_self_loops.fit(K).transform(K), chosen.transform(X), atol=SPECTRAL)
 
 
 @pytest.mark.parametrize(
@@ -635,7 +635,7 @@ def test_splits_of_a_graph_have_the_weights_of_its_vertices(rng):
     W, v, features = rng.uniform(0.1, 1.0, (12, 12)), rng.uniform(0.5, 2.0, 12), rng.standard_normal((12, 3))
     W += W.T
     graph = from_sparse(W, node_weights=v)
-    splits = list(splits_of_graph(graph, graph, features, None, features, features[:3], 3))
+    splits = list(graph_splits(graph, graph, features, None, features, features[:3], 3))
     assert len(splits) == 3
     for fold, split in enumerate(splits):
         is_held_out = np.arange(12) % 3 == fold
@@ -683,9 +683,11 @@ def test_pre_images_of_a_curve_lie_on_it():
     with pytest.raises(ValueError, match="3.*inverse_transform.*2"):
         model.inverse_transform(curve)
     K = pairwise_kernels(curve, metric="rbf")
-    ready = KernelSFA(2, kernel="precomputed", support=np.arange(0, 400, 7), regularization=1e-3).fit(K)
+    with_self_loops = KernelSFA(
+        2, kernel="precomputed", support=np.arange(0, 400, 7), regularization=1e-3
+    ).fit(K)
     with pytest.raises(ValueError, match="kernel='precomputed'"):
-        ready.inverse_transform(ready.transform(K))
+        with_self_loops.inverse_transform(with_self_loops.transform(K))
 
 
 def test_directions_within_the_largest_rounding_error_are_discarded():

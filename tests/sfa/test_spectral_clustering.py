@@ -127,8 +127,10 @@ def test_a_wide_heat_kernel_erases_no_eigenvector(gamma):
     found = SpectralClustering(3, affinity="rbf", gamma=gamma, random_state=0).fit(X)
     assert (found.eigenvalues_ > 0).all()
     assert adjusted_rand_score(y, found.labels_) > 0.85
-    ready = SpectralClustering(3, affinity="precomputed", random_state=0).fit(rbf_kernel(X, gamma=gamma))
-    np.testing.assert_allclose(found.embedding_, ready.embedding_, atol=SPECTRAL)
+    with_self_loops = SpectralClustering(3, affinity="precomputed", random_state=0).fit(
+        rbf_kernel(X, gamma=gamma)
+    )
+    np.testing.assert_allclose(found.embedding_, with_self_loops.embedding_, atol=SPECTRAL)
     theirs = Peer(3, affinity="rbf", gamma=gamma, random_state=0).fit_predict(X)
     assert adjusted_rand_score(theirs, found.labels_) > 0.8
 

@@ -21,9 +21,9 @@ from probsfa import graphs
 from probsfa.expansions import Polynomial
 from probsfa.graphs.training_graph import graph_moments
 from probsfa.sfa import GraphSFA, GraphSFAClassifier, GraphSFARegressor
-from probsfa.sfa._shrinkage import ledoit_wolf, slowest_of_shrunk
+from probsfa.sfa._shrinkage import ledoit_wolf, shrunken_directions_by_intensity
 from probsfa.sfa.supervised import choice
-from probsfa.sfa.supervised.choice import _in_row_space, whole_blocks
+from probsfa.sfa.supervised.choice import _row_space_coordinates, whole_blocks
 from probsfa.sfa.supervised.classifier import GaussianClassifier
 from probsfa.sfa.supervised.regressor import RidgeStep
 from tests.sampling import checked, sparsely
@@ -289,9 +289,11 @@ def test_one_decomposition_gives_the_directions_of_every_shrinkage(rng, n):
     """With fewer rows than columns, too, in the space of the rows."""
     X, y = rng.standard_normal((n, 30)) * np.linspace(1, 3, 30), np.arange(n) % 3
     graph = graphs.clustered(y)
-    rows, others = _in_row_space(X, X[:5]) if n < 30 else (X, X[:5])
+    rows, others = _row_space_coordinates(X, X[:5]) if n < 30 else (X, X[:5])
     moments = graph_moments(graph, rows)
-    for s, found in zip((0.1, 0.7), slowest_of_shrunk(moments, (0.1, 0.7), 2, 30), strict=True):
+    for s, found in zip(
+        (0.1, 0.7), shrunken_directions_by_intensity(moments, (0.1, 0.7), 2, 30), strict=True
+    ):
         expected = GraphSFA(2, graph="clustered", shrinkage=s, shrinkage_target="identity").fit(X, y)
         np.testing.assert_allclose(found.delta_values, expected.delta_values_, rtol=1e-9)
         outputs = (others - moments.mean) @ found.weights

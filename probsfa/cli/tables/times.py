@@ -19,10 +19,10 @@ from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.table import Table
 
 __all__ = [
-    "TIME_OF_DAY_PATTERN",
     "CALENDAR_FIELDS",
-    "RowTimes",
+    "TIME_OF_DAY_PATTERN",
     "Reading",
+    "RowTimes",
     "compact_dates",
     "increases",
     "is_date",

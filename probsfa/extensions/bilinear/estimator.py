@@ -236,7 +236,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     def _set_fitted(
         self, result: Optimization, sequences: Sequences, shift: FloatArray, scale: FloatArray
     ) -> None:
-        in_data_units = float(sequences.mask.sum(axis=0) @ np.log(scale))
+        log_scale_sum = float(sequences.mask.sum(axis=0) @ np.log(scale))
         self.params_ = canonical(rescale(result.params, shift, scale), scale)
         self.decay_ = self.params_.decay
         self.timescales_ = timescales_from_decay(self.decay_)
@@ -245,8 +245,8 @@ class BilinearSFA(Saveable, StateSpaceMethods):
         self.noise_variance_ = self.params_.noise_variance
         self.mean_ = self.params_.offset
         self.scale_ = scale
-        self.history_ = np.array(result.history) - in_data_units
-        self.restart_bounds_ = result.bounds - in_data_units
+        self.history_ = np.array(result.history) - log_scale_sum
+        self.restart_bounds_ = result.bounds - log_scale_sum
         self.lower_bound_ = float(self.history_[-1]) if len(self.history_) else -np.inf
         self.n_iter_ = len(self.history_)
         self.converged_ = result.status == "converged"

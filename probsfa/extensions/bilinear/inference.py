@@ -1,14 +1,14 @@
 """The structured variational posterior of the bilinear model, and its bound on the log-likelihood.
 
 The posterior is approximated by ``q(Y) prod_m q(s_m)``: the joint distribution of all continuous factors at
-all times, and that of each binary chain. Each distribution given the others is exact. The evidence about
-``Y``, averaged over the gates, is Gaussian, with precision and information ::
+all times, and that of each binary chain. The update of one distribution, given the others, is exact. The
+expected log-likelihood of ``Y`` over the gates is quadratic, with precision and information ::
 
     J_t = sum_mn E[s_m s_n] g_m' diag(m_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(m_t / r) (x_t - mu),
 
-so that the recursions of the linear model's engine are used. The evidence about a chain, averaged over all
-other variables, consists of log odds for each row; its posterior is computed by the forward-backward
-recursion. No update decreases the bound ::
+so that the Kalman smoother of the linear model computes ``q(Y)``. The expected log-likelihood of a chain over
+all other variables consists of log odds for each row, and the forward-backward recursion computes ``q(s_m)``.
+No update decreases the bound ::
 
     E_q[log p(X | Y, S)] - KL(q(Y) || p(Y)) - sum_m KL(q(s_m) || p(s_m))
 """
@@ -42,16 +42,16 @@ __all__ = [
     "BilinearPosterior",
     "Inferred",
     "Statistics",
-    "configurations",
     "infer",
+    "joint_states",
     "sweeps",
-    "without_dynamics",
+    "white_factor_posterior",
 ]
 
-# Maximum number of chains for joint inference of a start.
+# Maximum number M of chains for a start from the 2^M joint states of the chains.
 MAX_JOINT_CHAINS = 5
 _MAX_SWEEPS = 200
-_MIN_GAIN = 1e-3  # gain of a sweep in nats, below which the sweeps end
+_MIN_GAIN = 1e-3  # sweeps end if the bound increases by less, in nats
 
 
 class BilinearPosterior(NamedTuple):
@@ -62,7 +62,7 @@ class BilinearPosterior(NamedTuple):
     means : ndarray (T, K)
         Means of the continuous factors.
     covariances : ndarray (T, K, K)
-        Their covariances, row by row.
+        Covariances of the continuous factors in each row.
     gate_probabilities : ndarray (T, M)
         Probability that each chain is active.
     lower_bound : float
@@ -81,9 +81,9 @@ class Statistics(NamedTuple):
     ``residual_power`` (D,), ``residual_moments`` (D, P + 1) and ``latent_moments`` (D, P + 1, P + 1) are the
     sums of ``E[e^2]``, ``E[e (w, 1)']`` and ``E[(w, 1) (w, 1)']`` over the rows in which a column is
     observed, with ``e = x - mu - g w``; for complete data all columns share one matrix of moments.
-    ``previous``, ``cross`` and ``current`` (K,) are those of ``y_t-1^2``, ``y_t y_t-1`` and ``y_t^2`` over
-    transitions. ``initial`` (M, 2) are counts of first states of sequences and ``pairs`` (M, 2, 2) counts of
-    transitions.
+    ``previous``, ``cross`` and ``current`` (K,) are the sums of expected ``y_t-1^2``, ``y_t y_t-1`` and
+    ``y_t^2`` over transitions. ``initial`` (M, 2) are counts of first states of sequences and ``pairs`` (M,
+    2, 2) counts of transitions.
     """
 
     residual_power: Any
@@ -97,7 +97,7 @@ class Statistics(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Packed observations: ``is_row`` marks data, not padding; ``starts`` marks first rows."""
+    """Padded observations: ``is_row`` is False for padding; ``starts`` marks the first rows of sequences."""
 
     values: Array
     mask: Array
@@ -116,7 +116,7 @@ class _SweepResult(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """Posteriors for a batch of R parameters, on the rows of a panel including padding.
+    """Posteriors for a batch of R parameter sets, on the rows of a panel including padding.
 
     ``means`` (R, T, K), ``covariances`` (R, T, K, K), probabilities ``gates`` (R, T, M) of active chains,
     lower ``bounds`` (R,) on the log-likelihood, and the ``statistics`` of the M-step.
@@ -130,11 +130,11 @@ class Inferred(NamedTuple):
 
 
 def _chain(log_odds: Array, switch_on: Array, switch_off: Array, starts: Array) -> tuple[Array, Array, Array]:
-    """Forward-backward recursion of a chain: probabilities, expected transitions, log normalizer.
+    """Return probabilities, expected transitions and log normalizer of a chain by forward-backward recursion.
 
-    ``log_odds`` (T,) is the log likelihood ratio of active and inactive for each row; probabilities are those
-    of being active. The expected transitions (T, 2, 2) are those from the previous row; those of first rows
-    are not used.
+    ``log_odds`` (T,) is the log likelihood ratio of active and inactive for each row, and the result has the
+    probabilities (T,) of the active state. Entry t of the expected transitions (T, 2, 2) is the transition
+    from row t - 1 to row t; entries at first rows of sequences are not used.
     """
     log_transition = jnp.log(jnp.array([[1.0 - switch_on, switch_on], [switch_off, 1.0 - switch_off]]))
     log_first = jnp.log(jnp.array([switch_off, switch_on])) - jnp.log(switch_on + switch_off)
@@ -153,7 +153,7 @@ def _chain(log_odds: Array, switch_on: Array, switch_off: Array, starts: Array) 
         start, log_likelihoods, norm = row
         weighted = next_message + log_likelihoods - norm
         message = jnp.logaddexp(log_transition[:, 0] + weighted[0], log_transition[:, 1] + weighted[1])
-        # Message from each row to the previous one; zero at the start of a sequence.
+        # The message from a row to the previous row; zero at the start of a sequence.
         return jnp.where(start, 0.0, message), next_message
 
     _, backward_messages = jax.lax.scan(backward, jnp.zeros(2), (starts, evidence, norms), reverse=True)
@@ -181,14 +181,16 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     centred = rows.mask * (rows.values - params.offset)
     information = (centred @ scaled).reshape(-1, n_chains, n_components)
 
-    # ---- the continuous factors, by the engine of the linear model
+    # ---- the continuous factors, by the Kalman smoother of the linear model
     J = jnp.einsum("tmn,tmknl->tkl", _second_moments(gates), precision)
     h = jnp.einsum("tm,tmk->tk", gates, information)
-    steps = Transition(jnp.where(rows.starts[:, None], 0.0, params.decay))
-    no_dynamics = steps.at(0).starting()
-    edge = stationary(n_components, J.dtype)
-    filtered, _ = filter_pass(update_with_information, Collapsed(J, h), steps, edge)
-    moments = smoother_pass(filtered, steps.followed_by(no_dynamics), edge, full=False)
+    transitions = Transition(jnp.where(rows.starts[:, None], 0.0, params.decay))
+    initial_transition = transitions.at(0).starting()
+    stationary_state = stationary(n_components, J.dtype)
+    filtered, _ = filter_pass(update_with_information, Collapsed(J, h), transitions, stationary_state)
+    moments = smoother_pass(
+        filtered, transitions.followed_by(initial_transition), stationary_state, full=False
+    )
     means, covariances = moments.means, moments.covariances
     second_moments = covariances + means[:, :, None] * means[:, None, :]
     m = filtered.means
@@ -220,7 +222,7 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     fit -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
     flat: Any = loadings
     offset: Any = params.offset
-    statistics = _statistics(rows, flat, offset, means, second_moments, gates, complete)._replace(
+    statistics = _factorized_statistics(rows, flat, offset, means, second_moments, gates, complete)._replace(
         previous=jnp.sum(jnp.where(is_transition[1:, None], _diagonal(second_moments)[:-1], 0.0), axis=0),
         cross=jnp.sum(
             jnp.where(is_transition[1:, None], moments.lag_one[:-1] + means[1:] * means[:-1], 0.0), axis=0
@@ -236,7 +238,7 @@ def _diagonal(matrices: Array) -> Array:
     return jnp.diagonal(matrices, axis1=1, axis2=2)
 
 
-def _statistics(
+def _factorized_statistics(
     rows: _Rows,
     loadings: Array,
     offset: Array,
@@ -245,19 +247,19 @@ def _statistics(
     gates: Array,
     complete: bool,
 ) -> Statistics:
-    """Return the sums of the observation model for a factorized posterior."""
+    """Return the statistics of the observation model if factors and gates are independent."""
     n_rows, n_products = means.shape[0], loadings.shape[1]
     products = (gates[:, :, None] * means[:, None, :]).reshape(n_rows, n_products)
     product_moments = jnp.einsum("tmn,tkl->tmknl", _second_moments(gates), second_moments).reshape(
         n_rows, n_products, n_products
     )
-    return _sums(rows, loadings, offset, products, product_moments, complete)
+    return _observation_statistics(rows, loadings, offset, products, product_moments, complete)
 
 
-def _sums(
+def _observation_statistics(
     rows: _Rows, loadings: Array, offset: Array, products: Array, product_moments: Array, complete: bool
 ) -> Statistics:
-    """Return the sums of the observation model from ``E[w]`` (T, P) and ``E[w w']`` (T, P, P)."""
+    """Return the statistics of the observation model from ``E[w]`` (T, P) and ``E[w w']`` (T, P, P)."""
     n_rows, n_products = products.shape
     product_covariances = product_moments - products[:, :, None] * products[:, None, :]
     residuals = rows.mask * (rows.values - offset - products @ loadings.T)
@@ -267,30 +269,32 @@ def _sums(
     observed = rows.is_row[None, :].astype(products.dtype) if complete else rows.mask.T
     width = n_products + 1
     latent_moments = (observed @ moments.reshape(n_rows, width**2)).reshape(-1, width, width)
-    spreads = (observed @ product_covariances.reshape(n_rows, n_products**2)).reshape(
+    summed_covariances = (observed @ product_covariances.reshape(n_rows, n_products**2)).reshape(
         -1, n_products, n_products
     )
-    spreads = jnp.broadcast_to(spreads, (loadings.shape[0], n_products, n_products))
-    loaded = jnp.einsum("dij,dj->di", spreads, loadings)
+    summed_covariances = jnp.broadcast_to(summed_covariances, (loadings.shape[0], n_products, n_products))
+    covariances_with_fit = jnp.einsum("dij,dj->di", summed_covariances, loadings)
     cross_products = residuals.T @ extended
-    cross_products = cross_products.at[:, :-1].add(-loaded)
-    power = jnp.sum(residuals**2, axis=0) + jnp.sum(loaded * loadings, axis=1)
+    cross_products = cross_products.at[:, :-1].add(-covariances_with_fit)
+    residual_power = jnp.sum(residuals**2, axis=0) + jnp.sum(covariances_with_fit * loadings, axis=1)
     empty = jnp.zeros(0)
-    return Statistics(power, cross_products, latent_moments, empty, empty, empty, empty, empty)
+    return Statistics(residual_power, cross_products, latent_moments, empty, empty, empty, empty, empty)
 
 
-def configurations(n_chains: int) -> FloatArray:
+def joint_states(n_chains: int) -> FloatArray:
     """Return all joint states (2^M, M) of M binary chains."""
-    return np.array([[(c >> m) & 1 for m in range(n_chains)] for c in range(2**n_chains)], dtype=np.float64)
+    return np.array(
+        [[(state >> m) & 1 for m in range(n_chains)] for state in range(2**n_chains)], dtype=np.float64
+    )
 
 
 def _joint_chain(
     evidence: Array, transition: Array, initial: Array, starts: Array
 ) -> tuple[Array, Array, Array]:
-    """Forward-backward recursion over the joint states of all chains.
+    """Run the forward-backward recursion over the joint states of all chains.
 
-    Returns probabilities (T, S) of the states, expected transitions (S, S) within sequences, and the log
-    normalizer, from log evidence (T, S).
+    Return probabilities (T, S) of the states, expected transitions (S, S) within sequences, and the log
+    normalizer. ``evidence`` (T, S) are log-likelihoods of the rows.
     """
     largest = jnp.max(evidence, axis=1, keepdims=True)
     weights = jnp.exp(evidence - largest)
@@ -315,13 +319,13 @@ def _joint_chain(
     return filtered * backward_messages, pairs, jnp.sum(jnp.log(norms)) + jnp.sum(largest)
 
 
-def _without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _SweepResult:
-    """Exact posterior of the model in which the continuous factors are independent between rows.
+def _white_factor_posterior(params: BilinearParameters, rows: _Rows, complete: bool) -> _SweepResult:
+    """Compute the exact posterior of the model whose continuous factors are independent between rows.
 
-    The gates are then a hidden Markov model of their joint states with Gaussian emissions.
+    This is a hidden Markov model of the joint states of the gates, with Gaussian emissions.
     """
     n_features, n_chains, n_components = params.loadings.shape
-    states = jnp.asarray(configurations(n_chains))
+    states = jnp.asarray(joint_states(n_chains))
     loadings = jnp.einsum("sm,dmk->sdk", states, params.loadings)
     scaled = loadings / params.noise_variance[:, None]
     outer_products = jnp.einsum("sdk,sdl->sdkl", scaled, loadings)
@@ -344,44 +348,44 @@ def _without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -
     bound = normaliser - 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
     bound -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
 
-    # ---- sums, state by state
+    # ---- statistics, as sums over the joint states
     n_products = n_chains * n_components
     second_moments = covariances + means[..., :, None] * means[..., None, :]
     weighted = probabilities[:, :, None, None] * second_moments
     product_moments = jnp.einsum("sm,sn,tskl->tmknl", states, states, weighted).reshape(
         -1, n_products, n_products
     )
-    of_states = probabilities[:, :, None] * means
-    products = jnp.einsum("sm,tsk->tmk", states, of_states).reshape(-1, n_products)
+    weighted_means = probabilities[:, :, None] * means
+    products = jnp.einsum("sm,tsk->tmk", states, weighted_means).reshape(-1, n_products)
     flat: Any = params.loadings.reshape(n_features, n_products)
     offset: Any = params.offset
-    statistics = _sums(rows, flat, offset, products, product_moments, complete)
+    statistics = _observation_statistics(rows, flat, offset, products, product_moments, complete)
     gates = probabilities @ states
-    starts = jnp.sum(jnp.where((rows.starts & rows.is_row)[:, None], probabilities, 0.0), axis=0)
-    sides = jnp.stack([1.0 - states, states])  # (2, S, M)
+    initial_counts = jnp.sum(jnp.where((rows.starts & rows.is_row)[:, None], probabilities, 0.0), axis=0)
+    indicators = jnp.stack([1.0 - states, states])  # (2, S, M)
     empty = jnp.zeros(n_components)
     statistics = statistics._replace(
         previous=empty,
         cross=empty,
         current=empty,
-        initial=jnp.einsum("asm,s->ma", sides, starts),
-        pairs=jnp.einsum("aim,bjm,ij->mab", sides, sides, pairs),
+        initial=jnp.einsum("asm,s->ma", indicators, initial_counts),
+        pairs=jnp.einsum("aim,bjm,ij->mab", indicators, indicators, pairs),
     )
-    total = jnp.sum(of_states, axis=1)
-    spread = jnp.sum(weighted, axis=1) - total[:, :, None] * total[:, None, :]
-    return _SweepResult(total, spread, gates, bound, statistics)
+    factor_means = jnp.sum(weighted_means, axis=1)
+    factor_covariances = jnp.sum(weighted, axis=1) - factor_means[:, :, None] * factor_means[:, None, :]
+    return _SweepResult(factor_means, factor_covariances, gates, bound, statistics)
 
 
 @partial(jax.jit, static_argnames=("complete",))
-def _batch_without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _SweepResult:
-    return jax.vmap(lambda one: _without_dynamics(one, rows, complete))(params)
+def _batch_white_factor_posterior(params: BilinearParameters, rows: _Rows, complete: bool) -> _SweepResult:
+    return jax.vmap(lambda one: _white_factor_posterior(one, rows, complete))(params)
 
 
 @partial(jax.jit, static_argnames=("n_sweeps", "complete"))
 def _sweeps(
     params: BilinearParameters, rows: _Rows, gates: Array, n_sweeps: int, complete: bool
 ) -> _SweepResult:
-    """Run sweeps for each of a batch of parameters and gates, (R, ...)."""
+    """Run sweeps for a batch of R parameter sets and gates."""
 
     def run_sweeps(params: BilinearParameters, gates: Array) -> _SweepResult:
         for _ in range(n_sweeps - 1):
@@ -421,16 +425,16 @@ def sweeps(params: BilinearParameters, panel: Panel, gates: FloatArray, n_sweeps
         )
 
 
-def without_dynamics(params: BilinearParameters, panel: Panel) -> Inferred:
-    """Exact posterior for independent continuous factors of each row, for a batch of parameters.
+def white_factor_posterior(params: BilinearParameters, panel: Panel) -> Inferred:
+    """Compute the exact posterior of the model with independent factors in each row.
 
-    This model has the dynamics of the gates, but no dynamics of the continuous factors. Its gates are a start
-    for those of the bilinear model.
+    This model has the dynamics of the gates, but no dynamics of the continuous factors. Its posterior gates
+    are starting values for variational EM.
 
     Parameters
     ----------
     params : BilinearParameters
-        Parameters with a leading axis of length R; decays are not used.
+        A batch of parameters with a leading axis of length R; decays are not used.
     panel : Panel
         Packed observations.
 
@@ -440,7 +444,7 @@ def without_dynamics(params: BilinearParameters, panel: Panel) -> Inferred:
         The bound is the log-likelihood of this model.
     """
     with _engine():
-        return _as_numpy(_batch_without_dynamics(_on_device(params), _pack(panel), panel.complete))
+        return _as_numpy(_batch_white_factor_posterior(_on_device(params), _pack(panel), panel.complete))
 
 
 def _on_device(params: BilinearParameters) -> BilinearParameters:
@@ -450,7 +454,7 @@ def _on_device(params: BilinearParameters) -> BilinearParameters:
 
 @contextmanager
 def _engine() -> Iterator[None]:
-    """Settings of JAX for this module."""
+    """Apply the JAX settings of the engine, and defer interrupts."""
     check_not_forked()
     with interrupts_kept(), engine_settings(), one_blas_thread():
         yield
@@ -463,7 +467,7 @@ def _as_numpy(result: _SweepResult) -> Inferred:
 
 
 def infer(params: BilinearParameters, panel: Panel) -> BilinearPosterior:
-    """Return the posterior at parameters: the best of several starts.
+    """Return the posterior with the largest bound over several starting values of the gates.
 
     Parameters
     ----------
@@ -481,7 +485,7 @@ def infer(params: BilinearParameters, panel: Panel) -> BilinearPosterior:
     shape = (1, len(panel.gap_index), len(params.switch_on))
     starts = [np.broadcast_to(params.probability, shape)]
     if shape[2] <= MAX_JOINT_CHAINS:
-        gates = without_dynamics(batch, panel).gates
+        gates = white_factor_posterior(batch, panel).gates
         starts += [gates, 0.5 * (gates + starts[0])]
     best: Inferred | None = None
     for gates in starts:

@@ -1,9 +1,10 @@
 """Learning of the bilinear model by variational EM from several random starts in parallel.
 
-An iteration updates the distributions of the posterior (:mod:`.inference`) and then maximizes the bound over
-each group of parameters, in closed form: loadings and offset by a regression on expected products of gates
-and factors, noise variances by its residuals, decays by the cubic equation of the linear model, and switching
-probabilities of the stationary chains by alternating quadratic equations. No step decreases the bound.
+An iteration updates the distributions of the posterior (:mod:`.inference`). It then maximizes the bound over
+each group of parameters in closed form. Loadings and offset solve a regression on expected products of gates
+and factors, and its residuals determine the noise variances. Decays solve the cubic equation of the linear
+model. Switching probabilities of the stationary chains solve alternating quadratic equations. No step
+decreases the bound.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,21 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.extensions.bilinear.inference import MAX_JOINT_CHAINS, Statistics, sweeps, without_dynamics
+from probsfa.extensions.bilinear.inference import MAX_JOINT_CHAINS, Statistics, sweeps, white_factor_posterior
 from probsfa.extensions.bilinear.parameters import BilinearParameters
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.processes.ar1 import cubic_decay
 
-__all__ = ["MIN_SWITCHING", "Optimization", "optimize", "learn", "maximize", "random_starts", "switching"]
+__all__ = ["MIN_SWITCHING", "Optimization", "learn", "maximize", "optimize", "random_starts", "switching"]
 
 #: Called with the number of iterations and the best bound.
 Report = Callable[[int, float], None]
 
-#: Minimum distance of switching probabilities from 0 and 1.
+#: Lower bound of switching probabilities; one minus this value is the upper bound.
 MIN_SWITCHING = 1e-6
-_ITERATIONS_WITHOUT_DYNAMICS = 40
-_ITERATIONS_OF_STARTS = 40  # iterations of all runs, before only the best is continued
-_MIN_EIGENVALUE = 1e-12  # relative eigenvalue of moments below which a direction is not identified
+_WHITE_FACTOR_ITERATIONS = 40
+_PARALLEL_ITERATIONS = 40  # of all runs; then only the best run is continued
+_MIN_EIGENVALUE = 1e-12  # relative to the largest; smaller eigenvalues are treated as zero
 
 
 class Optimization(NamedTuple):
@@ -43,7 +44,7 @@ class Optimization(NamedTuple):
     status : str
         "converged", "max_iter" or "interrupted".
     bounds : ndarray (n_init,)
-        The bound at which each run ended or was abandoned.
+        The last bound of each run.
     """
 
     params: BilinearParameters
@@ -58,8 +59,7 @@ def random_starts(
 ) -> tuple[BilinearParameters, FloatArray]:
     """Draw initial parameters and gates, (R, ...), for standardized columns.
 
-    The gates are random chains, and the loadings random in the subspace of the leading directions of the
-    rows.
+    The gates are random chains. The loadings are random combinations of the leading principal directions.
     """
     values, mask = np.asarray(panel.values[:]), np.asarray(panel.mask[:])
     n_rows, n_features = values.shape
@@ -95,11 +95,11 @@ def maximize(
     Parameters
     ----------
     params : BilinearParameters
-        Parameters at which the statistics were taken, with a leading axis of length R.
+        Parameters at which the statistics were computed, with a leading axis of length R.
     stats : Statistics
         Expected sums, (R, ...).
     panel : Panel
-        Its numbers of observed values of each column are used.
+        Observations; only the number of observed values of each column is used.
     noise : {"diagonal", "isotropic"}
         A noise variance for each column, or one for all.
     floor : float
@@ -142,40 +142,43 @@ def maximize(
 
 def _regress(moments: FloatArray, cross_products: FloatArray) -> FloatArray:
     """Return minimum-norm solutions (R, D, P) of normal equations (R, D or 1, P, P), (R, D, P)."""
-    # With regressors of unit mean square, the numerical rank includes rarely active chains.
-    size = np.sqrt(np.maximum(np.diagonal(moments, axis1=2, axis2=3), 1e-300))
-    eigenvalues, vectors = np.linalg.eigh(moments / (size[..., :, None] * size[..., None, :]))
+    # Regressors are scaled to unit mean square, because the rank tolerance would otherwise discard rarely
+    # active chains.
+    root_mean_squares = np.sqrt(np.maximum(np.diagonal(moments, axis1=2, axis2=3), 1e-300))
+    eigenvalues, vectors = np.linalg.eigh(
+        moments / (root_mean_squares[..., :, None] * root_mean_squares[..., None, :])
+    )
     retained = eigenvalues > _MIN_EIGENVALUE * np.maximum(eigenvalues[..., -1:], 1e-300)
     inverse = np.where(retained, 1.0 / np.where(retained, eigenvalues, 1.0), 0.0)
     rotated = np.einsum(
         "rdij,rdi->rdj",
         np.broadcast_to(vectors, (*cross_products.shape, cross_products.shape[2])),
-        cross_products / size,
+        cross_products / root_mean_squares,
     )
     solved = np.einsum(
         "rdij,rdj->rdi",
         np.broadcast_to(vectors, (*cross_products.shape, cross_products.shape[2])),
         rotated * inverse,
     )
-    return np.asarray(solved / size)
+    return np.asarray(solved / root_mean_squares)
 
 
 def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> tuple[float, float]:
     """Return the switching probabilities of a stationary chain that maximize its expected log probability.
 
-    With expected counts ``i`` of first states and ``c`` of transitions it is ::
+    The function is, with expected counts ``i`` of first states and ``c`` of transitions ::
 
         (c01 + i1) log on + c00 log(1 - on) + (c10 + i0) log off + c11 log(1 - off) - (i0 + i1) log(on + off)
 
-    With the other probability fixed, setting the derivative to zero gives a quadratic equation with one root
-    in (0, 1).
+    The two probabilities are updated in turn. The derivative by one of them is zero at the single root of a
+    quadratic equation in (0, 1).
 
     Parameters
     ----------
     initial : ndarray (2,)
         Expected number of sequences that begin inactive and active.
     pairs : ndarray (2, 2)
-        Expected number of transitions from state to state.
+        Expected number of transitions from each state to each state.
     on, off : float
         Starting values.
 
@@ -193,20 +196,24 @@ def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> 
     return on, off
 
 
-def _one_probability(left_state: float, kept_state: float, total: float, other: float) -> float:
-    """Return the p that maximizes ``gone log p + stayed log(1 - p) - total log(p + other)`` within bounds."""
-    # gone (1 - p) (p + q) - stayed p (p + q) - total p (1 - p) = 0
-    a = total - left_state - kept_state
-    b = left_state * (1.0 - other) - kept_state * other - total
-    c = left_state * other
+def _one_probability(left: float, stayed: float, total: float, other: float) -> float:
+    """Return the p in bounds that maximizes ``left log p + stayed log(1 - p) - total log(p + other)``."""
+    # left (1 - p) (p + other) - stayed p (p + other) - total p (1 - p) = 0
+    a = total - left - stayed
+    b = left * (1.0 - other) - stayed * other - total
+    c = left * other
     if abs(a) < 1e-12 * (abs(b) + abs(c)):
         p = -c / b if b != 0.0 else 0.5
     else:
-        # The root in (0, 1), in the form without cancellation.
+        # The standard formula for the roots cancels if b^2 is much larger than 4 a c.
         root = np.sqrt(max(b * b - 4.0 * a * c, 0.0))
-        half = -0.5 * (b + (root if b >= 0.0 else -root))
-        options = [x for x in (half / a, c / half if half != 0.0 else np.inf) if -1e-12 <= x <= 1.0 + 1e-12]
-        p = options[0] if options else (1.0 if left_state > kept_state else 0.0)
+        stable_sum = -0.5 * (b + (root if b >= 0.0 else -root))
+        options = [
+            x
+            for x in (stable_sum / a, c / stable_sum if stable_sum != 0.0 else np.inf)
+            if -1e-12 <= x <= 1.0 + 1e-12
+        ]
+        p = options[0] if options else (1.0 if left > stayed else 0.0)
     return float(np.clip(p, MIN_SWITCHING, 1.0 - MIN_SWITCHING))
 
 
@@ -223,7 +230,7 @@ def learn(
     rng: np.random.Generator,
     report: Report | None = None,
 ) -> Optimization:
-    """Learn from random starts, which are first improved in the model without dynamics of the factors.
+    """Fit from random starts, which are first improved in the model with independent factors in each row.
 
     Parameters
     ----------
@@ -252,58 +259,56 @@ def learn(
     params, gates = random_starts(panel, n_components, n_chains, n_init, rng)
     interrupted = False
     if n_chains <= MAX_JOINT_CHAINS:
-        params, gates, interrupted = _reassign_uncertain_gates(panel, params, **options)
-        params, gates = _with_randomized_gates(params, gates)
+        params, gates, interrupted = _improve_starts(panel, params, **options)
+        params, gates = _gate_variants(params, gates)
     if interrupted:
         params, gates = _select(params, slice(0, 1)), gates[:1]
-    n_iterations = 1 if interrupted else min(_ITERATIONS_OF_STARTS, max_iter)
-    race = optimize(panel, params, gates, **options, max_iter=n_iterations, tol=tol, report=report)
-    if interrupted or race.status == "interrupted" or n_iterations == max_iter or not race.history:
-        return race._replace(status="interrupted") if interrupted else race
-    batch = BilinearParameters(*(part[None] for part in race.params))
+    n_iterations = 1 if interrupted else min(_PARALLEL_ITERATIONS, max_iter)
+    first_run = optimize(panel, params, gates, **options, max_iter=n_iterations, tol=tol, report=report)
+    if interrupted or first_run.status == "interrupted" or n_iterations == max_iter or not first_run.history:
+        return first_run._replace(status="interrupted") if interrupted else first_run
+    batch = BilinearParameters(*(part[None] for part in first_run.params))
     final_run = optimize(
         panel,
         batch,
-        race.gates[None],
+        first_run.gates[None],
         **options,
         max_iter=max_iter - n_iterations,
         tol=tol,
         report=report,
-        history=race.history,
+        history=first_run.history,
     )
-    return final_run._replace(bounds=race.bounds)
+    return final_run._replace(bounds=first_run.bounds)
 
 
-def _reassign_uncertain_gates(
+def _improve_starts(
     panel: Panel, params: BilinearParameters, noise: str, floor: float
 ) -> tuple[BilinearParameters, FloatArray, bool]:
-    """Run EM without dynamics; return the starts, the best first, and whether it was interrupted."""
-    inferred = without_dynamics(params, panel)
+    """Run EM with independent factors in each row; return sorted starts, and whether it was interrupted."""
+    inferred = white_factor_posterior(params, panel)
     interrupted = False
     try:
-        for _ in range(_ITERATIONS_WITHOUT_DYNAMICS):
+        for _ in range(_WHITE_FACTOR_ITERATIONS):
             proposal = maximize(params, inferred.statistics, panel, noise, floor)
-            inferred, params = without_dynamics(proposal, panel), proposal
+            inferred, params = white_factor_posterior(proposal, panel), proposal
     except KeyboardInterrupt:
         interrupted = True
     order = np.argsort(-inferred.bounds, kind="stable")
     return BilinearParameters(*(part[order] for part in params)), inferred.gates[order], interrupted
 
 
-def _with_randomized_gates(
-    params: BilinearParameters, gates: FloatArray
-) -> tuple[BilinearParameters, FloatArray]:
-    """Return variants of the best starts: gates shrunk to 0.5 by half, gates unchanged, and prior gates.
+def _gate_variants(params: BilinearParameters, gates: FloatArray) -> tuple[BilinearParameters, FloatArray]:
+    """Return three variants of the best starts: gates halfway to 0.5, unchanged gates, and prior gates.
 
-    If the rows hardly determine the gates, bounds after overconfident starts are lower.
+    Starts with overconfident gates reach lower bounds if the data hardly determine the gates.
     """
     index = np.arange(len(gates)) // 3
     selected = BilinearParameters(*(part[index] for part in params))
-    randomized = gates[index].copy()
-    prior = np.broadcast_to(selected.probability[:, None, :], randomized.shape)
-    randomized[0::3] = 0.5 + 0.5 * (randomized[0::3] - 0.5)
-    randomized[2::3] = prior[2::3]
-    return selected, randomized
+    variants = gates[index].copy()
+    prior = np.broadcast_to(selected.probability[:, None, :], variants.shape)
+    variants[0::3] = 0.5 + 0.5 * (variants[0::3] - 0.5)
+    variants[2::3] = prior[2::3]
+    return selected, variants
 
 
 def optimize(
@@ -329,26 +334,25 @@ def optimize(
     gates : ndarray (R, T, M)
         Probabilities of active chains at the start.
     noise, floor, max_iter, tol, report
-        As in :func:`learn`; the run ends early if no starting point improves.
+        As in :func:`learn`; the run ends if no start increases its bound.
     history : sequence of float, default=()
-        Bounds of earlier iterations, if a single run is continued.
+        Bounds of earlier iterations, for the continuation of a single run.
 
     Returns
     -------
     Optimization
     """
-    course = [np.full(len(gates), value) for value in history]
+    bound_history = [np.full(len(gates), value) for value in history]
     status = "max_iter"
     try:
         proposal = params
         for _ in range(max_iter):
             inferred = sweeps(proposal, panel, gates)
             bounds = inferred.bounds
-            if course:
-                # Near the maximum only rounding errors remain, and a run without an increase of the bound is
-                # not changed.
-                has_increased = bounds >= course[-1]
-                bounds = np.where(has_increased, bounds, course[-1])
+            if bound_history:
+                # A decrease near the maximum is a rounding error; such a run keeps its previous parameters.
+                has_increased = bounds >= bound_history[-1]
+                bounds = np.where(has_increased, bounds, bound_history[-1])
                 retained = [
                     np.where(has_increased.reshape(-1, *[1] * (new.ndim - 1)), new, old)
                     for new, old in zip(proposal, params, strict=True)
@@ -358,24 +362,26 @@ def optimize(
             else:
                 has_increased = np.ones(len(gates), dtype=bool)
                 params, gates = proposal, inferred.gates
-            course.append(bounds)
+            bound_history.append(bounds)
             if report is not None:
-                report(len(course), float(bounds.max()))
-            if not has_increased.any() or (len(course) > 10 and np.all(bounds - course[-11] < tol)):
+                report(len(bound_history), float(bounds.max()))
+            if not has_increased.any() or (
+                len(bound_history) > 10 and np.all(bounds - bound_history[-11] < tol)
+            ):
                 status = "converged"
                 break
             proposal = maximize(proposal, inferred.statistics, panel, noise, floor)
     except KeyboardInterrupt:
         status = "interrupted"
-    if not course:
+    if not bound_history:
         return Optimization(_select(params, 0), gates[0], (), status, np.full(len(gates), -np.inf))
-    best = int(np.argmax(course[-1]))
+    best = int(np.argmax(bound_history[-1]))
     return Optimization(
         _select(params, best),
         gates[best],
-        tuple(float(values[best]) for values in course),
+        tuple(float(values[best]) for values in bound_history),
         status,
-        course[-1],
+        bound_history[-1],
     )
 
 

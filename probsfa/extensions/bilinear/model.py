@@ -25,7 +25,7 @@ class BilinearModel(FittedModel):
     params : BilinearParameters
         Parameters in data units.
     scale : ndarray (D,)
-        Units of the columns in which the posterior is computed.
+        Scales of the columns; the posterior is computed for values divided by these.
     isotropic : bool
         Whether the columns have one noise variance.
     """
@@ -52,8 +52,8 @@ class BilinearModel(FittedModel):
         shift, scale = self.params.offset, self.scale
         params = rescale(self.params, -shift / scale, 1.0 / scale)
         posterior = infer(params, make_panel(sequences.standardised(shift, scale)))
-        in_data_units = float(sequences.mask.sum(axis=0) @ np.log(scale))
-        return posterior._replace(lower_bound=posterior.lower_bound - in_data_units)
+        log_scale_sum = float(sequences.mask.sum(axis=0) @ np.log(scale))
+        return posterior._replace(lower_bound=posterior.lower_bound - log_scale_sum)
 
     def posteriors(self, sequences: Sequences) -> list[BilinearPosterior]:
         """Return the distribution of each sequence, with separate lower bounds."""
@@ -91,7 +91,7 @@ class BilinearModel(FittedModel):
         gate.
         """
         posterior, params = self.posterior(sequences), self.params
-        staying = 1.0 - params.switch_on - params.switch_off
+        persistence = 1.0 - params.switch_on - params.switch_off
         forecasts = []
         for rows, horizon in zip(sequences.slices, steps, strict=True):
             last_row = rows.stop - 1
@@ -105,7 +105,7 @@ class BilinearModel(FittedModel):
             covariances = powers[:, :, None] * powers[:, None, :] * posterior.covariances[last_row]
             k = np.arange(len(params.decay))
             covariances[:, k, k] += 1.0 - powers**2
-            gates = params.probability + staying ** horizon[:, None] * (
+            gates = params.probability + persistence ** horizon[:, None] * (
                 posterior.gate_probabilities[last_row] - params.probability
             )
             values, variances = value_moments(params, means, covariances, gates)
@@ -151,7 +151,7 @@ def value_moments(
     product_moments = np.einsum("tmn,tkl->tmknl", joint_gates, second_moments).reshape(
         len(means), products.shape[1], -1
     )
-    covariances_of_products = product_moments - products[:, :, None] * products[:, None, :]
+    product_covariances = product_moments - products[:, :, None] * products[:, None, :]
     loadings = params.loadings.reshape(n_features, -1)
-    variances = np.einsum("di,tij,dj->td", loadings, covariances_of_products, loadings, optimize=True)
+    variances = np.einsum("di,tij,dj->td", loadings, product_covariances, loadings, optimize=True)
     return params.offset + products @ loadings.T, np.maximum(variances, 0.0) + params.noise_variance

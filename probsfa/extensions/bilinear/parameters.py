@@ -53,19 +53,19 @@ def rescale(params: BilinearParameters, shift: FloatArray, scale: FloatArray) ->
 
 
 def canonical(params: BilinearParameters, scale: FloatArray) -> BilinearParameters:
-    """Order factors slowest first and chains by explained variance; fix the signs of the factors.
+    """Order factors by decay and chains by explained variance, and fix the signs of the factors.
 
-    The likelihood does not change. The sign of a factor makes its largest loading over all chains, in units
-    of `scale` (D,), positive.
+    The likelihood does not change. Signs make the largest loading of each factor positive, in units of
+    `scale` (D,).
     """
     order = np.argsort(-params.decay, kind="stable")
-    in_units = params.loadings / scale[:, None, None]
-    explained = params.probability * np.sum(in_units**2, axis=(0, 2))
+    scaled_loadings = params.loadings / scale[:, None, None]
+    explained = params.probability * np.sum(scaled_loadings**2, axis=(0, 2))
     chains = np.argsort(-explained, kind="stable")
     loadings = params.loadings[:, chains][:, :, order]
     n_features, n_chains, n_components = loadings.shape
-    flat = loadings.reshape(n_features * n_chains, n_components)
-    signs = canonical_signs(flat, np.repeat(scale, n_chains))
+    stacked_loadings = loadings.reshape(n_features * n_chains, n_components)
+    signs = canonical_signs(stacked_loadings, np.repeat(scale, n_chains))
     return params._replace(
         decay=params.decay[order],
         switch_on=params.switch_on[chains],
@@ -79,7 +79,7 @@ def simulate(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Draw a series: observations (T, D), continuous factors (T, K) and gates (T, M) of 0.0 and 1.0."""
     n_features, n_chains, n_components = params.loadings.shape
-    # The factors depend on the decays only.
+    # Loadings and noise do not affect the factors, so that placeholders suffice.
     ar1 = StateSpace(params.decay, np.zeros((1, n_components)), np.ones(1), np.zeros(1))
     latents = simulate_latents(ar1, n_steps, rng)
     uniform = rng.uniform(size=(n_steps, n_chains))

@@ -1,7 +1,7 @@
 """Non-Gaussian observations: counts, binary and categorical values, and heavy-tailed noise.
 
 The latent factors and the engine are those of :mod:`probsfa.statespace`. Only the likelihood of a value
-differs; it is approximated by a Gaussian site::
+differs; a Gaussian pseudo-observation (site) approximates it::
 
     x_td ~ p(. | eta_td, shape_d),      eta_t = mu + C z_t
 

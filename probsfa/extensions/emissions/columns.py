@@ -1,10 +1,10 @@
-"""Encoding of user columns as model columns: the family, valid values and units of each.
+"""Encoding of the columns of X as model columns: family, valid values and units.
 
-A column is encoded as one model column, standardized if it has a scale. A categorical column of ``L`` levels
-is encoded as ``L - 1`` columns of zeros and ones, one for each level except the highest: one if the value has
-this level, given that it has no lower one (sequential logits; Tutz 1991). Any probabilities of levels can be
-represented, and the order of ordinal levels is used. The columns after the observed level are missing values,
-so that no separate algorithm is required.
+A column is encoded as one model column, which is standardized if its family has a scale. A categorical column
+of ``L`` levels is encoded as ``L - 1`` binary columns (sequential logits; Tutz 1991). Column ``j`` is one for
+level ``j``, zero for higher levels, and missing for lower levels. Sequential logits can represent any
+probabilities of the levels and use their order. The algorithm for binary columns therefore also fits
+categorical columns.
 
 References
 ----------
@@ -26,20 +26,20 @@ from probsfa.extensions.emissions.sites import Block
 __all__ = [
     "EMISSIONS",
     "Column",
-    "blocks_of",
     "encode",
+    "family_blocks",
     "make_columns",
     "read_emission",
     "read_link",
     "with_links",
 ]
 
-#: Valid emissions; "auto" chooses by the values of the column.
+#: Valid emissions; "auto" selects one from the values of the column.
 EMISSIONS = ("auto", *(name for name in FAMILIES if name not in LINKS), "categorical")
 
 # Maximum number of levels of a categorical column.
 _MAX_LEVELS = 100
-# Larger counts are not exact in double precision.
+# Double precision does not represent all larger integers.
 _MAX_COUNT = 2.0**53
 
 
@@ -50,10 +50,10 @@ class Column(NamedTuple):
     ----------
     emission : str
         One of :data:`EMISSIONS` except "auto".
-    first, n_cells : int
-        First model column, and number of model columns (``n_cells`` is its name in saved files).
+    first, n_model_columns : int
+        First model column, and number of model columns.
     shift, scale : float
-        ``shift + scale * value`` is in data units, for a model value.
+        ``shift + scale * value`` converts a model value to data units.
     levels : ndarray (L,)
         Levels of a categorical column, the lowest first; else empty.
     link : str, default="identity"
@@ -62,7 +62,7 @@ class Column(NamedTuple):
 
     emission: str
     first: int
-    n_cells: int
+    n_model_columns: int
     shift: float
     scale: float
     levels: FloatArray
@@ -71,7 +71,7 @@ class Column(NamedTuple):
     @property
     def model_columns(self) -> slice:
         """Slice of the model columns that encode this user column."""
-        return slice(self.first, self.first + self.n_cells)
+        return slice(self.first, self.first + self.n_model_columns)
 
     @property
     def family(self) -> str:
@@ -139,21 +139,21 @@ def with_links(columns: Sequence[Column], links: Sequence[str], *, is_shared: bo
     ValueError
         If a column with a link is not Gaussian.
     """
-    out = []
+    linked = []
     for d, (column, link) in enumerate(zip(columns, links, strict=True)):
-        fits = column.emission == "gaussian"
-        if link != "identity" and not fits and not is_shared:
+        is_gaussian = column.emission == "gaussian"
+        if link != "identity" and not is_gaussian and not is_shared:
             raise ValueError(
-                f"link={link!r} is for columns of emission 'gaussian', and column {d} is {column.emission!r}."
+                f"link={link!r} requires emission='gaussian', but column {d} has {column.emission!r}."
             )
-        out.append(column._replace(link=link) if fits else column)
-    if is_shared and links and links[0] != "identity" and all(column.link == "identity" for column in out):
-        raise ValueError(f"link={links[0]!r} is for columns of emission 'gaussian', but no column has it.")
-    return tuple(out)
+        linked.append(column._replace(link=link) if is_gaussian else column)
+    if is_shared and links and links[0] != "identity" and all(column.link == "identity" for column in linked):
+        raise ValueError(f"link={links[0]!r} requires emission='gaussian', but no column has this emission.")
+    return tuple(linked)
 
 
 def _by_column(kind: str, option: Any, default: str, n_features: int, names: Any) -> list[Any]:
-    """Return an entry for each column, from one word, a list, or a mapping with the default `default`."""
+    """Return one option per column from a string, a list, or a mapping; `default` is for unnamed columns."""
     if isinstance(option, str):
         return [option] * n_features
     if isinstance(option, Mapping):
@@ -177,11 +177,11 @@ def _by_column(kind: str, option: Any, default: str, n_features: int, names: Any
     )
 
 
-def _auto(cells: FloatArray) -> str:
-    """Return the emission that suits the values: for zeros and ones, for counts, or for other numbers."""
-    if np.any(cells < 0.0) or np.any(cells != np.rint(cells)):
+def _auto(values: FloatArray) -> str:
+    """Return "bernoulli" for zeros and ones, "negative_binomial" for other counts, else "gaussian"."""
+    if np.any(values < 0.0) or np.any(values != np.rint(values)):
         return "gaussian"
-    return "bernoulli" if np.all(cells <= 1.0) else "negative_binomial"
+    return "bernoulli" if np.all(values <= 1.0) else "negative_binomial"
 
 
 def make_columns(sequences: Sequences, requested: Sequence[str]) -> tuple[Column, ...]:
@@ -189,12 +189,12 @@ def make_columns(sequences: Sequences, requested: Sequence[str]) -> tuple[Column
     columns: list[Column] = []
     first = 0
     for d, emission in enumerate(requested):
-        cells = sequences.values[:, d]
-        cells = cells[~np.isnan(cells)]
-        emission = _auto(cells) if emission == "auto" else emission
-        shift, scale, levels, n_cells = 0.0, 1.0, np.zeros(0), 1
+        values = sequences.values[:, d]
+        values = values[~np.isnan(values)]
+        emission = _auto(values) if emission == "auto" else emission
+        shift, scale, levels, n_model_columns = 0.0, 1.0, np.zeros(0), 1
         if emission == "categorical":
-            levels = np.unique(cells)
+            levels = np.unique(values)
             if len(levels) > _MAX_LEVELS:
                 raise ValueError(
                     f"X has {len(levels)} different values in column {_column_label(sequences, d)}; "
@@ -205,22 +205,22 @@ def make_columns(sequences: Sequences, requested: Sequence[str]) -> tuple[Column
                     f"X has a single value in column {_column_label(sequences, d)}; emission='categorical' "
                     "requires at least two levels. Remove the column."
                 )
-            n_cells = len(levels) - 1
+            n_model_columns = len(levels) - 1
         elif FAMILIES[emission].has_scale:
-            shift, scale = _units(cells, emission)
-        columns.append(Column(emission, first, n_cells, shift, scale, levels))
-        first += n_cells
+            shift, scale = _units(values, emission)
+        columns.append(Column(emission, first, n_model_columns, shift, scale, levels))
+        first += n_model_columns
     return tuple(columns)
 
 
-def _units(cells: FloatArray, emission: str) -> tuple[float, float]:
+def _units(values: FloatArray, emission: str) -> tuple[float, float]:
     """Return shift and scale that standardize a column; those of Student-t columns are robust."""
-    shift = float(np.mean(cells))
-    scale = float(np.std(cells))
+    shift = float(np.mean(values))
+    scale = float(np.std(values))
     if emission == "student_t":
-        shift = float(np.median(cells))
-        middle = float(np.subtract(*np.percentile(cells, [75, 25]))) / 1.349
-        scale = middle if middle > 0.0 else scale
+        shift = float(np.median(values))
+        iqr_scale = float(np.subtract(*np.percentile(values, [75, 25]))) / 1.349
+        scale = iqr_scale if iqr_scale > 0.0 else scale
     return shift, scale if scale > 8.0 * np.finfo(np.float64).eps * abs(shift) else 1.0
 
 
@@ -254,7 +254,7 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
     ValueError
         If a value is not valid for the emission of its column; the message names both.
     """
-    values = np.full((sequences.n_rows, sum(column.n_cells for column in columns)), np.nan)
+    values = np.full((sequences.n_rows, sum(column.n_model_columns for column in columns)), np.nan)
     for d, column in enumerate(columns):
         cells = sequences.values[:, d]
         observed = ~np.isnan(cells)
@@ -272,18 +272,18 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
         if column.emission == "categorical":
             bad = observed & ~np.isin(cells, column.levels)
             _raise_for_values(sequences, d, bad, column.emission, "the levels of the fit")
-            for j in range(column.n_cells):
-                is_reached = observed & ~np.isin(cells, column.levels[:j])
+            for j in range(column.n_model_columns):
+                is_observed_level = observed & ~np.isin(cells, column.levels[:j])
                 is_equal = (cells == column.levels[j]).astype(np.float64)
-                values[:, column.first + j] = np.where(is_reached, is_equal, np.nan)
+                values[:, column.first + j] = np.where(is_observed_level, is_equal, np.nan)
         else:
             values[:, column.first] = (cells - column.shift) / column.scale
     return replace(sequences, values=values, feature_names=None)
 
 
-def blocks_of(columns: Sequence[Column]) -> tuple[Block, ...]:
+def family_blocks(columns: Sequence[Column]) -> tuple[Block, ...]:
     """Return the model columns of each family, in the order of :data:`FAMILIES`."""
-    families = np.concatenate([[column.family] * column.n_cells for column in columns])
+    families = np.concatenate([[column.family] * column.n_model_columns for column in columns])
     return tuple(
         Block(family, np.flatnonzero(families == name))
         for name, family in FAMILIES.items()

@@ -28,7 +28,7 @@ _MAX_LATENTS = 5
 # Maximum number of posterior evaluations of the initial Gaussian model.
 _MAX_START_EVALUATIONS = 40
 
-_LEVEL_AND_SCALE = (
+_LEVEL_AND_SCALE_WARNING = (
     "EmissionSFA.posterior(level_and_scale=...) has no effect: covariances are at the fitted parameters. "
     "Use factor_interval(X), which includes their uncertainty. The argument will be removed in version 2.0."
 )
@@ -255,7 +255,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
                 requested,
                 options.with_times(sequences.axis),
                 links=links,
-                one_link=self.link is None or isinstance(self.link, str),
+                is_shared_link=self.link is None or isinstance(self.link, str),
                 tol=self.tol,
                 max_iter=self.max_iter,
                 report=report,
@@ -282,7 +282,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         units = [
             (0.0, 1.0) if column.link != "identity" else (column.shift, column.scale) for column in columns
         ]
-        n_model_columns = [column.n_cells for column in columns]
+        n_model_columns = [column.n_model_columns for column in columns]
         shift, scale = np.repeat(np.array(units), n_model_columns, axis=0).T
         self.links_ = tuple(column.link for column in columns)
         self.emissions_ = tuple(column.emission for column in columns)
@@ -303,12 +303,14 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     def _rhythms_and_smooth(self, params: Any) -> None:
         """Set the attributes of stochastic cycles and smooth processes, if the model has any."""
         unit = self._model.time_unit
-        of_rhythms = {
+        cycle_attributes = {
             "rhythm_periods_": params.rhythm_periods * unit,
             "rhythm_decay_": params.rhythm_decay,
         }
-        of_smooth = {"smooth_timescales_": params.smooth_timescales * unit}
-        self._set_optional([(len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)])
+        smooth_attributes = {"smooth_timescales_": params.smooth_timescales * unit}
+        self._set_optional(
+            [(len(params.rhythm_decay), cycle_attributes), (len(params.smooth_rate), smooth_attributes)]
+        )
 
     # ---------------------------------------------------------------- inference
 
@@ -332,7 +334,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
             its index.
         """
         if level_and_scale is not None:
-            warnings.warn(_LEVEL_AND_SCALE, FutureWarning, stacklevel=2)
+            warnings.warn(_LEVEL_AND_SCALE_WARNING, FutureWarning, stacklevel=2)
         return super().posterior(X, lengths=lengths, times=times, exog=exog)
 
     def filter(
@@ -374,10 +376,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         --------
         posterior : Distribution of the factors given all rows.
 
-        Notes
-        -----
-        Each row's distribution is the Gaussian with the highest bound, given the Gaussian of the row before.
-        The sum of the bounds of the rows is therefore not exactly the lower bound of all rows together.
+        Notes ----- The distribution of a row is the Gaussian with the highest lower bound, given the Gaussian
+        of the previous row. The sum of these bounds therefore differs from the lower bound of all rows
+        together.
         """
         sequences = self._check(X, lengths, times, exog)
         seed = self.random_state if random_state is None else random_state

@@ -38,15 +38,16 @@ from probsfa.extensions.emissions.quadrature import expected_softplus, gauss_her
 
 __all__ = ["FAMILIES"]
 
-# Value at which the log prior of the inverse size of a negative binomial falls off.
+# Scale of the prior of the inverse size of a negative binomial.
 _WEAK_DISPERSION = 1e-3
 # Largest predictor that is exponentiated; larger ones are clipped.
 _MAX_EXPONENT = 600.0
-# Quadrature nodes of expected Student-t log densities, and steps of the search for the variance at which one
-# is largest. Variance of a nearly constant predictor, relative to the squared scale of the noise.
+# Student-t expectations: number of quadrature nodes, number of steps of the search for the variance with the
+# largest expected log density, and variance of the predictor below which it is treated as constant, relative
+# to the squared scale of the noise.
 _N_STUDENT_NODES, _N_ROOT_STEPS, _MIN_RATIO = 24, 8, 1e-8
-# Smallest precision of the Gaussian approximation of a value, relative to that of the noise. Pseudo-values of
-# outliers are inversely proportional to it, and their squares must not dominate the bound.
+# Smallest precision of the site of a value, relative to the precision of the noise. The pseudo-observation of
+# an outlier is inversely proportional to the precision, and its square must not dominate the bound.
 _MIN_STUDENT_PRECISION = 1e-5
 
 
@@ -94,8 +95,8 @@ class Gaussian(Family):
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> FloatArray:
         """See :class:`Family`."""
-        total = variance + np.exp(shape[0])
-        return -0.5 * (np.log(2.0 * np.pi * total) + (x - mean) ** 2 / total)
+        total_variance = variance + np.exp(shape[0])
+        return -0.5 * (np.log(2.0 * np.pi * total_variance) + (x - mean) ** 2 / total_variance)
 
     def predictive_cdf(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
@@ -163,8 +164,8 @@ class _StudentAverages(NamedTuple):
         logs, slope, inverse = (
             np.tensordot(weights, function, axes=1) for function in (np.log(totals), slopes, inverses)
         )
-        # The exact derivative of the sum `logs` by the variance, also where the sum is inaccurate; without
-        # cancellation for small variances.
+        # The exact derivative of the quadrature sum `logs` by the variance. It has no cancellation at small
+        # variances and agrees with `logs` also where the quadrature is inaccurate.
         curvature = -np.tensordot(weights * nodes, slopes, axes=1) / np.maximum(std, 1e-300)
         at_mean = _at_mean(residual, variance, precision, df).curvature
         curvature = np.where(variance * precision > _MIN_RATIO, curvature, at_mean)
@@ -185,10 +186,11 @@ def _at_mean(
 def _sign_change(
     function: Callable[[FloatArray], FloatArray], ends: tuple[FloatArray, FloatArray], high: FloatArray
 ) -> FloatArray:
-    """Return roots (n,) between 0 and `high`, from negative and positive values of the function at both.
+    """Return roots (n,) between 0 and `high`; the function is negative at 0 and positive at `high`.
 
-    The method is that of Anderson & Bjoerck (1973), Numerical Mathematics 13:253: secants between ends of
-    opposite sign; the value at an end that does not move is reduced, so that both ends approach the root.
+    The method of Anderson & Bjoerck (1973), Numerical Mathematics 13:253, computes secants between ends of
+    opposite sign. The function value at an end that did not move is reduced, so that both ends approach the
+    root.
     """
     low, (at_low, at_high) = np.zeros_like(high), ends
     for _ in range(_N_ROOT_STEPS):
@@ -206,15 +208,16 @@ def _sign_change(
 class StudentT(Family):
     """Student-t noise, in which outliers get small weights.
 
-    With ``E(m, v)``, the expected log density, ``dE/dv`` is positive for outliers, and a Gaussian site would
-    have a negative precision. The value of this family is the lower bound ``E(m, 0) + min(dE/dv, 0)``
-    integrated over the variance from 0 to ``v``. It equals ``E(m, v)`` for values within ``sqrt(nu s)`` of
-    the mean, and its derivatives are continuous. ``dE/dv`` has at most one change of sign, at a variance
-    ``u``, so that the bound is ``E(m, v) + E(m, 0) - E(m, u)``; its derivative by ``u`` is zero.
+    The expected log density ``E(m, v)`` of an outlier increases with the variance ``v``, so that its Gaussian
+    site would have a negative precision. This family replaces ``E(m, v)`` by a lower bound: ``E(m, 0)`` plus
+    the integral of ``min(dE/dv, 0)`` over the variance from 0 to ``v``. The bound equals ``E(m, v)`` for
+    values within ``sqrt(nu s)`` of the mean, and its derivatives are continuous. ``dE/dv`` changes its sign
+    at most once, at a variance ``u``. The bound is then ``E(m, v) + E(m, 0) - E(m, u)``, and its derivative
+    by ``u`` is zero.
     """
 
     name = "student_t"
-    n_nodes = 80  # its distribution function is less smooth than those of the others
+    n_nodes = 80  # more than for the other families, whose distribution functions are smoother
     n_shapes = 2
     has_scale = True
     _MIN_DF = 1.5
@@ -241,29 +244,29 @@ class StudentT(Family):
     def _bounded(
         x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> "_StudentAverages":
-        """Return the averages of the lower bound."""
+        """Return the averages that give the lower bound and its derivatives."""
         arrays = np.broadcast_arrays(x - mean, variance, np.exp(-shape[0]), np.exp(shape[1]))
         residual, _, precision, df = arrays
         averages = _StudentAverages.over(*arrays)
         is_outlier = residual**2 * precision > df
-        # dE/dv is positive up to `variance`: the bound is E(m, 0).
+        # dE/dv is positive up to `variance`, so that the bound is E(m, 0).
         selected = is_outlier & (averages.curvature <= 0.0)
         if np.any(selected):
             for part, zero in zip(averages, _at_mean(*(part[selected] for part in arrays)), strict=True):
                 part[selected] = zero
             averages.curvature[selected] = 0.0
-        # dE/dv changes its sign below `variance`.
+        # dE/dv changes its sign at a variance below `variance`.
         selected = is_outlier & (averages.curvature > 0.0)
         if np.any(selected):
             residual, variance, precision, df = (part[selected] for part in arrays)
-            zeros = _at_mean(residual, variance, precision, df)
+            at_zero_variance = _at_mean(residual, variance, precision, df)
             peak = _sign_change(
                 lambda v: _StudentAverages.over(residual, v, precision, df).curvature,
-                (zeros.curvature, averages.curvature[selected]),
+                (at_zero_variance.curvature, averages.curvature[selected]),
                 variance,
             )
             peaks, curvature = _StudentAverages.over(residual, peak, precision, df), averages.curvature.copy()
-            for part, zero, highest in zip(averages, zeros, peaks, strict=True):
+            for part, zero, highest in zip(averages, at_zero_variance, peaks, strict=True):
                 part[selected] += zero - highest
             averages.curvature[selected] = curvature[selected]
         return averages
@@ -304,10 +307,11 @@ class StudentT(Family):
         """See :class:`Family`."""
         if np.all(np.exp(shape[1]) > 2.0):
             return super().quantile(p, mean, variance, shape)
-        # The variance may be infinite: find the width with at least three degrees of freedom.
-        step_size = shape.copy()
-        step_size[1] = np.maximum(shape[1], np.log(3.0))
-        low, high = (super(StudentT, self).quantile(q, mean, variance, step_size) for q in (0.25, 0.75))
+        # The variance may be infinite. The search interval is scaled by quartiles at three or more degrees of
+        # freedom.
+        bounded_shape = shape.copy()
+        bounded_shape[1] = np.maximum(shape[1], np.log(3.0))
+        low, high = (super(StudentT, self).quantile(q, mean, variance, bounded_shape) for q in (0.25, 0.75))
         width = high - low
         low, high = low - 1e3 * width, high + 1e3 * width
         for _ in range(60):
@@ -462,10 +466,12 @@ class NegativeBinomial(Poisson):
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> Expectation:
         """See :class:`Family`."""
-        total = x + np.exp(shape[0])
+        count_plus_size = x + np.exp(shape[0])
         value, slope, curvature = expected_softplus(mean - shape[0], variance)
         return Expectation(
-            self._norm(x, shape) + x * (mean - shape[0]) - total * value, x - total * slope, total * curvature
+            self._norm(x, shape) + x * (mean - shape[0]) - count_plus_size * value,
+            x - count_plus_size * slope,
+            count_plus_size * curvature,
         )
 
     def constant(self, x: FloatArray) -> FloatArray:
@@ -488,16 +494,18 @@ class NegativeBinomial(Poisson):
 
     def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
-        relative = eta - shape[0]
-        total = x + np.exp(shape[0])
-        return np.asarray(self._norm(x, shape) + x * relative - total * np.logaddexp(0.0, relative))
+        scaled_eta = eta - shape[0]
+        count_plus_size = x + np.exp(shape[0])
+        return np.asarray(
+            self._norm(x, shape) + x * scaled_eta - count_plus_size * np.logaddexp(0.0, scaled_eta)
+        )
 
     def moments(
         self, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`."""
-        rate, spread = super().moments(mean, variance, shape)
-        return rate, spread + _exp(2.0 * (mean + variance) - shape[0])
+        rate, poisson_variance = super().moments(mean, variance, shape)
+        return rate, poisson_variance + _exp(2.0 * (mean + variance) - shape[0])
 
     def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
@@ -519,7 +527,7 @@ class NegativeBinomial(Poisson):
         return rate / (1.0 + rate * np.exp(-shape[0])), np.log(rate) + (x - rate) / rate
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
-        """See :class:`Family`; from twice the square roots, whose variance is ``1 + mean / size``."""
+        """See :class:`Family`; twice the square root of a count has a variance of ``1 + mean / size``."""
         counts = np.maximum(mask.sum(axis=0), 1.0)
         mean = np.maximum((mask * x).sum(axis=0) / counts, 0.5 / counts)
         overdispersion = np.maximum(4.0 * noise - 1.0, 0.05)
@@ -530,7 +538,7 @@ class NegativeBinomial(Poisson):
         return np.array([-6.0])
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Family`; weak, on the log of ``1 / size``, so that the Poisson limit has a maximum."""
+        """See :class:`Family`; weak prior of ``log(1 / size)``, for a finite maximum at Poisson counts."""
         value, slope = weak_prior(-shape[0], _WEAK_DISPERSION)
         return value, -slope[None]
 

@@ -15,7 +15,7 @@ from probsfa.extensions.emissions.quadrature import N_NODES, over_nodes
 
 __all__ = ["MIN_NOISE", "WEAK_PRIOR", "Expectation", "Family", "weak_prior"]
 
-#: Minimum relative variance of Gaussian and Student-t noise, and value at which its log prior falls off.
+#: Minimum relative variance of Gaussian and Student-t noise, and scale of the prior of this variance.
 MIN_NOISE, WEAK_PRIOR = 1e-9, 1e-4
 
 
@@ -27,9 +27,9 @@ class Expectation(NamedTuple):
     value : ndarray
         The expectation, or its lower bound, in nats.
     slope : ndarray
-        Its derivative by ``m``.
+        Derivative of `value` by ``m``.
     precision : ndarray
-        Minus twice its derivative by ``v``.
+        Minus twice the derivative of `value` by ``v``.
     """
 
     value: FloatArray
@@ -43,7 +43,7 @@ class Family(ABC):
     Attributes
     ----------
     name : str
-        Its name in the parameter ``emission`` or ``link``.
+        Name in the parameter ``emission`` or ``link``.
     n_nodes : int
         Number of quadrature nodes for predictions.
     n_shapes : int
@@ -51,7 +51,7 @@ class Family(ABC):
     has_scale : bool
         Whether columns have units and are standardized.
     counts : bool
-        Whether values, and therefore quantiles, are whole numbers.
+        Whether values are integers, so that quantiles are also integers.
     """
 
     name: ClassVar[str]
@@ -67,7 +67,7 @@ class Family(ABC):
         """Return the expected log density without `constant` under ``eta ~ N(mean, variance)``."""
 
     def constant(self, x: FloatArray) -> FloatArray:
-        """Return the terms of the log density without predictor and shape."""
+        """Return the terms of the log density that depend on neither predictor nor shape."""
         return np.zeros_like(x)
 
     def by_shape(
@@ -102,10 +102,10 @@ class Family(ABC):
     def first_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return initial precisions and pseudo-values of sites, from the means of the columns."""
+        """Return initial precisions and pseudo-observations of sites; `mean` (D,) are column means."""
 
     def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return values for a Gaussian model, and their approximate slopes in the predictor (D,)."""
+        """Return values for a Gaussian model, and their approximate derivatives (D,) by the predictor."""
         return x, np.ones_like(mean)
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
@@ -117,7 +117,7 @@ class Family(ABC):
         return np.zeros(self.n_shapes)
 
     def least_precision(self, shape: FloatArray) -> Any:
-        """Return the minimum precision of a site, for accurate pseudo-values."""
+        """Return the minimum precision of a site, which limits the size of its pseudo-observation."""
         return 1e-9
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
@@ -139,15 +139,15 @@ class Family(ABC):
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> FloatArray:
         """Return the probability of a value of at most ``x`` with ``eta ~ N(mean, variance)``."""
-        total = np.zeros(np.broadcast_shapes(np.shape(x), mean.shape))
+        probability = np.zeros(np.broadcast_shapes(np.shape(x), mean.shape))
         for weight, eta in over_nodes(mean, variance, self.n_nodes):
-            total += weight * self.cdf(x, eta, shape)
-        return total
+            probability += weight * self.cdf(x, eta, shape)
+        return probability
 
     def quantile(self, p: float, mean: FloatArray, variance: FloatArray, shape: FloatArray) -> FloatArray:
         """Return the smallest value whose predictive cumulative probability is ``p`` or more.
 
-        The method is bisection on the predictive distribution; quantiles of counts are whole numbers.
+        The predictive distribution is inverted by bisection; quantiles of counts are integers.
         """
         centre, spread = self.moments(mean, variance, shape)
         spread = np.sqrt(spread)
@@ -155,7 +155,7 @@ class Family(ABC):
             low, high = np.full_like(centre, -1.0), np.ceil(centre + spread) + 1.0
         else:
             low, high = centre - spread, centre + spread
-        # Double the steps to either side until the quantile is between the ends.
+        # Double the step on each side until the interval contains the quantile.
         step = np.maximum(spread, 1.0 if self.counts else 0.0)
         for _ in range(60):
             is_too_low = self.predictive_cdf(high, mean, variance, shape) < p
@@ -165,26 +165,26 @@ class Family(ABC):
             step = 2.0 * step
         step = spread
         for _ in range(0 if self.counts else 60):
-            is_too_low_bound = self.predictive_cdf(low, mean, variance, shape) >= p
-            if not is_too_low_bound.any():
+            is_too_high = self.predictive_cdf(low, mean, variance, shape) >= p
+            if not is_too_high.any():
                 break
-            low, step = np.where(is_too_low_bound, low - step, low), 2.0 * step
+            low, step = np.where(is_too_high, low - step, low), 2.0 * step
         for _ in range(200):
             if self.counts:
                 middle = np.floor(0.5 * (low + high))
-                is_done = high - low <= 1.0
+                has_converged = high - low <= 1.0
             else:
                 middle = 0.5 * (low + high)
-                is_done = high - low <= 1e-10 * (spread + np.abs(centre))
-            if is_done.all():
+                has_converged = high - low <= 1e-10 * (spread + np.abs(centre))
+            if has_converged.all():
                 break
             is_above = self.predictive_cdf(middle, mean, variance, shape) >= p
-            high = np.where(is_above & ~is_done, middle, high)
-            low = np.where(~is_above & ~is_done, middle, low)
+            high = np.where(is_above & ~has_converged, middle, high)
+            low = np.where(~is_above & ~has_converged, middle, low)
         return high
 
 
-def weak_prior(log_value: FloatArray, border: float) -> tuple[float, FloatArray]:
-    """Return the log density ``log(v / (v + border))`` of the logarithm of ``v``, and its derivative."""
-    ratio = border * np.exp(-log_value)
+def weak_prior(log_value: FloatArray, scale: float) -> tuple[float, FloatArray]:
+    """Return the log density ``log(v / (v + scale))`` of ``log v``, and its derivative by ``log v``."""
+    ratio = scale * np.exp(-log_value)
     return -float(np.sum(np.log1p(ratio))), ratio / (1.0 + ratio)

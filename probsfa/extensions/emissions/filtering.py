@@ -1,9 +1,9 @@
 """Filter for non-Gaussian values: latent factors given the rows up to each row.
 
-The distribution before a row is approximated by a Gaussian, and the distribution after it by the Gaussian
-with the highest lower bound of the row's likelihood (assumed density filtering, with the sites of
-:mod:`.sites`). Later rows do not change the sites of earlier rows, so the distribution at the last row is
-close to the smoothed one, but not equal.
+The predictive and the filtered distribution of each row are Gaussian (assumed density filtering). The
+filtered distribution maximizes the lower bound of the likelihood of the row, with the sites of :mod:`.sites`.
+Later rows do not change the sites of earlier rows. The filtered distribution of the last row is therefore
+close to the smoothed distribution, but not equal.
 """
 
 from typing import Any, NamedTuple
@@ -13,9 +13,9 @@ from scipy import special
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.extensions.emissions.columns import Column, blocks_of
+from probsfa.extensions.emissions.columns import Column, family_blocks
 from probsfa.extensions.emissions.families import FAMILIES
-from probsfa.extensions.emissions.prediction import predict, shapes_by_cell
+from probsfa.extensions.emissions.prediction import predict, shapes_by_column
 from probsfa.extensions.emissions.sites import (
     Observations,
     Shapes,
@@ -47,18 +47,17 @@ class EmissionFilter(NamedTuple):
     covariances : ndarray (T, K, K)
         Their covariances.
     row_bounds : ndarray (T,)
-        Lower bounds of the log density of each row given the rows before it, in nats, with
-        values in data units.
+        Lower bound of the log density of each row given the previous rows, in nats, for values in data units.
     state : FilterState
-        State with which the filter continues on later rows.
+        State after the last row, with which the filter can be continued.
     predictions, prediction_std : ndarray (T, D)
-        Means and standard deviations of the values given the rows before their own; for categorical columns
-        the most probable level, and the square root of ``p (1 - p)``, where ``p`` is its probability.
+        Means and standard deviations of the values of each row given the previous rows. For categorical
+        columns: the most probable level, and ``sqrt(p (1 - p))`` with its probability ``p``.
     residuals : ndarray (T, D)
-        Quantile residuals: the standard normal quantile of the predictive cumulative probability of the
-        observed value given the rows before; for a count ``x``, the probability is drawn at random between
-        ``P(X < x)`` and ``P(X <= x)`` (Dunn & Smyth 1996). If the model is correct they are independent and
-        standard normal; NaN for missing values and categorical columns.
+        Quantile residuals: standard normal quantiles of the predictive cumulative probability of the observed
+        values given the previous rows. For a count ``x``, the probability is drawn at random between ``P(X <
+        x)`` and ``P(X <= x)`` (Dunn & Smyth 1996). Residuals of a correct model are independent and standard
+        normal. NaN for missing values and categorical columns.
     """
 
     means: FloatArray
@@ -78,7 +77,7 @@ def filter_observations(
     mean: FloatArray,
     covariance: FloatArray,
 ) -> tuple[Filtering, FloatArray, FloatArray]:
-    """Filter encoded rows, from the distribution of the state before the first one.
+    """Filter encoded rows, from the distribution of the state before the first row.
 
     Parameters
     ----------
@@ -98,36 +97,37 @@ def filter_observations(
     Returns
     -------
     filtering : Filtering
-        Means and covariances of the latent factors given the rows up to their own, and bounds of the rows.
+        Means and covariances of the latent factors of each row given this and all previous rows; bounds of
+        rows.
     means : ndarray (N, K)
-        Means of the latent factors given the rows before their own.
+        Means of the latent factors of each row given the previous rows.
     covariances : ndarray (N, K, K)
         Their covariances.
     """
     n, k = len(observations.values), params.n_states
     means, covariances, bounds = np.empty((n, k)), np.empty((n, k, k)), np.zeros(n)
-    predicted_means, spreads = np.empty_like(means), np.empty_like(covariances)
+    predicted_means, predicted_covariances = np.empty_like(means), np.empty_like(covariances)
     for t in range(n):
         step = steps.at(t)
         mean = np.asarray(step.move(mean))
         state: Any = covariance
         covariance = np.asarray(step.predict_covariance(state))
-        predicted_means[t], spreads[t] = mean, covariance
+        predicted_means[t], predicted_covariances[t] = mean, covariance
         row = observations._replace(
             values=observations.values[t : t + 1],
             mask=observations.mask[t : t + 1],
             constants=tuple(part[t : t + 1] for part in observations.constants),
         )
         if row.mask.any():
-            mean, covariance, bounds[t] = _updated(params, row, shapes, mean, covariance)
+            mean, covariance, bounds[t] = _update_row(params, row, shapes, mean, covariance)
         means[t], covariances[t] = mean, covariance
-    return Filtering(means, covariances, bounds), predicted_means, spreads
+    return Filtering(means, covariances, bounds), predicted_means, predicted_covariances
 
 
-def _updated(
+def _update_row(
     params: StateSpace, row: Observations, shapes: Shapes, mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Return mean and covariance of the latent factors after a row, and the row's bound."""
+    """Return mean and covariance of the latent factors given a row, and the bound of the row."""
     loadings, k = params.loadings, len(mean)
     root = np.linalg.cholesky(covariance)
     projected_root = loadings @ root
@@ -138,10 +138,10 @@ def _updated(
         whitened_covariance = np.linalg.inv(np.eye(k) + (projected_root.T * precision) @ projected_root)
         correction = whitened_covariance @ (projected_root.T @ (information - precision * predicted))
         eta = (predicted + projected_root @ correction)[None]
-        spread = np.maximum(
+        predictor_variances = np.maximum(
             np.einsum("dk,kl,dl->d", projected_root, whitened_covariance, projected_root), 0.0
         )[None]
-        value, slope, precisions = expectation(row, eta, spread, shapes)
+        value, slope, precisions = expectation(row, eta, predictor_variances, shapes)
         divergence = 0.5 * (
             np.trace(whitened_covariance)
             + correction @ correction
@@ -157,19 +157,19 @@ def _updated(
         )
 
     empty_sites = Sites(np.zeros_like(row.values), np.zeros_like(row.values))
-    sites, current, step_size = empty_sites, posterior_at(empty_sites), 1.0
+    sites, result, step_size = empty_sites, posterior_at(empty_sites), 1.0
     for _ in range(_MAX_STEPS):
-        proposed = sites.moved(current[3], step_size)
+        proposed = sites.moved(result[3], step_size)
         candidate = posterior_at(proposed) if all(np.all(np.isfinite(part)) for part in proposed) else None
-        if candidate is None or not candidate[2] >= current[2]:
+        if candidate is None or not candidate[2] >= result[2]:
             step_size *= 0.5
             continue
-        gain = candidate[2] - current[2]
-        sites, current = proposed, candidate
+        gain = candidate[2] - result[2]
+        sites, result = proposed, candidate
         if gain < _TOL * step_size:
             break
         step_size = min(1.0, 2.0 * step_size)
-    correction, whitened_covariance, bound, _ = current
+    correction, whitened_covariance, bound, _ = result
     return (
         mean + root @ correction,
         root @ (0.5 * (whitened_covariance + whitened_covariance.T)) @ root.T,
@@ -199,16 +199,16 @@ def filter_sequence(
     sequence : Sequences
         The rows in data units.
     encoded_rows : Sequences
-        The same rows encoded, with times in units of the model.
+        The encoded rows, with times in units of the model.
     state : FilterState, optional
-        State after the rows before.
+        State after earlier rows.
     rng : Generator
         Random numbers of the residuals of counts.
     """
-    observations = make_observations(encoded_rows, blocks_of(columns))
+    observations = make_observations(encoded_rows, family_blocks(columns))
     predicted: list[FloatArray] = []
 
-    def rows(
+    def filter_rows(
         model: StateSpace,
         panel: Panel,
         mean: FloatArray,
@@ -225,7 +225,7 @@ def filter_sequence(
         return filtering
 
     engine_parameters = engine_params(params)
-    result = run_filter(engine_parameters, encoded_rows, state, filter_rows=rows)
+    result = run_filter(engine_parameters, encoded_rows, state, filter_rows=filter_rows)
     moments = predict(params, columns, shapes, predicted[0], predicted[1])
     scales = np.log([column.scale for column in columns])
     bounds = result.row_log_likelihoods - sequence.mask @ scales
@@ -244,19 +244,23 @@ def quantile_residuals(
     variance: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return quantile residuals (N, D) of values (N, E), from the moments (N, E) of their predictors."""
-    by_cell = shapes_by_cell(columns, shapes)
-    out = np.full((len(values), len(columns)), np.nan)
+    """Return quantile residuals (N, D) of encoded values (N, E), from moments (N, E) of predictors."""
+    column_shapes = shapes_by_column(columns, shapes)
+    residuals = np.full((len(values), len(columns)), np.nan)
     for d, column in enumerate(columns):
         x = values[:, column.first]
         observed = ~np.isnan(x)
         if column.emission == "categorical" or not observed.any():
             continue
         family = FAMILIES[column.family]
-        parts = mean[observed, column.first], variance[observed, column.first], by_cell[column.first]
-        high = family.predictive_cdf(x[observed], *parts)
+        predictive_arguments = (
+            mean[observed, column.first],
+            variance[observed, column.first],
+            column_shapes[column.first],
+        )
+        high = family.predictive_cdf(x[observed], *predictive_arguments)
         if family.counts:
-            low = family.predictive_cdf(x[observed] - 1.0, *parts)
+            low = family.predictive_cdf(x[observed] - 1.0, *predictive_arguments)
             high = low + rng.random(len(low)) * (high - low)
-        out[observed, d] = special.ndtri(np.clip(high, 1e-16, 1.0 - 1e-16))
-    return out
+        residuals[observed, d] = special.ndtri(np.clip(high, 1e-16, 1.0 - 1e-16))
+    return residuals

@@ -1,18 +1,18 @@
 """Maximization of the lower bound over parameters, with sites updated at each step.
 
-For given parameters ``theta`` the sites are updated until the bound ``F(theta, q)`` is highest
-(:mod:`.sites`). Its gradient is then the partial derivative by the parameters at a fixed distribution of the
-latent factors. With ``g = dE/dm`` and ``lambda = -2 dE/dv`` of each value,
+For given parameters ``theta`` the sites are updated until the bound ``F(theta, q)`` is maximal over ``q``
+(:mod:`.sites`). The gradient of this maximum is the partial derivative of ``F`` by ``theta`` at fixed ``q``.
+With ``g = dE/dm`` and ``lambda = -2 dE/dv`` of each value,
 
     dF/dC_d = sum_t g_td E[z_t] - lambda_td Cov[z_t] C_d,      dF/dmu_d = sum_t g_td,
 
-Derivatives by the dynamics follow from Fisher's identity, and those by shape parameters are closed forms
-under the same expectations. The optimizer is that of the Gaussian model: quasi-Newton steps in the expected
-information, with noise of the mean precision of the sites.
+Derivatives by the dynamics follow from Fisher's identity; derivatives by shape parameters are expectations in
+closed form. The optimizer of the Gaussian model is used: quasi-Newton steps in the metric of the expected
+information. The noise precision in this metric is the mean precision of the sites.
 
-Weak priors bound predictors that the data do not bound, such as that of a column of ones. In columns without
-a scale parameter, loadings are ``N(0, 3^2)``, and the prior of an offset has the predictor of the column mean
-as mean and a standard deviation of 10.
+The likelihood of some columns increases without limit as the predictor grows, for example of a binary column
+of ones. Columns without a scale parameter therefore have weak normal priors: loadings ``N(0, 3^2)``, and
+offsets with the predictor at the column mean as mean and a standard deviation of 10.
 """
 
 from collections.abc import Callable
@@ -50,13 +50,13 @@ __all__ = ["BoundObjective", "Fit", "Layout", "Prior", "maximize_bound"]
 
 # Standard deviations of the priors of loadings and offsets of columns without a scale.
 _LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
-# Longest step of one iteration: in the loadings, offsets and shape parameters.
+# Maximum step of one iteration in loadings, offsets and shape parameters.
 _MAX_STEPS = (1.0, 3.0, 2.0)
-# Tolerance of the sites at each set of parameters, relative to the smallest gain of an optimizer step.
+# Upper limit of the tolerance of the sites, in nats of the bound.
 _SITES_TOL = 1e-2
-# Maximum number of posteriors for one set of parameters; optimizer steps that need more are rejected.
+# Maximum number of site updates for one set of parameters; an optimizer step that needs more is rejected.
 _MAX_SITE_STEPS = 100
-# Step of the finite differences for the curvature of the bound in the shape parameters.
+# Finite-difference step for the curvature of the bound by shape parameters.
 _SHAPE_STEP = 1e-4
 
 #: Called with the number of evaluations and the best bound so far.
@@ -114,12 +114,12 @@ class Prior(NamedTuple):
 
     @property
     def precision(self) -> FloatArray:
-        """Precision of the prior, added to the information of each column, (D,)."""
+        """Prior precision of the loadings of each column, (D,)."""
         return self.bounded / _LOADINGS_PRIOR**2
 
 
 class _BoundTerms(NamedTuple):
-    """Inputs of the metric besides the gradient."""
+    """Quantities of an evaluation that the metric uses besides the gradient."""
 
     inference: Inference
     stats: Statistics
@@ -127,7 +127,7 @@ class _BoundTerms(NamedTuple):
 
 
 class _Metric:
-    """Information of the linear part, and a diagonal one of the shape parameters."""
+    """Block-diagonal metric: expected information of the linear model; a diagonal for shape parameters."""
 
     def __init__(self, linear: Metric, size: int, shapes: FloatArray) -> None:
         self._linear, self._size, self._shapes = linear, size, shapes
@@ -155,7 +155,7 @@ class BoundObjective:
     limit : int
         Maximum number of evaluations.
     tol : float
-        Gain of the bound, in nats, below which the updates of the sites end.
+        Increase of the bound, in nats, below which the updates of the sites end.
     report : callable, optional
         Called with the number of evaluations and the best value so far.
 
@@ -216,9 +216,9 @@ class BoundObjective:
         _, slope, precision = inference.expectation
         by_loadings = slope.T @ inference.means
         n, k = inference.means.shape
-        # sum_t lambda_td Cov[z_t] C_d: the covariances, summed for each column, are applied to its loadings.
-        summed = (precision.T @ inference.covariances.reshape(n, k * k)).reshape(-1, k, k)
-        by_loadings -= np.einsum("djk,dk->dj", summed, params.loadings)
+        # This is sum_t lambda_td Cov[z_t] C_d; the weighted covariances are summed first.
+        summed_covariances = (precision.T @ inference.covariances.reshape(n, k * k)).reshape(-1, k, k)
+        by_loadings -= np.einsum("djk,dk->dj", summed_covariances, params.loadings)
         evenly_sampled = self.layout.linear.evenly_sampled
         by_shapes, curvature, shape_prior = self._by_shapes(shapes, inference)
         gradient = np.concatenate(
@@ -232,7 +232,7 @@ class BoundObjective:
         return inference.bound + log_prior + shape_prior, gradient, _BoundTerms(inference, stats, curvature)
 
     def _by_shapes(self, shapes: Shapes, inference: Inference) -> tuple[FloatArray, FloatArray, float]:
-        """Return gradient and diagonal curvature by all shape parameters, and the log density of priors."""
+        """Return gradient and diagonal curvature by all shape parameters, and their log prior density."""
         gradients, curvatures, log_prior = [np.zeros(0)], [np.zeros(0)], 0.0
         for (family, columns), shape in zip(self.observations.blocks, shapes, strict=True):
             if shape.size == 0:
@@ -249,8 +249,8 @@ class BoundObjective:
             ) -> FloatArray:
                 total = family.log_prior(at)[1]
                 for rows in row_blocks(*mask.shape):
-                    by_cell = family.by_shape(*(part[rows] for part in block), at)
-                    total = total + np.stack([(mask[rows] * values).sum(axis=0) for values in by_cell])
+                    by_value = family.by_shape(*(part[rows] for part in block), at)
+                    total = total + np.stack([(mask[rows] * values).sum(axis=0) for values in by_value])
                 return total
 
             gradient = gradient_at(shape)
@@ -261,12 +261,13 @@ class BoundObjective:
                 shifted[i] += _SHAPE_STEP
                 differences[i] = (gradient[i] - gradient_at(shifted)[i]) / _SHAPE_STEP
             gradients.append(gradient.ravel())
-            # If the bound is not concave, the curvature is bounded relative to the gradient.
+            # Finite differences may be negative if the bound is not concave; the gradient then limits the
+            # step.
             curvatures.append(np.maximum(np.maximum(differences, 0.3 * np.abs(gradient)), 0.1).ravel())
         return np.concatenate(gradients), np.concatenate(curvatures), log_prior
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> _Metric:
-        """Return the expected information of Gaussian noise of the mean precision of the sites."""
+        """Return the expected information of a Gaussian model with the mean precision of the sites."""
         params, _ = self.layout.from_vector(vector, self.template)
         detail: _BoundTerms = evaluation.detail
         linear = self.layout.linear
@@ -287,13 +288,13 @@ class Fit(NamedTuple):
     shapes : tuple of ndarray
         Shape parameters of each block.
     inference : Inference
-        Distribution of the latent factors at the end.
+        Distribution of the latent factors at the final parameters.
     history : tuple of float
         Bound plus log density of the priors after each accepted step; never decreases.
     n_evaluations : int
         Number of evaluations of the bound.
     stop_reason : str
-        Reason of the end.
+        Reason why the optimization stopped.
     """
 
     params: StateSpace
@@ -314,7 +315,7 @@ def maximize_bound(
     tol: float,
     report: Report | None = None,
 ) -> Fit:
-    """Maximize the bound over parameters and sites, from a start.
+    """Maximize the bound over parameters and sites, from initial parameters.
 
     Parameters
     ----------
@@ -351,16 +352,18 @@ def maximize_bound(
         for (family, _), shape in zip(observations.blocks, shapes, strict=True)
     ]
     lower[linear.size :] = np.concatenate(floors)
-    loadings, offset, of_shapes = _MAX_STEPS
-    longest = np.concatenate(
+    loading_step, offset_step, shape_step = _MAX_STEPS
+    max_steps = np.concatenate(
         [
             longest_steps(params.latents),
-            np.full(linear.n_states * linear.n_features, loadings),
-            np.full(linear.n_features, offset),
-            np.full(layout.size - linear.size, of_shapes),
+            np.full(linear.n_states * linear.n_features, loading_step),
+            np.full(linear.n_features, offset_step),
+            np.full(layout.size - linear.size, shape_step),
         ]
     )
-    result: Ascent = maximize_objective(objective, layout.to_vector(params, shapes), Box(lower, longest), tol)
+    result: Ascent = maximize_objective(
+        objective, layout.to_vector(params, shapes), Box(lower, max_steps), tol
+    )
     if objective.best is None:  # interrupted before the first evaluation, or no finite value
         params, shapes = layout.from_vector(result.vector, params)
         return Fit(

@@ -1,4 +1,4 @@
-"""Gaussian values about a nonlinear function of the predictor: ``x ~ N(Phi(eta), r)``, ``eta = mu + C z``.
+"""Gaussian noise added to a nonlinear function of the predictor: ``x ~ N(Phi(eta), r)``, ``eta = mu + C z``.
 
 Turner & Sahani (2007, section 5.2, eq. 28) use a nonlinear link ``Phi`` from the latent factors to the
 observations (in generalized linear models, the inverse of the link). Here each column has its own link, a
@@ -12,10 +12,9 @@ quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``: any quadratic funct
           ``eta``
 ========= =============================================================================================
 
-Both links start as the identity. ``eta`` is a scalar for each value, so that expectations are Gauss-Hermite
-sums, which are exact for a quadratic link. If a log density is not concave, its second derivative may be
-positive; the Gaussian approximation of that value then has the minimum precision, and the bound is maximized
-under this constraint.
+Both links start as the identity. Expectations over the scalar ``eta`` of a value are Gauss-Hermite sums,
+which are exact for a quadratic link. The second derivative of the expected log density may be positive; the
+site of that value then has the minimum precision, and the bound is maximized under this constraint.
 """
 
 from abc import abstractmethod
@@ -32,14 +31,14 @@ __all__ = ["LINKS", "Linked", "Monotone", "Quadratic"]
 
 # Minimum precision of the Gaussian approximation of a value, relative to that of the noise.
 _MIN_PRECISION = 1e-3
-# Nodes of the expectations during optimization, whose integrands are nearly polynomials.
+# Quadrature nodes during optimization; few suffice, because the integrands are nearly polynomials.
 _N_NODES = 24
 
 
 class Linked(Family):
-    """Gaussian noise about a function of the predictor; `shape` is ``log r`` and parameters of ``Phi``."""
+    """Gaussian noise added to a function of the predictor; `shape` is ``log r`` and parameters of ``Phi``."""
 
-    n_nodes = 120  # with small noise, distribution functions are steep in the predictor
+    n_nodes = 120  # many, because distribution functions are steep if the noise is small
     has_scale = True
 
     @abstractmethod
@@ -56,12 +55,12 @@ class Linked(Family):
 
     @abstractmethod
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
-        """Return the log prior density of its parameters, up to a constant, and its gradient (P - 1, D)."""
+        """Return the log prior density of link parameters, up to a constant, and its gradient (P - 1, D)."""
 
     def expectation(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> Expectation:
-        """See :class:`Family`; the precision may be negative, and the caller applies the minimum."""
+        """See :class:`Family`; the precision may be negative, and the caller applies its lower bound."""
         precision = np.exp(-shape[0])
         square, slope, curvature = (np.zeros_like(mean) for _ in range(3))
         for weight, eta in over_nodes(mean, variance, _N_NODES):
@@ -113,7 +112,7 @@ class Linked(Family):
         return np.asarray(self.function(eta, shape[1:]) + noise)
 
     def predictor_of(self, mean: FloatArray) -> FloatArray:
-        """See :class:`Family`; for the initial function, the identity, the predictor equals the mean."""
+        """See :class:`Family`; for the initial link, the identity, the predictor equals the mean."""
         return mean
 
     def first_sites(
@@ -139,8 +138,8 @@ class Linked(Family):
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
         """See :class:`Family`; the weak noise prior and the prior of the function."""
         value, slope = weak_prior(shape[0], WEAK_PRIOR)
-        of_link, slopes = self.link_prior(shape[1:])
-        return value + of_link, np.concatenate([slope[None], slopes])
+        link_log_prior, slopes = self.link_prior(shape[1:])
+        return value + link_log_prior, np.concatenate([slope[None], slopes])
 
 
 class Quadratic(Linked):
@@ -179,48 +178,50 @@ class Monotone(Linked):
     _SHARPNESS = 1.5
     n_shapes = 3 + len(KNOTS)
 
-    def _units(self, eta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """Return the value of each unit, zero at zero, and its slope between zero and one."""
-        out = []
+    def _softplus_units(self, eta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Return ``U_j(eta) - U_j(0)`` of each softplus unit, and its derivative by ``eta``."""
+        units = []
         for knot in self.KNOTS:
             scaled_distance = self._SHARPNESS * (eta - knot)
             value_at_zero = np.logaddexp(0.0, -self._SHARPNESS * knot)
-            out.append(
+            units.append(
                 (
                     (np.logaddexp(0.0, scaled_distance) - value_at_zero) / self._SHARPNESS,
                     special.expit(scaled_distance),
                 )
             )
-        return out
+        return units
 
     def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
-        out = link[0] + slopes[0] * eta
-        for slope_change, (value, _) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
-            out = out + slope_change * value
-        return out
+        phi = link[0] + slopes[0] * eta
+        for slope_change, (value, _) in zip(np.diff(slopes, axis=0), self._softplus_units(eta), strict=True):
+            phi = phi + slope_change * value
+        return phi
 
     def derivatives(self, eta: FloatArray, link: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
-        out, first, second = link[0] + slopes[0] * eta, slopes[0] + 0.0 * eta, np.zeros_like(eta)
-        for slope_change, (value, share) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
-            out = out + slope_change * value
-            first = first + slope_change * share
-            second = second + slope_change * self._SHARPNESS * share * (1.0 - share)
-        return out, first, second
+        phi, first, second = link[0] + slopes[0] * eta, slopes[0] + 0.0 * eta, np.zeros_like(eta)
+        for slope_change, (value, unit_slope) in zip(
+            np.diff(slopes, axis=0), self._softplus_units(eta), strict=True
+        ):
+            phi = phi + slope_change * value
+            first = first + slope_change * unit_slope
+            second = second + slope_change * self._SHARPNESS * unit_slope * (1.0 - unit_slope)
+        return phi, first, second
 
     def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
-        values = [eta, *(value for value, _ in self._units(eta)), np.zeros_like(eta)]
-        # In the sum, slope j multiplies unit j minus unit j + 1.
+        values = [eta, *(value for value, _ in self._softplus_units(eta)), np.zeros_like(eta)]
+        # The link is a sum over j of slope j times unit j minus unit j + 1.
         parts = [lower - upper for lower, upper in zip(values[:-1], values[1:], strict=True)]
         return [np.ones_like(eta), *(slope * part for slope, part in zip(slopes, parts, strict=True))]
 
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Linked`; ``N(0, 1)`` each, because the data may not determine them."""
+        """See :class:`Linked`; each parameter is ``N(0, 1)``, because the data may not determine it."""
         return -0.5 * float(np.sum(link**2)), -link
 
 

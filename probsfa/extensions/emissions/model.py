@@ -9,17 +9,17 @@ from scipy import special
 from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make_columns, with_links
+from probsfa.extensions.emissions.columns import Column, encode, family_blocks, make_columns, with_links
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequence
 from probsfa.extensions.emissions.learning import Report, maximize_bound
 from probsfa.extensions.emissions.prediction import (
-    CellDistribution,
     EmissionForecast,
+    ValueDistribution,
     draw_values,
     level_probabilities,
     log_predictive,
-    shapes_by_cell,
+    shapes_by_column,
 )
 from probsfa.extensions.emissions.sites import (
     Inference,
@@ -32,7 +32,7 @@ from probsfa.extensions.emissions.sites import (
     predictor_moments,
     site_panel,
 )
-from probsfa.extensions.emissions.start import start_of
+from probsfa.extensions.emissions.start import initialize
 from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.engine.posterior import Posterior, draw_factors
 from probsfa.statespace.factor_uncertainty import covariances_of_mixture, parameter_variances
@@ -46,7 +46,7 @@ from probsfa.statespace.prediction import Forecast, Imputation, ImputedDistribut
 
 __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
 
-# Tolerance of the sites for known parameters, in nats of the bound.
+# Tolerance of the site updates of a fitted model, in nats of the bound.
 _SITES_TOL = 1e-9
 _MAX_SITE_STEPS = 1000
 
@@ -54,14 +54,14 @@ _STATUS_SENTENCES = {
     "converged": "Converged: a further step is expected to gain less than tol nats of the lower bound.",
     "flat": "Converged: changes of the lower bound are below the tolerance of its sites.",
     "max_iter": (
-        "Stopped at max_iter before converging: the lower bound was still rising. Raise max_iter, or raise "
-        "tol if the result is good enough."
+        "Stopped at max_iter before convergence: the lower bound was still increasing. Raise max_iter, or "
+        "raise tol if the result is good enough."
     ),
     "stalled": (
         "Stopped: no step increased the lower bound, although its gradient is not zero. The parameters are "
         "the best found; n_components may be too large."
     ),
-    "interrupted": "Interrupted: the best parameters so far are kept.",
+    "interrupted": "Interrupted: the model has the best parameters so far.",
 }
 
 
@@ -97,10 +97,9 @@ class EmissionModel(_EmissionParameters, FittedModel):
     axis : tuple
         Units of times: the parts of a :class:`~probsfa._times.TimeAxis`.
     level_and_scale : ndarray (S, S + 1, S + 1), optional
-        Covariances of mixture, scale and level of each state with loadings
-        (:func:`~probsfa.statespace.factor_uncertainty.covariances_of_mixture`). In files of earlier versions
-        (2, K) or (2 + 2 K, K): variances of level and scale of the AR(1) factors, then variances and
-        covariances of their mixture.
+        Parameter uncertainty of each state with loadings
+        (:func:`~probsfa.statespace.factor_uncertainty.covariances_of_mixture`). Files of earlier versions
+        contain an array (2, K) or (2 + 2 K, K) for the AR(1) factors instead.
     """
 
     @property
@@ -124,9 +123,9 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def shape_parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return noise variances in squared data units, degrees of freedom and sizes (D,), or NaN."""
         noise, df, size = (np.full(len(self.columns), np.nan) for _ in range(3))
-        by_cell = shapes_by_cell(self.columns, self.shapes)
+        column_shapes = shapes_by_column(self.columns, self.shapes)
         for d, column in enumerate(self.columns):
-            values = np.exp(by_cell[column.first][:, 0])
+            values = np.exp(column_shapes[column.first][:, 0])
             if column.emission in ("gaussian", "student_t"):
                 noise[d] = values[0] * column.scale**2
             if column.emission == "student_t":
@@ -138,7 +137,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def observations(self, sequences: Sequences) -> Observations:
         """Return validated rows, encoded in the units of the model."""
         return make_observations(
-            encode(sequences, self.columns).retimed(self.time_unit), blocks_of(self.columns)
+            encode(sequences, self.columns).retimed(self.time_unit), family_blocks(self.columns)
         )
 
     def infer(self, sequences: Sequences) -> tuple[Observations, Inference]:
@@ -182,8 +181,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
     @property
     def n_parameters(self) -> int:
         """Number of free parameters, including those of links."""
-        of_factors = (self.decay, self.rhythm_decay, self.rhythm_frequency, self.smooth_rate)
-        sizes = [part.size for part in (*of_factors, self.loadings, self.offset, *self.shapes)]
+        factor_parameters = (self.decay, self.rhythm_decay, self.rhythm_frequency, self.smooth_rate)
+        sizes = [part.size for part in (*factor_parameters, self.loadings, self.offset, *self.shapes)]
         return int(sum(sizes))
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
@@ -195,7 +194,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return self.infer(sequences)[1].bound - self.log_scale(sequences)
 
     def log_scale(self, sequences: Sequences) -> float:
-        """Return the log density of all rows in units of the model minus that in data units, in nats."""
+        """Return the log density of all rows in model units minus the log density in data units, in nats."""
         return float(sequences.mask.sum(axis=0) @ self._log_scales)
 
     @property
@@ -203,10 +202,10 @@ class EmissionModel(_EmissionParameters, FittedModel):
         """Logarithms of the scales of the columns (D,)."""
         return np.log([column.scale for column in self.columns])
 
-    def cell_distribution(self, sequences: Sequences) -> CellDistribution:
-        """Return the distribution of all values given the observed ones; quantiles for missing values."""
+    def value_distribution(self, sequences: Sequences) -> ValueDistribution:
+        """Return the distribution of all values given observed values; quantiles for missing values only."""
         _, inference = self.infer(sequences)
-        return CellDistribution(
+        return ValueDistribution(
             self.params,
             self.columns,
             self.shapes,
@@ -217,46 +216,48 @@ class EmissionModel(_EmissionParameters, FittedModel):
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values by means, or by the most probable level of a categorical column."""
-        cells = self.cell_distribution(sequences)
-        moments, mask = cells.moments(), sequences.mask
+        distribution = self.value_distribution(sequences)
+        moments, mask = distribution.moments(), sequences.mask
         values = np.where(mask, sequences.values, moments.means)
         std = np.where(mask, 0.0, moments.std)
-        return Imputation(values, std, distribution=ImputedDistribution(sequences.values, cells))
+        return Imputation(values, std, distribution=ImputedDistribution(sequences.values, distribution))
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Return standardized errors of values, predicted in ten folds; of levels by probability."""
+        """Return standardized prediction errors in ten folds; for levels, quantiles of probabilities."""
         scores = np.full_like(sequences.values, np.nan)
-        levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
+        has_levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
         for hidden, remaining in random_parts(sequences):
-            cells = self.cell_distribution(remaining)
-            means, std, _ = cells.moments()
-            log_density = log_predictive(*cells[:5], values=sequences.values)
+            distribution = self.value_distribution(remaining)
+            means, std, _ = distribution.moments()
+            log_density = log_predictive(*distribution[:5], values=sequences.values)
             with np.errstate(divide="ignore", invalid="ignore"):
                 errors = np.abs(sequences.values - means) / std
-                by_level = -special.ndtri(0.5 * np.exp(log_density))
-            scores[hidden] = np.where(levels, by_level, errors)[hidden]
+                level_scores = -special.ndtri(0.5 * np.exp(log_density))
+            scores[hidden] = np.where(has_levels, level_scores, errors)[hidden]
         return scores
 
     def probabilities(self, sequences: Sequences) -> dict[int, FloatArray]:
         """Return probabilities (N, L) of levels, by number of column; binary and categorical columns only."""
         _, inference = self.infer(sequences)
-        out: dict[int, FloatArray] = {}
+        probabilities: dict[int, FloatArray] = {}
         mean, variance = predictor_moments(self.params, inference.means, inference.covariances)
         for d, column in enumerate(self.columns):
             if column.emission == "bernoulli":
-                block = blocks_of((column._replace(first=0),))[0]
+                block = family_blocks((column._replace(first=0),))[0]
                 block_moments = block.family.moments(
                     mean[:, column.model_columns], variance[:, column.model_columns], np.zeros((0, 1))
                 )[0]
-                out[d] = np.concatenate([1.0 - block_moments, block_moments], axis=1)
+                probabilities[d] = np.concatenate([1.0 - block_moments, block_moments], axis=1)
             elif column.emission == "categorical":
-                out[d] = level_probabilities(self.params, column, inference.means, inference.covariances)
-        return out
+                probabilities[d] = level_probabilities(
+                    self.params, column, inference.means, inference.covariances
+                )
+        return probabilities
 
-    def column_mean(self, which: int, predictor: FloatArray) -> FloatArray:
+    def column_mean(self, column_index: int, predictor: FloatArray) -> FloatArray:
         """Return means of a column's values, in data units, at predictors in units of `mean_`."""
-        column = self.columns[which]
-        family, shape = FAMILIES[column.family], shapes_by_cell(self.columns, self.shapes)[column.first]
+        column = self.columns[column_index]
+        family, shape = FAMILIES[column.family], shapes_by_column(self.columns, self.shapes)[column.first]
         eta = predictor.reshape(-1, 1)
         if column.link == "identity":
             eta = (eta - column.shift) / column.scale
@@ -268,7 +269,9 @@ class EmissionModel(_EmissionParameters, FittedModel):
     ) -> list[EmissionFilter]:
         """Filter each sequence; residuals of counts are random, by default with a fixed seed."""
         if state is not None and len(sequences.lengths) > 1:
-            raise ValueError("state continues one sequence; X has several.")
+            raise ValueError(
+                f"state continues one sequence, but X has {len(sequences.lengths)}. Filter each separately."
+            )
         rng = np.random.default_rng(0) if rng is None else rng
         parts = [sequences.one(i) for i in range(len(sequences.lengths))]
         encoded = [encode(part, self.columns).retimed(self.time_unit) for part in parts]
@@ -285,17 +288,19 @@ class EmissionModel(_EmissionParameters, FittedModel):
     ) -> list[Forecast]:
         """Return distributions at the given times after the end of each sequence."""
         _, inference = self.infer(sequences)
-        out: list[Forecast] = []
+        forecasts: list[Forecast] = []
         for rows, horizon in zip(sequences.slices, steps, strict=True):
             last = rows.stop - 1
             means, covariances = propagate(
                 self.params, inference.means[last], inference.covariances[last], horizon
             )
-            cells = CellDistribution(self.params, self.columns, self.shapes, means, covariances)
-            moments = cells.moments()
+            distribution = ValueDistribution(self.params, self.columns, self.shapes, means, covariances)
+            moments = distribution.moments()
             std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-            out.append(EmissionForecast(moments.means, moments.std, means, std, _distribution=cells))
-        return out
+            forecasts.append(
+                EmissionForecast(moments.means, moments.std, means, std, _distribution=distribution)
+            )
+        return forecasts
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
@@ -311,7 +316,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return draw_factors(engine_parameters, panel, n_draws, rng)
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Return values (n_draws, N, D), missing ones drawn jointly given the observed ones."""
+        """Return values (n_draws, N, D); missing values are drawn jointly given the observed values."""
         latents = self.draw_factors(sequences, n_draws, rng)
         draws = draw_values(self.params, self.columns, self.shapes, latents, rng)
         return np.where(sequences.mask, sequences.values, draws)
@@ -337,14 +342,14 @@ class EmissionFit(NamedTuple):
     lower_bound : float
         Lower bound for the training data, in nats, for data units, without priors.
     history : ndarray
-        Bound plus log density of the priors after each accepted step, shifted to end at `lower_bound`; never
-        decreases.
+        Bound plus log prior density after each accepted step, shifted so that the last value is
+        `lower_bound`; never decreases.
     n_evaluations : int
         Number of evaluations of the bound.
     converged : bool
         Whether the fit reached a maximum.
     status : str
-        A sentence about the end of the fit.
+        Message about the end of the fit.
     """
 
     model: EmissionModel
@@ -356,7 +361,7 @@ class EmissionFit(NamedTuple):
 
 
 def mean_noise(observations: Observations, sites: Sites) -> FloatArray:
-    """Return the noise variance (D,) of the mean precision of the sites of observed values."""
+    """Return noise variances (D,): one over the mean precision of the sites of observed values."""
     count = np.maximum(observations.mask.sum(axis=0), 1.0)
     precision = np.sum(observations.mask * sites.precision, axis=0) / count
     return np.asarray(1.0 / np.maximum(precision, 1e-12))
@@ -365,15 +370,16 @@ def mean_noise(observations: Observations, sites: Sites) -> FloatArray:
 def predictor_scales(
     columns: Sequence[Column], observations: Observations, params: StateSpace, sites: Sites
 ) -> FloatArray:
-    """Return standard deviations (D,) for the correlations of the sign rule of the latent factors.
+    """Return the column scales (D,) in which loadings are compared to fix the signs of the latent factors.
 
-    For a Gaussian column this is that of its observed values, as in the linear Gaussian model. For other
-    columns it is that of the predictor, with noise of the mean precision of the sites of observed values.
+    The scale of a Gaussian column is the standard deviation of its observed values, as in the linear Gaussian
+    model. For other columns it is the standard deviation of the predictor plus noise, whose precision is the
+    mean precision of the sites.
     """
     scale = np.sqrt(np.sum(params.loadings**2, axis=1) + mean_noise(observations, sites))
     for column in columns:
         if column.emission == "gaussian" and column.link == "identity":
-            scale[column.model_columns] = 1.0  # values are standardized by the observed values
+            scale[column.model_columns] = 1.0  # the column is standardized
     return scale
 
 
@@ -383,12 +389,12 @@ def fit_model(
     options: FitOptions,
     *,
     links: Sequence[str] = (),
-    one_link: bool = True,
+    is_shared_link: bool = True,
     tol: float | str,
     max_iter: int,
     report: Report | None = None,
 ) -> EmissionFit:
-    """Fit the model to checked rows.
+    """Fit the model to validated rows.
 
     Parameters
     ----------
@@ -400,8 +406,8 @@ def fit_model(
         Options of the Gaussian start model; its processes are those of the model.
     links : sequence of str, optional
         The link of each column.
-    one_link : bool, default=True
-        Whether one link was given for all columns that may have one.
+    is_shared_link : bool, default=True
+        Whether the user gave one link for all Gaussian columns.
     tol : float or "auto"
         Expected gain of an optimizer step, in nats, at which to stop.
     max_iter : int
@@ -411,10 +417,10 @@ def fit_model(
     """
     columns = make_columns(sequences, requested)
     if links:
-        columns = with_links(columns, links, is_shared=one_link)
+        columns = with_links(columns, links, is_shared=is_shared_link)
     encoded = encode(sequences, columns)
-    blocks = blocks_of(columns)
-    start = start_of(encoded, blocks, options)
+    blocks = family_blocks(columns)
+    start = initialize(encoded, blocks, options)
     observations = make_observations(encoded.retimed(start.time_unit), blocks)
     if tol == "auto":
         n_free = start.params.latents.n_free(start.params.n_features) + start.params.n_features
@@ -434,7 +440,7 @@ def fit_model(
     layout = Coordinates(
         params.latents, NoiseVariances.known(params.n_features), observations.panel.evenly_sampled
     )
-    with_noise = params.replace(noise_variance=mean_noise(observations, fit.inference.sites))
+    noisy_params = params.replace(noise_variance=mean_noise(observations, fit.inference.sites))
     model = EmissionModel(
         params.decay,
         params.loadings,
@@ -446,7 +452,9 @@ def fit_model(
         columns,
         start.time_unit,
         (axis.kind, axis.calendar, axis.from_index, axis.even, axis.unit),
-        covariances_of_mixture(layout, with_noise, observations.mask.sum(axis=0), np.array(encoded.lengths)),
+        covariances_of_mixture(
+            layout, noisy_params, observations.mask.sum(axis=0), np.array(encoded.lengths)
+        ),
     )
     bound = fit.inference.bound - model.log_scale(sequences)
     history = np.array(fit.history)

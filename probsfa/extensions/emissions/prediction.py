@@ -1,4 +1,4 @@
-"""Prediction of values from latent factors: means, spreads, quantiles and draws, in data units."""
+"""Prediction of values from latent factors in data units: means, standard deviations, quantiles and draws."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,24 +8,24 @@ from scipy import special
 from scipy.stats import qmc
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.extensions.emissions.columns import Column, blocks_of
+from probsfa.extensions.emissions.columns import Column, family_blocks
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.sites import Shapes, predictor_moments
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import Forecast
 
 __all__ = [
-    "CellDistribution",
-    "CellMoments",
     "EmissionForecast",
+    "ValueDistribution",
+    "ValueMoments",
     "draw_values",
     "level_probabilities",
     "log_predictive",
     "predict",
-    "shapes_by_cell",
+    "shapes_by_column",
 ]
 
-# Points over which the probabilities of levels are averaged, and rows processed together.
+# Number of quasi-random points for the probabilities of levels, and number of rows processed at a time.
 _N_POINTS, _CHUNK_ROWS = 256, 1024
 
 
@@ -40,12 +40,12 @@ class EmissionForecast(Forecast):
     latent_means, latent_std : ndarray or frame of shape (H, K)
         Means and standard deviations of the latent factors.
     lower, upper : ndarray or frame of shape (H, D)
-        Limits of the prediction interval. Limits are possible values of the column, so that coverage is at
-        least nominal; NaN for categorical columns.
+        Limits of the prediction interval. The limits for counts are counts, so that coverage may exceed the
+        nominal probability. NaN for categorical columns.
     """
 
 
-class CellMoments(NamedTuple):
+class ValueMoments(NamedTuple):
     """Means and standard deviations (N, D), and quantiles, one (N, D) for each probability."""
 
     means: FloatArray
@@ -53,8 +53,8 @@ class CellMoments(NamedTuple):
     quantiles: tuple[FloatArray, ...]
 
 
-class CellDistribution(NamedTuple):
-    """Distribution of values (N, D), given that of the factors; attributes as parameters of `predict`."""
+class ValueDistribution(NamedTuple):
+    """Distribution of values (N, D) for given moments of the factors; attributes as in `predict`."""
 
     params: StateSpace
     columns: Sequence[Column]
@@ -63,7 +63,7 @@ class CellDistribution(NamedTuple):
     covariances: FloatArray
     is_requested: BoolArray | None = None
 
-    def moments(self) -> CellMoments:
+    def moments(self) -> ValueMoments:
         """Return means and standard deviations."""
         return predict(*self[:5])
 
@@ -72,12 +72,12 @@ class CellDistribution(NamedTuple):
         return predict(*self[:5], (probability,), self.is_requested).quantiles[0]
 
 
-def shapes_by_cell(columns: Sequence[Column], shapes: Shapes) -> list[FloatArray]:
+def shapes_by_column(columns: Sequence[Column], shapes: Shapes) -> list[FloatArray]:
     """Return the shape parameters (P, 1) of each model column."""
-    out: dict[int, FloatArray] = {}
-    for block, shape in zip(blocks_of(columns), shapes, strict=True):
-        out.update({int(c): shape[:, i : i + 1] for i, c in enumerate(block.columns)})
-    return [out[c] for c in range(len(out))]
+    column_shapes: dict[int, FloatArray] = {}
+    for block, shape in zip(family_blocks(columns), shapes, strict=True):
+        column_shapes.update({int(c): shape[:, i : i + 1] for i, c in enumerate(block.columns)})
+    return [column_shapes[c] for c in range(len(column_shapes))]
 
 
 def predict(
@@ -88,7 +88,7 @@ def predict(
     covariances: FloatArray,
     probabilities: Sequence[float] = (),
     selected: BoolArray | None = None,
-) -> CellMoments:
+) -> ValueMoments:
     """Return the distribution of values from that of the latent factors.
 
     Parameters
@@ -108,23 +108,23 @@ def predict(
     selected : ndarray of bool of shape (N, D), optional
         Values for which quantiles are computed; others are NaN. All by default.
     """
-    eta, spread = predictor_moments(params, means, covariances)
-    by_cell = shapes_by_cell(columns, shapes)
+    eta, predictor_variances = predictor_moments(params, means, covariances)
+    column_shapes = shapes_by_column(columns, shapes)
     n, d = len(means), len(columns)
-    out, std = np.empty((n, d)), np.empty((n, d))
+    predictions, std = np.empty((n, d)), np.empty((n, d))
     quantiles = tuple(np.full((n, d), np.nan) for _ in probabilities)
     for j, column in enumerate(columns):
         if column.emission == "categorical":
             p = level_probabilities(params, column, means, covariances)
-            best = np.argmax(p, axis=1)
-            out[:, j] = column.levels[best]
-            largest_probability = p[np.arange(n), best]
+            most_probable = np.argmax(p, axis=1)
+            predictions[:, j] = column.levels[most_probable]
+            largest_probability = p[np.arange(n), most_probable]
             std[:, j] = np.sqrt(np.maximum(largest_probability * (1.0 - largest_probability), 0.0))
             continue
-        family, shape = FAMILIES[column.family], by_cell[column.first]
-        m, v = eta[:, column.first], spread[:, column.first]
+        family, shape = FAMILIES[column.family], column_shapes[column.first]
+        m, v = eta[:, column.first], predictor_variances[:, column.first]
         centre, variance = family.moments(m, v, shape)
-        out[:, j] = column.shift + column.scale * centre
+        predictions[:, j] = column.shift + column.scale * centre
         std[:, j] = column.scale * np.sqrt(variance)
         rows = np.ones(n, dtype=bool) if selected is None else selected[:, j]
         if rows.any():
@@ -132,7 +132,7 @@ def predict(
                 result[rows, j] = column.shift + column.scale * family.quantile(
                     level, m[rows], v[rows], shape
                 )
-    return CellMoments(out, std, quantiles)
+    return ValueMoments(predictions, std, quantiles)
 
 
 def level_probabilities(
@@ -140,29 +140,29 @@ def level_probabilities(
 ) -> FloatArray:
     """Return probabilities (N, L) of the levels of a categorical column, in the order of its `levels`.
 
-    Its predictors are correlated: probabilities are means over quasi-random points of their joint
-    distribution (a scrambled Sobol sequence with a fixed seed).
+    The predictors of the levels are correlated. Probabilities are therefore means over quasi-random points of
+    their joint distribution (a scrambled Sobol sequence with a fixed seed).
     """
     loadings, offset = params.loadings[column.model_columns], params.offset[column.model_columns]
-    uniform = qmc.Sobol(column.n_cells, seed=0).random(_N_POINTS)
+    uniform = qmc.Sobol(column.n_model_columns, seed=0).random(_N_POINTS)
     normal = special.ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12))
-    out = np.empty((len(means), column.n_cells + 1))
+    probabilities = np.empty((len(means), column.n_model_columns + 1))
     for start in range(0, len(means), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)
         centre = offset + means[rows] @ loadings.T
         values, vectors = np.linalg.eigh(loadings @ covariances[rows] @ loadings.T)
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         eta = centre[:, None, :] + np.einsum("nij,pj->npi", roots, normal)
-        out[rows] = _by_level(eta).mean(axis=1)
-    return out
+        probabilities[rows] = _probabilities_of_levels(eta).mean(axis=1)
+    return probabilities
 
 
-def _by_level(eta: FloatArray) -> FloatArray:
+def _probabilities_of_levels(eta: FloatArray) -> FloatArray:
     """Return probabilities (..., L) of the levels given predictors (..., L - 1)."""
-    log_left = np.cumsum(special.log_expit(-eta), axis=-1)  # that it is none of the levels so far
-    log_left_before = np.concatenate([np.zeros_like(log_left[..., :1]), log_left[..., :-1]], axis=-1)
+    log_above = np.cumsum(special.log_expit(-eta), axis=-1)  # of the levels above each level
+    log_at_least = np.concatenate([np.zeros_like(log_above[..., :1]), log_above[..., :-1]], axis=-1)
     return np.concatenate(
-        [np.exp(log_left_before + special.log_expit(eta)), np.exp(log_left[..., -1:])], axis=-1
+        [np.exp(log_at_least + special.log_expit(eta)), np.exp(log_above[..., -1:])], axis=-1
     )
 
 
@@ -174,22 +174,22 @@ def log_predictive(
     covariances: FloatArray,
     values: FloatArray,
 ) -> FloatArray:
-    """Return log densities, or log probabilities, of values (N, D) in data units; NaN for missing ones."""
+    """Return log densities, or log probabilities, of values (N, D) in data units; NaN for missing values."""
     eta, variance = predictor_moments(params, means, covariances)
-    by_cell = shapes_by_cell(columns, shapes)
-    out = np.full_like(values, np.nan)
+    column_shapes = shapes_by_column(columns, shapes)
+    log_densities = np.full_like(values, np.nan)
     for j, column in enumerate(columns):
         rows = ~np.isnan(values[:, j])
         if column.emission == "categorical":
             p = level_probabilities(params, column, means[rows], covariances[rows])
             level_index = np.argmax(values[rows, j][:, None] == column.levels, axis=1)
-            out[rows, j] = np.log(p[np.arange(len(level_index)), level_index])
+            log_densities[rows, j] = np.log(p[np.arange(len(level_index)), level_index])
             continue
         x = (values[rows, j] - column.shift) / column.scale
         m, v = eta[rows, column.first], variance[rows, column.first]
-        density = FAMILIES[column.family].log_predictive(x, m, v, by_cell[column.first])
-        out[rows, j] = density - np.log(column.scale)
-    return out
+        density = FAMILIES[column.family].log_predictive(x, m, v, column_shapes[column.first])
+        log_densities[rows, j] = density - np.log(column.scale)
+    return log_densities
 
 
 def draw_values(
@@ -201,14 +201,14 @@ def draw_values(
 ) -> FloatArray:
     """Draw values (..., D), in data units, given latent factors (..., K)."""
     eta = params.offset + latents @ params.loadings.T
-    by_cell = shapes_by_cell(columns, shapes)
-    out = np.empty((*eta.shape[:-1], len(columns)))
+    column_shapes = shapes_by_column(columns, shapes)
+    values = np.empty((*eta.shape[:-1], len(columns)))
     for j, column in enumerate(columns):
         if column.emission == "categorical":
-            p = np.cumsum(_by_level(eta[..., column.model_columns]), axis=-1)
+            p = np.cumsum(_probabilities_of_levels(eta[..., column.model_columns]), axis=-1)
             level_index = np.sum(rng.random(p.shape[:-1])[..., None] > p[..., :-1], axis=-1)
-            out[..., j] = column.levels[level_index]
+            values[..., j] = column.levels[level_index]
             continue
-        draws = FAMILIES[column.family].draw(eta[..., column.first], by_cell[column.first], rng)
-        out[..., j] = column.shift + column.scale * draws
-    return out
+        draws = FAMILIES[column.family].draw(eta[..., column.first], column_shapes[column.first], rng)
+        values[..., j] = column.shift + column.scale * draws
+    return values

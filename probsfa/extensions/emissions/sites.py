@@ -5,13 +5,13 @@ lower bound of the log-likelihood
 
     F(q) = sum over observed values of E_q[log p(x_td | eta_td)] - KL(q || p(z)),      eta = mu + C z.
 
-Its form is known: prior times one site ``exp(b eta - lambda eta^2 / 2)`` for each observed value,
-``lambda = -2 dE/dv`` and ``b = dE/dm + lambda m`` at the mean ``m`` and variance ``v`` of ``eta`` under ``q``
-(Opper & Archambeau 2009). A site is an observation of ``eta`` of the value ``b / lambda`` with the variance
-``1 / lambda``. The exact engine therefore computes ``q`` for given sites, with unit noise variance and
-``lambda`` in place of the mask. Sites are moved towards those computed from their own ``q``, which is a
-natural gradient step (Khan & Lin 2017). The step is halved until ``F`` does not decrease, so the bound never
-decreases. A missing value has no site.
+The maximizing ``q`` is the prior times one site ``exp(b eta - lambda eta^2 / 2)`` for each observed value
+(Opper & Archambeau 2009). Here ``lambda = -2 dE/dv`` and ``b = dE/dm + lambda m``, where ``m`` and ``v`` are
+the mean and variance of ``eta`` under ``q``. A site is equivalent to an observation ``b / lambda`` of ``eta``
+with noise variance ``1 / lambda``. The Kalman smoother therefore computes ``q`` for given sites; ``lambda``
+replaces the mask, and the noise variance is one. Each step moves the sites towards the sites computed from
+``q``, which is a natural-gradient step (Khan & Lin 2017). The step is halved until ``F`` does not decrease,
+so the bound never decreases. A missing value has no site.
 
 References
 ----------
@@ -34,8 +34,8 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Block",
-    "Observations",
     "Inference",
+    "Observations",
     "Shapes",
     "Sites",
     "engine_params",
@@ -51,7 +51,7 @@ __all__ = [
 #: Shape parameters of each block, each (P, columns of the block).
 Shapes = tuple[FloatArray, ...]
 
-# Number of values processed together.
+# Number of values processed at a time; arrays of this size fit the cache.
 _BLOCK_SIZE = 32_768
 # Maximum number of halvings of a step of the sites.
 _MAX_HALVINGS = 12
@@ -76,7 +76,7 @@ class Observations(NamedTuple):
     blocks : tuple of Block
         Columns of each family.
     panel : Panel
-        The same rows in the format of the Kalman filter, with the time steps between rows.
+        The rows in the format of the Kalman filter, with the time steps between rows.
     constants : tuple of ndarray
         Constant terms of the log densities of each block's values (N, columns).
     """
@@ -95,23 +95,20 @@ class Sites(NamedTuple):
     information: FloatArray
 
     def moved(self, towards: "Sites", by: float) -> "Sites":
-        """Return sites a fraction ``by`` of the way towards others."""
+        """Return ``(1 - by)`` times these sites plus ``by`` times other sites."""
         return Sites(
-            *(
-                own_values + by * (target_values - own_values)
-                for own_values, target_values in zip(self, towards, strict=True)
-            )
+            *(current + by * (target - current) for current, target in zip(self, towards, strict=True))
         )
 
     @property
     def values(self) -> FloatArray:
         """Pseudo-observations of the predictors."""
-        out = np.zeros_like(self.precision)
-        return np.divide(self.information, self.precision, out=out, where=self.precision > 0.0)
+        zeros = np.zeros_like(self.precision)
+        return np.divide(self.information, self.precision, out=zeros, where=self.precision > 0.0)
 
 
 class Inference(NamedTuple):
-    """The Gaussian ``q`` of given sites.
+    """The Gaussian ``q`` for given sites.
 
     Attributes
     ----------
@@ -144,7 +141,7 @@ class Inference(NamedTuple):
 
     @property
     def optimal_sites(self) -> Sites:
-        """Sites computed from this distribution; equal to its own sites at the maximum of the bound."""
+        """Sites computed from the moments of ``q``; they equal `sites` at the maximum of the bound."""
         _, slope, precision = self.expectation
         return Sites(precision, slope + precision * self.predictor_mean)
 
@@ -158,7 +155,7 @@ def make_observations(sequences: Sequences, blocks: Sequence[Block]) -> Observat
 
 
 def engine_params(params: StateSpace) -> StateSpace:
-    """Return parameters with unit noise variance, with which the engine treats sites as observations."""
+    """Return parameters with unit noise variance, for sites as observations."""
     return params.replace(noise_variance=np.ones(params.n_features))
 
 
@@ -167,7 +164,7 @@ def site_panel(observations: Observations, sites: Sites) -> Panel:
     values, mask = (np.zeros(observations.panel.values.shape) for _ in range(2))
     n = observations.panel.n_rows
     values[:n], mask[:n] = sites.values, sites.precision
-    # The engine selects its algorithm by the precision, which must therefore also be in the weights.
+    # The engine also selects its algorithm by the weights.
     return observations.panel._replace(values=values, mask=mask, weights=mask, complete=False)
 
 
@@ -177,7 +174,6 @@ def expectation(
     """Return the expected log density of each value, and its derivatives; zeros for missing values."""
     value, slope, precision = (np.empty_like(observations.values) for _ in range(3))
     with np.errstate(all="ignore"):
-        # Rows are processed in blocks whose arrays fit the cache.
         for rows in row_blocks(*observations.values.shape):
             for (family, columns), shape, constant in zip(
                 observations.blocks, shapes, observations.constants, strict=True
@@ -187,9 +183,9 @@ def expectation(
                 value[block] = part.value + constant[rows]
                 slope[block] = part.slope
                 precision[block] = np.maximum(part.precision, family.least_precision(shape))
-            unseen = observations.mask[rows] == 0.0
-            value[rows][unseen] = slope[rows][unseen] = 0.0
-            precision[rows][unseen] = 0.0
+            is_missing = observations.mask[rows] == 0.0
+            value[rows][is_missing] = slope[rows][is_missing] = 0.0
+            precision[rows][is_missing] = 0.0
     return Expectation(value, slope, precision)
 
 
@@ -207,7 +203,7 @@ def _as_slice(columns: NDArray[np.intp]) -> slice | NDArray[np.intp]:
 
 
 def first_sites(observations: Observations, offset: FloatArray, shapes: Shapes) -> Sites:
-    """Return initial sites, from the values and the means that correspond to the offsets (D,)."""
+    """Return initial sites, from observed values and from the means of values at the offsets (D,)."""
     precision, information = (np.zeros_like(observations.values) for _ in range(2))
     for (family, columns), shape in zip(observations.blocks, shapes, strict=True):
         reference = family.moments(offset[columns], np.zeros(len(columns)), shape)[0]
@@ -226,7 +222,7 @@ def predictor_moments(
 
 
 def _distribution(params: StateSpace, observations: Observations, sites: Sites, shapes: Shapes) -> Inference:
-    """Return the distribution for given sites, and its bound."""
+    """Return ``q`` for given sites, and its bound."""
     panel = site_panel(observations, sites)
     engine_parameters = engine_params(params)
     posterior = smooth(engine_parameters, panel)
@@ -234,8 +230,8 @@ def _distribution(params: StateSpace, observations: Observations, sites: Sites, 
     expected = expectation(observations, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
     for rows in row_blocks(*mean.shape):
-        # Expectation of each site's log density; normal densities of the engine do not include the root of
-        # the precision.
+        # Subtract the expected log density of each site. The engine omits the factor sqrt(precision), because
+        # its noise variance is one.
         square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))
         row_bounds[rows] += 0.5 * np.einsum("td,td->t", sites.precision[rows], square)
     return Inference(
@@ -259,7 +255,7 @@ def infer(
     tol: float = 1e-8,
     max_iter: int = 1000,
 ) -> tuple[Inference, tuple[float, ...]]:
-    """Maximize the lower bound at given parameters until a step gains less than `tol`.
+    """Maximize the lower bound at given parameters until a step increases it by less than `tol`.
 
     Parameters
     ----------
@@ -272,9 +268,9 @@ def infer(
     start : Sites, optional
         Initial sites.
     tol : float, default=1e-8
-        Gain of a step, in nats, at which to stop.
+        Increase of the bound, in nats, at which to stop.
     max_iter : int, default=1000
-        Maximum number of posteriors to compute.
+        Maximum number of posterior evaluations.
 
     Returns
     -------
@@ -284,26 +280,26 @@ def infer(
         The bound after each accepted step; never decreases.
     """
     sites = first_sites(observations, params.offset, shapes) if start is None else start
-    current = _distribution(params, observations, sites, shapes)
-    history = [current.bound]
+    best = _distribution(params, observations, sites, shapes)
+    history = [best.bound]
     step, n_iterations = 1.0, 1
     while n_iterations < max_iter:
-        optimal_sites = current.optimal_sites
+        optimal_sites = best.optimal_sites
         if not all(np.all(np.isfinite(part)) for part in optimal_sites):
             break
         gain = -np.inf
         for _ in range(_MAX_HALVINGS):
-            proposed = _distribution(params, observations, current.sites.moved(optimal_sites, step), shapes)
+            proposed = _distribution(params, observations, best.sites.moved(optimal_sites, step), shapes)
             n_iterations += 1
-            gain = proposed.bound - current.bound if np.isfinite(proposed.bound) else -np.inf
+            gain = proposed.bound - best.bound if np.isfinite(proposed.bound) else -np.inf
             if gain >= 0.0 or n_iterations >= max_iter:
                 break
             step *= 0.5
         if not gain >= 0.0:
             break
-        current = proposed
-        history.append(current.bound)
+        best = proposed
+        history.append(best.bound)
         if gain < tol * step:
             break
         step = min(1.0, 2.0 * step)
-    return current, tuple(history)
+    return best, tuple(history)

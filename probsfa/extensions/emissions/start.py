@@ -1,4 +1,4 @@
-"""Starting point of the maximization: the Gaussian model of values transformed towards normality.
+"""Starting point of the maximization: a Gaussian model of transformed values.
 
 Counts are transformed by square roots, outliers are clipped, and zeros and ones are not changed. The effect
 of a latent factor on the predictor is approximated by its effect on the transformed value, divided by the
@@ -17,7 +17,7 @@ from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_lik
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import StateSpace
 
-__all__ = ["Start", "start_of"]
+__all__ = ["Start", "initialize"]
 
 # Maximum norm of the initial loadings of a column without a scale, in units of the predictor.
 _MAX_LOADING_NORM = 2.0
@@ -35,7 +35,7 @@ class Start(NamedTuple):
     shapes : tuple of ndarray
         Shape parameters of each block.
     prior : Prior
-        Weak priors, about the means of the columns.
+        Weak priors, centred at the means of the columns.
     time_unit : float
         Unit of time of the decays.
     interrupted : bool
@@ -49,7 +49,7 @@ class Start(NamedTuple):
     interrupted: bool
 
 
-def start_of(
+def initialize(
     sequences: Sequences, blocks: tuple[Block, ...], options: FitOptions, report: Report | None = None
 ) -> Start:
     """Fit the Gaussian model to encoded rows, and convert it to a start for their predictors.
@@ -73,7 +73,7 @@ def start_of(
     derivatives = np.ones(filled.shape[1])
     for family, columns in blocks:
         if not family.has_scale:
-            # A pseudo-observation of 0.5 with weight 0.5, so that means are neither zero nor one.
+            # A pseudo-observation of 0.5 with weight 0.5 keeps means between zero and one.
             means[columns] = (means[columns] * counts[columns] + 0.25) / (counts[columns] + 0.5)
         scores[:, columns], derivatives[columns] = family.gaussian_scores(filled[:, columns], means[columns])
     gaussian = maximum_likelihood(
@@ -89,12 +89,12 @@ def start_of(
         shapes.append(family.first_shape(filled[:, columns], mask[:, columns].astype(np.float64), noise))
         if family.has_scale:
             continue
-        length = np.linalg.norm(loadings[columns], axis=1, keepdims=True)
-        loadings[columns] *= np.minimum(1.0, _MAX_LOADING_NORM / np.maximum(length, 1e-300))
+        loading_norms = np.linalg.norm(loadings[columns], axis=1, keepdims=True)
+        loadings[columns] *= np.minimum(1.0, _MAX_LOADING_NORM / np.maximum(loading_norms, 1e-300))
         centre[columns] = family.predictor_of(means[columns])
         offset[columns] = centre[columns]
         if family.counts and family.name != "bernoulli":
-            # The mean of exp(eta) exceeds the exponential of the mean of eta.
+            # The mean of exp(eta) is exp(mean + variance / 2).
             offset[columns] -= 0.5 * np.sum(loadings[columns] ** 2, axis=1)
         has_prior[columns] = True
     params = params.replace(

@@ -1,9 +1,9 @@
 """Products of experts: a linear state-space model of expanded rows, restricted to their manifold.
 
-Expanded rows ``phi(y)``, such as ``(y, y^2)``, lie on a manifold, and a linear Gaussian model of them has
-most of its probability mass elsewhere. Turner & Sahani (2007, section 5.3, eq. 29) multiply its density by
-local experts, which restrict the expanded rows to the manifold up to a width ``beta``. The result is a
-density of series::
+Expanded rows ``phi(y)``, such as ``(y, y^2)``, lie on a manifold. A linear Gaussian model of expanded rows
+has most of its probability mass outside this manifold. Turner & Sahani (2007, section 5.3, eq. 29) therefore
+multiply the linear Gaussian density (the global expert) by local experts, narrow densities of width ``beta``
+around the manifold. The result is a density of series::
 
     p(y_1, ..., y_T) = N(phi(y_1), ..., phi(y_T); linear model with noise r + beta^2) / Z
 

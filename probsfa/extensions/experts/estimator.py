@@ -33,13 +33,13 @@ from probsfa.statespace.progress import Progress
 
 __all__ = ["ProductOfExpertsSFA"]
 
-# Maximum number of likelihood evaluations for the linear model of expanded rows, the start of learning.
+# Maximum number of likelihood evaluations for the initial linear model of expanded rows.
 _MAX_START_EVALUATIONS = 60
 # Largest initial decay.
 _MAX_DECAY = 0.9999
-# Distance in standard deviations at which the expansion must exceed a value, so that the density can be
-# normalized.
-_FAR_DISTANCE, _MIN_FAR_VALUE = 1e4, 1e2
+# The density can be normalized only if the expansion is unbounded: at the first number of standard deviations
+# from the mean, it must exceed the second number.
+_GROWTH_DISTANCE, _MIN_GROWN_VALUE = 1e4, 1e2
 
 
 class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
@@ -160,11 +160,11 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
         "parameters.",
         "filter": "its rows are sampled jointly. Use ProbabilisticSFA.",
-        "forecast": "use means and quantiles of sample_posterior(X, n_draws, of='cells', n_steps=...).",
+        "forecast": "use means and quantiles of sample_posterior(X, n_draws, of='values', n_steps=...).",
         "contributions": "rows are not linear functions of the factors. Use ProbabilisticSFA.",
         "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
         "outlier_scores": "each score would require separate samples. Use ProbabilisticSFA, or compare "
-        "hidden values with impute(X, return_std=True).",
+        "masked values with impute(X, return_std=True).",
         "diagnose": "it has no one-step predictions. Use ProbabilisticSFA.diagnose.",
         "standard_errors": "parameters are learned from samples. Fit again to series of sample().",
         "profile_timescale": "its likelihood is estimated by sampling. Use ProbabilisticSFA or BayesianSFA.",
@@ -358,7 +358,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
 
     @property
     def _model(self) -> SampledModel:
-        return SampledModel(self._experts, lambda: self._repeatable(None))
+        return SampledModel(self._experts, lambda: self._reproducible_generator(None))
 
     # Methods with additional arguments; the others are those of all probabilistic estimators.
 
@@ -393,7 +393,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         """
         check_count("n_draws", n_draws, minimum=2)
         sequences = self._check(X, lengths, times, exog)
-        rng = self._repeatable(random_state)
+        rng = self._reproducible_generator(random_state)
         model = SampledModel(self._experts, lambda: rng, n_draws)
         return self._imputed(X, sequences, model, return_std, interval, quantile)
 
@@ -413,7 +413,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         n_steps : int, default=1
             Number of rows.
         n_moves : int, default=500
-            Moves of the chain, which starts at rows of independent columns.
+            Number of moves of the chain; it starts at a draw from independent AR(1) columns.
         expanded : bool, default=False
             Whether to return also the expanded rows.
         exog : None
@@ -428,8 +428,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         factors : ndarray (n_steps, K)
             The factors, given the rows.
         expanded : ndarray (n_steps, E)
-            Only with `expanded`: expanded rows, in units of the expansion. Their distance from the manifold
-            ``phi(y)`` is about the width of the local experts.
+            Only with `expanded`: expanded rows, in units of the expansion. Their distance from ``phi(y)`` is
+            about the width of the local experts.
         """
         check_is_fitted(self)
         self._refuse_arguments(exog=exog)
@@ -447,8 +447,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     def log_potential(self, X: Any, *, lengths: Any = None) -> float:
         """Return the log density of complete rows without the normalizer, in nats.
 
-        The potential is exact: for series of the same lengths and one model, its differences are differences
-        of log-likelihoods.
+        For one model and series of equal lengths, differences of this value are exact differences of
+        log-likelihoods.
 
         Parameters
         ----------
@@ -507,19 +507,21 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         error : float
             With `return_error`.
 
-        Notes
-        -----
-        The normalizer, and the integral over missing values, are estimated by annealed importance sampling
-        from the linear model to this one and back, combined by Bennett's acceptance ratio. In expectation the
-        first direction underestimates the logarithm of the integral and the second overestimates it, if
-        chains have mixed at the model.
+        Notes ----- The normalizer and the integral over missing values are estimated by annealed importance
+        sampling. Chains run from the linear model to this model and back, and Bennett's acceptance ratio
+        combines the two directions. In expectation the first direction underestimates the logarithm of the
+        integral. The second direction overestimates it if the chains have mixed at this model.
         """
         check_count("n_chains", n_chains, minimum=2)
         if n_temperatures is not None:
             check_count("n_temperatures", n_temperatures)
         sequences = self._check(X, lengths, times, exog)
         result = self._experts.log_likelihood(
-            sequences.values, sequences.lengths, n_chains, n_temperatures, self._repeatable(random_state)
+            sequences.values,
+            sequences.lengths,
+            n_chains,
+            n_temperatures,
+            self._reproducible_generator(random_state),
         )
         return (result.value, result.error) if return_error else result.value
 
@@ -529,7 +531,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         """Return whether the estimator is fitted."""
         return hasattr(self, "_fitted")
 
-    def _repeatable(self, random_state: Seed) -> np.random.Generator:
+    def _reproducible_generator(self, random_state: Seed) -> np.random.Generator:
         """Return a random generator with a fixed seed by default."""
         seed = self.random_state if random_state is None else random_state
         return generator(0 if seed is None else seed)
@@ -540,9 +542,9 @@ def _check_growth(features: Features, columns: Columns, rng: np.random.Generator
     directions = rng.standard_normal((64, len(columns.mean)))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     with np.errstate(all="ignore"):
-        far_features = features(columns.mean + _FAR_DISTANCE * np.sqrt(columns.variance) * directions)
-        size = np.max(np.abs(far_features), axis=1)
-    if np.any(size < _MIN_FAR_VALUE):
+        far_features = features(columns.mean + _GROWTH_DISTANCE * np.sqrt(columns.variance) * directions)
+        largest_feature = np.max(np.abs(far_features), axis=1)
+    if np.any(largest_feature < _MIN_GROWN_VALUE):
         raise ValueError(
             f"expansion must be unbounded; {type(features.transformer).__name__} is bounded, so that "
             "distant rows would be as probable as those of X. Add the rows themselves: "

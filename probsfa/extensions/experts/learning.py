@@ -5,13 +5,13 @@ difference of two means::
 
     d log p(y) / d theta = d log N(phi(y)) / d theta - E[d log N(phi(y)) / d theta under the model]
 
-The second mean is estimated by chains of Hamiltonian Monte Carlo. If they start at the data in each step, the
-result is contrastive divergence (Hinton 2002), for which a few moves are enough. Persistent chains estimate
-the derivative itself after mixing (Tieleman 2008). Missing values, and values observed with noise, are moved
-by separate chains given the observations.
+Hamiltonian Monte Carlo chains estimate the second mean. Contrastive divergence (Hinton 2002) starts the
+chains at the data in each step and needs few moves. Persistent chains (Tieleman 2008) continue from the
+previous step, and estimate the derivative without bias once they have mixed. Separate chains, given the
+observations, sample missing values and values observed with noise.
 
-Steps are those of Adam (Kingma & Ba 2015) with a decreasing rate, and the parameters are averaged over the
-second half of the steps (Polyak & Juditsky 1992).
+The optimizer is Adam (Kingma & Ba 2015) with a decreasing learning rate. The result is the mean of the
+parameters over the second half of the steps (Polyak & Juditsky 1992).
 
 References
 ----------
@@ -26,19 +26,20 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
+from probsfa.extensions.experts.potential import Features, GlobalExpert, ValueDensity
 from probsfa.extensions.experts.sampling import Columns, Reference, State, Stepsize, move
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Data", "Learned", "Settings", "from_vector", "learn", "to_vector"]
 
-# Decay rates of Adam for means and squares, and the constant in its denominator.
+# Parameters of Adam: decay rates of the mean and of the mean square of the gradient, and the constant in the
+# denominator.
 _MEAN_DECAY, _SQUARE_DECAY, _ADAM_EPSILON = 0.9, 0.99, 1e-8
-# Rate at the last step, relative to the first.
+# Learning rate of the last step, relative to the first.
 _FINAL_LEARNING_RATE = 0.1
-# Largest inverse hyperbolic tangent of a decay, that of 0.99998.
+# Maximum of atanh(decay); the decay is then 0.99998.
 _MAX_ATANH_DECAY = 6.0
-# Largest logarithm of a noise variance, of rows of unit variance.
+# Maximum logarithm of a noise variance; expanded rows have unit variance.
 _MAX_LOG_NOISE = 4.0
 
 #: Called with the number of steps, and the contrast of data and samples.
@@ -69,25 +70,27 @@ class Data(NamedTuple):
     noise: FloatArray
 
     @property
-    def is_hidden(self) -> BoolArray:
-        """Return a mask (N, D) of values that are not known exactly."""
+    def is_sampled(self) -> BoolArray:
+        """Return a mask (N, D) of values that are missing or observed with noise."""
         return ~self.mask if not self.noise.any() else np.ones_like(self.mask)
 
     @property
-    def seen_precision(self) -> FloatArray | None:
+    def observation_precision(self) -> FloatArray | None:
         """Return the precisions (N, D) of noisy observations, zero where missing; None without noise."""
         return self.mask / self.noise**2 if self.noise.any() else None
 
-    def hidden(self, features: Features, expert: GlobalExpert) -> tuple[CellDensity, Reference]:
-        """Return the density of unknown values given the observations, and its reference."""
-        parts = self.values, self.is_hidden, self.seen_precision
-        return CellDensity(features, expert, *parts), Reference(self.columns, self.lengths, *parts)
+    def given_observations(self, features: Features, expert: GlobalExpert) -> tuple[ValueDensity, Reference]:
+        """Return the density of sampled values given the observations, and its Gaussian reference."""
+        parts = self.values, self.is_sampled, self.observation_precision
+        return ValueDensity(features, expert, *parts), Reference(self.columns, self.lengths, *parts)
 
-    def everything(self, features: Features, expert: GlobalExpert) -> tuple[CellDensity, Reference]:
-        """Return the density of the same number of unobserved rows, and its reference."""
+    def without_observations(
+        self, features: Features, expert: GlobalExpert
+    ) -> tuple[ValueDensity, Reference]:
+        """Return the density of the same number of rows without observations, and its Gaussian reference."""
         is_free = np.ones(self.values.shape, dtype=bool)
         zeros = np.zeros(self.values.shape)
-        return CellDensity(features, expert, zeros, is_free), Reference(
+        return ValueDensity(features, expert, zeros, is_free), Reference(
             self.columns, self.lengths, zeros, is_free
         )
 
@@ -132,7 +135,7 @@ class Learned(NamedTuple):
 
 
 def to_vector(params: StateSpace) -> FloatArray:
-    """Return parameters as a vector ``(atanh a, C, log r, mu)``."""
+    """Return the vector ``(atanh a, C, log r, mu)`` of parameters."""
     log_noise = np.log(params.noise_variance)
     return np.concatenate([np.arctanh(params.decay), params.loadings.ravel(), log_noise, params.offset])
 
@@ -153,7 +156,7 @@ def learn(
     rng: np.random.Generator,
     report: Report | None = None,
 ) -> Learned:
-    """Increase the likelihood of a product of experts from a starting point.
+    """Maximize the likelihood of a product of experts from initial parameters.
 
     Parameters
     ----------
@@ -173,10 +176,10 @@ def learn(
     k, e = start.n_components, start.n_features
     lower, upper = np.full((2, k * (e + 1) + 2 * e), np.array([[-np.inf], [np.inf]]))
     lower[:k], upper[:k] = -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY
-    noises = slice(k * (e + 1), k * (e + 1) + e)
-    lower[noises], upper[noises] = np.log(settings.least_noise), _MAX_LOG_NOISE
+    log_noise_slice = slice(k * (e + 1), k * (e + 1) + e)
+    lower[log_noise_slice], upper[log_noise_slice] = np.log(settings.least_noise), _MAX_LOG_NOISE
     vector = np.clip(to_vector(start), lower, upper)
-    path, contrast = [vector], []
+    vectors, contrast = [vector], []
     chains = _Chains(features, data, from_vector(vector, k), settings, rng)
     mean, square = np.zeros_like(vector), np.zeros_like(vector)
     interrupted = False
@@ -189,17 +192,17 @@ def learn(
             direction /= np.sqrt(square / (1.0 - _SQUARE_DECAY ** (i + 1))) + _ADAM_EPSILON
             rate = settings.learning_rate * (1.0 - (1.0 - _FINAL_LEARNING_RATE) * i / settings.max_iter)
             vector = np.clip(vector + rate * direction, lower, upper)
-            path.append(vector)
+            vectors.append(vector)
             contrast.append(mean_difference)
             if report is not None:
                 report(i + 1, mean_difference)
     except KeyboardInterrupt:
         interrupted = True
-    quarters = np.array_split(np.array(path), 4)
+    quarters = np.array_split(np.array(vectors), 4)
     drift = 0.0
     if all(len(quarter) for quarter in quarters[2:]):
         drift = float(np.max(np.abs(quarters[3].mean(axis=0) - quarters[2].mean(axis=0))))
-    averaged = np.mean(path[len(path) // 2 :], axis=0)
+    averaged = np.mean(vectors[len(vectors) // 2 :], axis=0)
     return Learned(
         from_vector(averaged, k),
         np.array(contrast),
@@ -211,45 +214,50 @@ def learn(
 
 
 class _Chains:
-    """Markov chains for the two means of the gradient."""
+    """Markov chains that estimate the two means of the gradient."""
 
     def __init__(
         self, features: Features, data: Data, params: StateSpace, settings: Settings, rng: np.random.Generator
     ) -> None:
         self._features, self._data, self._settings, self._rng = features, data, settings, rng
         expert = GlobalExpert(params, data.lengths)
-        self._given, self._given_reference = data.hidden(features, expert)
-        self._all, self._all_reference = data.everything(features, expert)
-        self._hidden = np.repeat(self._given_reference.mean, settings.n_chains, axis=1)
-        self._drawn = self._all.cells(self._given.rows(self._hidden))
-        self.step, self._given_step = Stepsize(), Stepsize()
+        self._conditional, self._conditional_reference = data.given_observations(features, expert)
+        self._joint, self._joint_reference = data.without_observations(features, expert)
+        self._sampled_values = np.repeat(self._conditional_reference.mean, settings.n_chains, axis=1)
+        self._samples = self._joint.free_values(self._conditional.rows(self._sampled_values))
+        self.step, self._conditional_step = Stepsize(), Stepsize()
 
     def contrast(self, params: StateSpace) -> tuple[FloatArray, float]:
         """Return the derivative of the log-likelihood per row, and the contrast of data and samples."""
         settings, expert = self._settings, GlobalExpert(params, self._data.lengths)
-        if self._hidden.size:
-            self._hidden = self._moved(
-                self._given.at(expert), self._hidden, self._given_reference, self._given_step
+        if self._sampled_values.size:
+            self._sampled_values = self._run_moves(
+                self._conditional.at(expert),
+                self._sampled_values,
+                self._conditional_reference,
+                self._conditional_step,
             )
-            rows = self._given.rows(self._hidden)
+            rows = self._conditional.rows(self._sampled_values)
         else:
-            rows = self._given.rows(self._hidden[:, :1])
-        of_data = expert.evaluate(self._features(rows))
+            rows = self._conditional.rows(self._sampled_values[:, :1])
+        data_evaluation = expert.evaluate(self._features(rows))
         if not settings.persistent:
             copies = settings.n_chains // len(rows)
-            self._drawn = self._all.cells(np.repeat(rows, copies, axis=0))
-        self._drawn = self._moved(self._all.at(expert), self._drawn, self._all_reference, self.step)
-        of_samples = expert.evaluate(self._features(self._all.rows(self._drawn)))
-        gradient = expert.by_parameters(of_data) - expert.by_parameters(of_samples)
-        mean_difference = float(np.mean(of_data.log_density) - np.mean(of_samples.log_density))
+            self._samples = self._joint.free_values(np.repeat(rows, copies, axis=0))
+        self._samples = self._run_moves(
+            self._joint.at(expert), self._samples, self._joint_reference, self.step
+        )
+        sample_evaluation = expert.evaluate(self._features(self._joint.rows(self._samples)))
+        gradient = expert.by_parameters(data_evaluation) - expert.by_parameters(sample_evaluation)
+        mean_difference = float(np.mean(data_evaluation.log_density) - np.mean(sample_evaluation.log_density))
         n_rows = len(self._data.values)
         return gradient / n_rows, mean_difference / n_rows
 
-    def _moved(
-        self, density: CellDensity, cells: FloatArray, reference: Reference, step: Stepsize
+    def _run_moves(
+        self, density: ValueDensity, free_values: FloatArray, reference: Reference, step: Stepsize
     ) -> FloatArray:
-        state = State.at(density, cells)
+        state = State.at(density, free_values)
         for _ in range(self._settings.n_moves):
             state, acceptance = move(density, state, reference, step.size, self._settings.n_leaps, self._rng)
             step.adapt(acceptance)
-        return state.cells
+        return state.free_values

@@ -1,9 +1,9 @@
-"""Distribution of rows under a linear Gaussian model: the base of annealed importance sampling.
+"""Distribution of rows under a linear Gaussian model, the initial density of annealed importance sampling.
 
-Annealing requires fewer intermediate densities if the base is closer to the target. A dynamic factor model of
-the rows (not of the expanded rows) includes most correlations in time and between columns. The posterior
-precision of the factors is the prior precision plus ``C' diag(w_t) C``, where ``w_td`` is the noise precision
-of an observed value, and zero for a missing one.
+Annealing requires fewer intermediate densities if the initial density is closer to the target. A dynamic
+factor model of the rows (not of the expanded rows) includes most correlations in time and between columns.
+The posterior precision of the factors is the prior precision plus ``C' diag(w_t) C``, where ``w_td`` is the
+noise precision of an observed value, and zero for a missing value.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from scipy.linalg import cho_solve_banded, solve_banded
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.expansions import Identity
-from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert, precision_root
+from probsfa.extensions.experts.potential import Features, GlobalExpert, ValueDensity, precision_root
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["LinearBase", "LinearRows"]
@@ -58,20 +58,20 @@ class LinearBase:
         observed = ~np.isnan(values)
         deviations = np.where(observed, values - params.offset, 0.0)
         observation_precision = observed / noise**2 if noise.any() else None
-        total = params.noise_variance + noise**2
+        total_variance = params.noise_variance + noise**2
         identity = Features(Identity().fit(np.zeros((2, d))), np.zeros(d), np.ones(d), np.ones(d))
         observed_values = np.where(observed, values, 0.0)
-        self._density = CellDensity(
+        self._density = ValueDensity(
             identity, GlobalExpert(params, lengths), observed_values, free, observation_precision
         )
         # Latent factors given the observations.
-        weights = observed / total
+        weights = observed / total_variance
         self._root, log_constant = precision_root(params, lengths, weights)
         information = ((weights * deviations) @ params.loadings).ravel()
         mean = cho_solve_banded((self._root, False), information, check_finite=False)
         log_observed = (
             log_constant
-            - 0.5 * float(np.sum(observed * np.log(2.0 * np.pi * total)))
+            - 0.5 * float(np.sum(observed * np.log(2.0 * np.pi * total_variance)))
             + 0.5 * float(information @ mean - np.sum(weights * deviations**2))
         )
         if noise.any():  # add the normalizer of the noisy observations
@@ -81,22 +81,22 @@ class LinearBase:
         precision = 1.0 / params.noise_variance + (
             0.0 if observation_precision is None else observation_precision
         )
-        self._spread = 1.0 / np.sqrt(np.broadcast_to(precision, values.shape))
-        self._share = (
+        self._std = 1.0 / np.sqrt(np.broadcast_to(precision, values.shape))
+        self._observation_term = (
             (0.0 if observation_precision is None else observation_precision) / precision * deviations
         )
 
-    def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
+    def free_values(self, n: int, rng: np.random.Generator) -> FloatArray:
         """Return independent draws (F, n) of the free values."""
-        n_rows, k = len(self._spread), self._params.n_components
+        n_rows, k = len(self._std), self._params.n_components
         normals = rng.standard_normal((n_rows * k, n))
         latents = self._mean[:, None] + solve_banded((0, k), self._root, normals, check_finite=False)
-        by_latents = latents.T.reshape(n, n_rows, k) @ self._params.loadings.T
-        shrinkage = self._spread**2 / self._params.noise_variance
-        centre = self._params.offset + shrinkage * by_latents + self._share
-        return self._density.cells(centre + self._spread * rng.standard_normal(centre.shape))
+        predictors = latents.T.reshape(n, n_rows, k) @ self._params.loadings.T
+        shrinkage = self._std**2 / self._params.noise_variance
+        centre = self._params.offset + shrinkage * predictors + self._observation_term
+        return self._density.free_values(centre + self._std * rng.standard_normal(centre.shape))
 
-    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log density (c,) and its derivative (F, c) at values (F, c)."""
-        value, gradient = self._density(cells)
+        value, gradient = self._density(free_values)
         return value - self._log_integral, gradient

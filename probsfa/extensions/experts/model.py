@@ -8,7 +8,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.extensions.experts.learning import Data
 from probsfa.extensions.experts.linear_rows import LinearBase, LinearRows
-from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
+from probsfa.extensions.experts.potential import Features, GlobalExpert, ValueDensity
 from probsfa.extensions.experts.sampling import (
     Columns,
     LogIntegral,
@@ -23,10 +23,10 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 
-# Number of chains, of burn-in moves, and of moves between two draws.
+# Numbers of chains, of burn-in moves, and of moves between two draws.
 _N_CHAINS, _N_BURN_IN, _N_MOVES_PER_DRAW = 8, 200, 3
-# Standard error of each integral, in nats, below which the number of temperatures is not increased;
-# differences below one nat are not relevant. Minimum and maximum number of temperatures; the maximum takes
+# The number of temperatures is doubled from its minimum until the standard error of each integral, in nats,
+# is small enough or the maximum is reached. Differences below one nat are not relevant. The maximum takes
 # minutes for a thousand rows.
 _MAX_STANDARD_ERROR, _MIN_TEMPERATURES, _MAX_TEMPERATURES = 0.5, 50, 400
 
@@ -95,8 +95,8 @@ class ExpertModel(NamedTuple):
         """Return rows in the format of learning."""
         return Data(values, ~np.isnan(values), lengths, self.columns, self.noise)
 
-    def is_known(self, values: FloatArray) -> bool:
-        """Return whether the rows are known exactly, so that no draws are needed."""
+    def is_fully_observed(self, values: FloatArray) -> bool:
+        """Return whether all values are observed without noise, so that no draws are needed."""
         return not self.noise.any() and not np.isnan(values).any()
 
     def means(self, values: FloatArray, lengths: tuple[int, ...]) -> FloatArray:
@@ -113,29 +113,29 @@ class ExpertModel(NamedTuple):
         """Draw rows given observed values, and factors given the rows."""
         data = self.data(values, lengths)
         expert = GlobalExpert(self.params, lengths)
-        density, reference = data.hidden(self.features, expert)
+        density, reference = data.given_observations(self.features, expert)
         rows = self._draw(density, reference, n_draws, rng)
         means = expert.evaluate(self.features(rows)).means
         return Drawn(rows, means, expert.draw_factors(means, rng))
 
     def _draw(
-        self, density: CellDensity, reference: Reference, n_draws: int, rng: np.random.Generator
+        self, density: ValueDensity, reference: Reference, n_draws: int, rng: np.random.Generator
     ) -> FloatArray:
         if reference.n_free == 0:
             return np.repeat(density.rows(np.zeros((0, 1))), n_draws, axis=0)
         n_chains = min(_N_CHAINS, n_draws)
-        state, step = self._mixed(density, reference, n_chains, _N_BURN_IN, rng)
+        state, step = self._run_chains(density, reference, n_chains, _N_BURN_IN, rng)
         draws = []
         for _ in range(-(-n_draws // n_chains)):
             for _ in range(_N_MOVES_PER_DRAW):
                 state, _ = move(density, state, reference, step, self.n_leaps, rng)
                 state = reflect(density, state, reference, rng)
-            draws.append(density.rows(state.cells))
+            draws.append(density.rows(state.free_values))
         return np.concatenate(draws)[:n_draws]
 
-    def _mixed(
+    def _run_chains(
         self,
-        density: CellDensity,
+        density: ValueDensity,
         reference: Reference,
         n_chains: int,
         n_moves: int,
@@ -154,21 +154,21 @@ class ExpertModel(NamedTuple):
         """Draw a series of the model after `n_moves` moves."""
         data = self.data(np.full((n_steps, len(self.noise)), np.nan), (n_steps,))
         expert = GlobalExpert(self.params, data.lengths)
-        density, reference = data.everything(self.features, expert)
-        state, _ = self._mixed(density, reference, 1, n_moves, rng)
-        rows = density.rows(state.cells)
+        density, reference = data.without_observations(self.features, expert)
+        state, _ = self._run_chains(density, reference, 1, n_moves, rng)
+        rows = density.rows(state.free_values)
         means = expert.evaluate(self.features(rows)).means
         return Drawn(rows, means, expert.draw_factors(means, rng))
 
     def expanded(self, drawn: Drawn, rng: np.random.Generator) -> FloatArray:
         """Draw expanded rows (n, N, E) around the manifold given drawn rows, in units of the expansion."""
         on_manifold = self.features(drawn.rows)
-        total = self.params.noise_variance
-        width = self.width**2
-        own_variance = np.maximum(total - width, 0.0)
-        by_latents = self.params.offset + drawn.latents @ self.params.loadings.T
-        centre = on_manifold + width / total * (by_latents - on_manifold)
-        std = np.sqrt(own_variance * width / total)
+        total_variance = self.params.noise_variance
+        squared_width = self.width**2
+        own_variance = np.maximum(total_variance - squared_width, 0.0)
+        predictors = self.params.offset + drawn.latents @ self.params.loadings.T
+        centre = on_manifold + squared_width / total_variance * (predictors - on_manifold)
+        std = np.sqrt(own_variance * squared_width / total_variance)
         rows = centre + std * rng.standard_normal(centre.shape)
         return self.features.shift + self.features.scale * rows
 
@@ -180,35 +180,39 @@ class ExpertModel(NamedTuple):
         n_temperatures: int | None,
         rng: np.random.Generator,
     ) -> LogIntegral:
-        """Estimate the log-likelihood of observed values by two integrals, over unknown and over all values.
+        """Estimate the log-likelihood: the integral over unobserved values over the integral over all values.
 
-        By default the number of temperatures is doubled until the error is small or the maximum is reached.
+        By default the number of temperatures is doubled until the errors are small or the maximum is reached.
         """
         data, expert = self.data(values, lengths), GlobalExpert(self.params, lengths)
         all_missing, no_noise = np.full_like(values, np.nan), np.zeros_like(self.noise)
         log_integrals = []
         for given, noise, (density, reference) in (
-            (values, self.noise, data.hidden(self.features, expert)),
-            (all_missing, no_noise, data.everything(self.features, expert)),
+            (values, self.noise, data.given_observations(self.features, expert)),
+            (all_missing, no_noise, data.without_observations(self.features, expert)),
         ):
             base = None
             if self.linear is not None:
                 base = LinearBase(self.linear, lengths, given, density.free, noise)
-            n = _MIN_TEMPERATURES if n_temperatures is None else n_temperatures
+            n_steps = _MIN_TEMPERATURES if n_temperatures is None else n_temperatures
             while True:
-                part = log_integral(
+                estimate = log_integral(
                     density,
                     reference,
                     base=base,
                     n_chains=n_chains,
-                    n_temperatures=n,
+                    n_temperatures=n_steps,
                     n_leaps=self.n_leaps,
                     rng=rng,
                 )
-                if n_temperatures is not None or part.error <= _MAX_STANDARD_ERROR or n >= _MAX_TEMPERATURES:
+                if (
+                    n_temperatures is not None
+                    or estimate.error <= _MAX_STANDARD_ERROR
+                    or n_steps >= _MAX_TEMPERATURES
+                ):
                     break
-                n *= 2
-            log_integrals.append(part)
+                n_steps *= 2
+            log_integrals.append(estimate)
         hidden, all_values = log_integrals
         constant = 0.0
         if self.noise.any():

@@ -6,9 +6,9 @@ of the factors given the rows::
 
     m = Q^-1 h,  h_t = C' R^-1 (f_t - mu),        d log N / d f_t = -R^-1 (f_t - mu - C m_t)
 
-The local experts of width ``beta`` restrict ``f`` to ``phi(y)``. The integral over ``f`` of their product
-with the global expert is that expert at ``phi(y)`` with the noise ``r + beta^2``, so that only rows ``y`` are
-sampled. In the limit ``beta -> 0`` the width has no effect.
+The local experts of width ``beta`` restrict ``f`` to ``phi(y)``. The integral over ``f`` of local times
+global experts is the global expert at ``phi(y)`` with noise variances ``r + beta^2``. Only the rows ``y`` are
+therefore sampled. In the limit ``beta -> 0`` the width has no effect.
 
 References
 ----------
@@ -27,14 +27,14 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa.expansions import Expansion, Identity
 from probsfa.statespace.parameters import StateSpace
 
-__all__ = ["CellDensity", "Expanded", "Features", "GlobalExpert", "precision_root", "starts_of"]
+__all__ = ["Expanded", "Features", "GlobalExpert", "ValueDensity", "precision_root", "starts_of"]
 
 # Steps of finite differences for derivatives of an expansion, in standard deviations of the columns.
 _DIFFERENCE_STEP = 1e-5
 
 
 def starts_of(lengths: Sequence[int]) -> BoolArray:
-    """Return a mask (N,) of first rows of sequences."""
+    """Return a mask (N,) of the first rows of sequences."""
     starts = np.zeros(sum(lengths), dtype=bool)
     starts[np.cumsum((0, *lengths[:-1]))] = True
     return starts
@@ -46,7 +46,7 @@ class Expanded(NamedTuple):
     Attributes
     ----------
     log_density : ndarray (c,)
-        In nats.
+        Log density, in nats.
     gradient : ndarray (c, N, E)
         Derivative with respect to the expanded rows.
     means : ndarray (c, N, K)
@@ -61,7 +61,7 @@ class Expanded(NamedTuple):
 def precision_root(
     params: StateSpace, lengths: Sequence[int], weights: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Factorize the precision of the factors given rows observed with precisions.
+    """Return the Cholesky factor of the posterior precision of the factors.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def precision_root(
     root : ndarray (K + 1, N K)
         Upper Cholesky factor in banded form.
     log_constant : float
-        Half the difference of the log determinants of prior and posterior precision.
+        Half the log determinant of the prior precision minus half that of the posterior precision.
     """
     decay, loadings = params.decay, params.loadings
     k, starts = len(decay), starts_of(lengths)
@@ -93,13 +93,13 @@ def precision_root(
         bands[k, :, j] += diagonal[:, j]
     bands[0] -= np.where(starts[:, None], 0.0, decay / innovation)
     root = np.asarray(cholesky_banded(bands.reshape(k + 1, -1), check_finite=False))
-    n_free = len(starts) - len(lengths)
-    log_constant = -float(np.sum(np.log(root[k]))) - 0.5 * n_free * float(np.sum(np.log(innovation)))
+    n_transitions = len(starts) - len(lengths)
+    log_constant = -float(np.sum(np.log(root[k]))) - 0.5 * n_transitions * float(np.sum(np.log(innovation)))
     return root, log_constant
 
 
 class GlobalExpert:
-    """The factorial AR(1) model of expanded rows, factorized once for many series of the same lengths.
+    """The factorial AR(1) model of expanded rows; it is factorized once for all series of the same lengths.
 
     Parameters
     ----------
@@ -137,26 +137,26 @@ class GlobalExpert:
         normals = rng.standard_normal((n * k, c))
         return means + solve_banded((0, k), self._root, normals, check_finite=False).T.reshape(c, n, k)
 
-    def by_parameters(self, at: Expanded) -> FloatArray:
-        """Return the derivative of the log density by the parameters, averaged over series, up to a constant.
+    def by_parameters(self, expanded: Expanded) -> FloatArray:
+        """Return the derivative of the mean log density of the series by the parameters, up to a constant.
 
         The parameters are the vector ``(atanh a, C, log r, mu)``. Terms that do not depend on the rows are
-        omitted; they cancel in the difference of two sets of series.
+        omitted, because they cancel in the gradient of the likelihood.
         """
         decay, noise = self.params.decay, self.params.noise_variance
-        c = len(at.means)
+        c = len(expanded.means)
         is_transition = ~starts_of(self.lengths)
         current_means, previous_means = (
-            at.means[:, is_transition],
-            at.means[:, np.flatnonzero(is_transition) - 1],
+            expanded.means[:, is_transition],
+            expanded.means[:, np.flatnonzero(is_transition) - 1],
         )
-        jumps = current_means - decay * previous_means
-        by_decay = np.sum(jumps * previous_means, axis=(0, 1)) - decay * np.sum(jumps**2, axis=(0, 1)) / (
-            1.0 - decay**2
-        )
-        by_loadings = -np.einsum("cne,cnk->ek", at.gradient, at.means)
-        by_noise = 0.5 * noise * np.sum(at.gradient**2, axis=(0, 1))
-        by_offset = -np.sum(at.gradient, axis=(0, 1))
+        innovations = current_means - decay * previous_means
+        by_decay = np.sum(innovations * previous_means, axis=(0, 1)) - decay * np.sum(
+            innovations**2, axis=(0, 1)
+        ) / (1.0 - decay**2)
+        by_loadings = -np.einsum("cne,cnk->ek", expanded.gradient, expanded.means)
+        by_noise = 0.5 * noise * np.sum(expanded.gradient**2, axis=(0, 1))
+        by_offset = -np.sum(expanded.gradient, axis=(0, 1))
         return np.concatenate([by_decay, by_loadings.ravel(), by_noise, by_offset]) / c
 
 
@@ -180,21 +180,21 @@ class Features(NamedTuple):
 
     def raw(self, rows: FloatArray) -> FloatArray:
         """Return the outputs (..., E) of the expansion at rows (..., D); infinite or NaN after overflow."""
-        flat = rows.reshape(-1, rows.shape[-1])
+        stacked_rows = rows.reshape(-1, rows.shape[-1])
         if isinstance(self.transformer, Expansion):
-            out = self.transformer.expand(flat)
+            outputs = self.transformer.expand(stacked_rows)
         else:
-            out = np.asarray(self.transformer.transform(flat), dtype=np.float64)
-        return out.reshape(*rows.shape[:-1], -1)
+            outputs = np.asarray(self.transformer.transform(stacked_rows), dtype=np.float64)
+        return outputs.reshape(*rows.shape[:-1], -1)
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Return standardized outputs (..., E) at rows (..., D)."""
         return (self.raw(rows) - self.shift) / self.scale
 
-    def pulled_back(self, rows: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return the derivative by rows (..., D) of a function with a gradient by outputs (..., E).
+    def gradient_by_rows(self, rows: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return the derivative by rows (..., D) of a function, from its derivative by outputs (..., E).
 
-        Central differences are exact for polynomials of degree two. Errors do not bias a sampler with
+        Central differences are exact for polynomials of degree two. Their errors do not bias a sampler with
         Metropolis acceptance.
         """
         if isinstance(self.transformer, Identity):
@@ -204,9 +204,9 @@ class Features(NamedTuple):
             n_columns, *[1] * (rows.ndim - 1), n_columns
         )
         backward = 2.0 * rows - forward
-        slopes = self.raw(forward) - self.raw(backward)
-        out = np.einsum("d...e,...e->...d", slopes, gradient / self.scale)
-        return np.asarray(out / (2.0 * self.steps))
+        differences = self.raw(forward) - self.raw(backward)
+        by_rows = np.einsum("d...e,...e->...d", differences, gradient / self.scale)
+        return np.asarray(by_rows / (2.0 * self.steps))
 
     @classmethod
     def of(cls, transformer: Any, rows: FloatArray) -> "Features":
@@ -215,12 +215,12 @@ class Features(NamedTuple):
         features = cls(transformer, np.zeros(1), np.ones(1), _DIFFERENCE_STEP * np.where(std > 0.0, std, 1.0))
         expanded = features.raw(rows)
         scale = expanded.std(axis=0)
-        size = np.max(np.abs(expanded), axis=0)
-        scale = np.where(scale > 1e-12 * size, scale, 1.0)
+        largest_values = np.max(np.abs(expanded), axis=0)
+        scale = np.where(scale > 1e-12 * largest_values, scale, 1.0)
         return features._replace(shift=expanded.mean(axis=0), scale=scale)
 
 
-class CellDensity:
+class ValueDensity:
     """Log density of free values, up to a constant, with the other values fixed.
 
     Parameters
@@ -230,10 +230,10 @@ class CellDensity:
     expert : GlobalExpert
         The model of expanded rows.
     values : ndarray (N, D)
-        Rows; free values without observation are ignored.
+        Rows; entries of free values are used only if they are noisy observations.
     free : ndarray of bool (N, D)
         Whether values are free.
-    seen_precision : ndarray (N, D), optional
+    observation_precision : ndarray (N, D), optional
         Precisions of noisy observations of free values, zero without observation.
     """
 
@@ -243,44 +243,46 @@ class CellDensity:
         expert: GlobalExpert,
         values: FloatArray,
         free: BoolArray,
-        seen_precision: FloatArray | None = None,
+        observation_precision: FloatArray | None = None,
     ) -> None:
         self.features, self.expert, self.free = features, expert, free
         self.positions: NDArray[np.intp] = np.flatnonzero(free.T)
         self._flat = np.where(free, 0.0, values).T.ravel()
-        if seen_precision is None:
+        if observation_precision is None:
             self._precision = None
         else:
-            self._precision = seen_precision.T.ravel()[self.positions, None]
-            self._seen = np.where(seen_precision > 0.0, values, 0.0).T.ravel()[self.positions, None]
+            self._precision = observation_precision.T.ravel()[self.positions, None]
+            self._noisy_observations = np.where(observation_precision > 0.0, values, 0.0).T.ravel()[
+                self.positions, None
+            ]
 
-    def at(self, expert: GlobalExpert) -> "CellDensity":
+    def at(self, expert: GlobalExpert) -> "ValueDensity":
         """Return the density of the same values for another global expert."""
-        copy = object.__new__(CellDensity)
+        copy = object.__new__(ValueDensity)
         copy.__dict__.update(self.__dict__)
         copy.expert = expert
         return copy
 
-    def rows(self, cells: FloatArray) -> FloatArray:
+    def rows(self, free_values: FloatArray) -> FloatArray:
         """Return rows (c, N, D) with free values (F, c)."""
         n, d = self.free.shape
-        flat = np.repeat(self._flat[None], cells.shape[1], axis=0)
-        flat[:, self.positions] = cells.T
+        flat = np.repeat(self._flat[None], free_values.shape[1], axis=0)
+        flat[:, self.positions] = free_values.T
         return flat.reshape(-1, d, n).transpose(0, 2, 1)
 
-    def cells(self, rows: FloatArray) -> FloatArray:
+    def free_values(self, rows: FloatArray) -> FloatArray:
         """Return the free values (F, c) of rows (c, N, D)."""
         return rows.transpose(0, 2, 1).reshape(len(rows), -1)[:, self.positions].T
 
-    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log density (c,) and derivative (F, c) at values (F, c); minus infinity after overflow."""
-        rows = self.rows(cells)
+        rows = self.rows(free_values)
         with np.errstate(all="ignore"):
             expansion = self.expert.evaluate(self.features(rows))
-            gradient = self.cells(self.features.pulled_back(rows, expansion.gradient))
+            gradient = self.free_values(self.features.gradient_by_rows(rows, expansion.gradient))
             value = expansion.log_density
             if self._precision is not None:
-                deviations = cells - self._seen
+                deviations = free_values - self._noisy_observations
                 value = value - 0.5 * np.sum(self._precision * deviations**2, axis=0)
                 gradient = gradient - self._precision * deviations
         usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=0)

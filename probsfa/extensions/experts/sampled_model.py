@@ -16,11 +16,11 @@ from probsfa.statespace.prediction import Imputation
 
 __all__ = ["N_DRAWS", "SampledModel"]
 
-# Default number of draws for means of missing values.
+# Default number of draws of missing values.
 N_DRAWS = 200
 
 
-class _DrawnCells(NamedTuple):
+class _DrawnValues(NamedTuple):
     """Distribution of missing values: draws ``rows`` (n, N, D), observed with noise ``std`` (D,)."""
 
     values: FloatArray
@@ -45,7 +45,7 @@ class SampledModel(FittedModel):
     experts : ExpertModel
         The fitted model.
     generator : callable
-        Returns the random number generator of a call.
+        Function that returns the random number generator for a method call.
     n_draws : int, default=200
         Number of draws for means.
     """
@@ -64,8 +64,8 @@ class SampledModel(FittedModel):
         return self.experts.draw(sequences.values, sequences.lengths, n_draws, rng)
 
     def moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Return means (N, K) of the factors, and the part of their variances due to unknown values."""
-        if self.experts.is_known(sequences.values):
+        """Return means (N, K) of the factors, and the part of their variances due to unobserved values."""
+        if self.experts.is_fully_observed(sequences.values):
             means = self.experts.means(sequences.values, sequences.lengths)
             return means, np.zeros_like(means)
         latent_means = self.draws(sequences, self.n_draws, self.generator()).latent_means
@@ -77,12 +77,12 @@ class SampledModel(FittedModel):
 
     def posterior(self, sequences: Sequences) -> LatentMoments:
         """Means and standard deviations of the factors."""
-        means, std = self.moments(sequences)
-        # Covariances given the rows do not depend on the rows.
+        means, added_variances = self.moments(sequences)
+        # Covariances given complete rows do not depend on their values.
         zeros = np.zeros((sequences.n_rows, len(self.experts.offset)))
         panel = make_panel(replace(sequences, values=zeros, feature_names=None))
         posterior_variances = np.diagonal(smooth(self.experts.params, panel).covariances, axis1=1, axis2=2)
-        return LatentMoments(means, np.sqrt(posterior_variances + std))
+        return LatentMoments(means, np.sqrt(posterior_variances + added_variances))
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values by means over draws."""
@@ -93,7 +93,7 @@ class SampledModel(FittedModel):
         values = np.where(mask, sequences.values, rows.mean(axis=0))
         std = np.where(mask, 0.0, np.sqrt(rows.var(axis=0) + noise))
         return Imputation(
-            values, std, distribution=_DrawnCells(sequences.values, rows, self.experts.noise, rng)
+            values, std, distribution=_DrawnValues(sequences.values, rows, self.experts.noise, rng)
         )
 
     def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:

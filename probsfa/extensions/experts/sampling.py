@@ -1,9 +1,9 @@
 """Hamiltonian Monte Carlo of free values, and annealed importance sampling of integrals over them.
 
-The mass matrix is the precision of a Gaussian reference: columns as independent AR(1) processes, with the
-variances and lag-one correlations of the data. Without it, moves in slow directions would be much shorter
-than moves of single values. Annealed importance sampling runs in both directions between a normalized density
-and the target density.
+The mass matrix is the precision of a Gaussian reference, in which columns are independent AR(1) processes
+with the variances and lag-one correlations of the data. A diagonal mass matrix would make moves of slow
+trajectories much shorter than moves of single values. Annealed importance sampling runs in both directions
+between a normalized density and the target density.
 
 References
 ----------
@@ -42,7 +42,7 @@ _TARGET_ACCEPTANCE = 0.8
 _MIN_STEP_SIZE, _MAX_STEP_SIZE = 1e-6, 1.0
 # Largest lag-one correlation of a column of the reference.
 _MAX_DECAY = 0.995
-# Number of bisection steps, from hundreds of nats to far below a thousandth of a nat.
+# Number of bisection steps; they reduce an interval of hundreds of nats far below a thousandth of a nat.
 _BISECTIONS = 50
 
 #: Log density (c,) and its derivative (F, c) at values (F, c).
@@ -80,16 +80,16 @@ class Reference:
     lengths : sequence of int
         Length of each sequence.
     values : ndarray (N, D)
-        Fixed values, and noisy observations.
+        Fixed values, and noisy observations of free values.
     free : ndarray of bool (N, D)
         Whether values are free.
-    seen_precision : ndarray (N, D), optional
+    observation_precision : ndarray (N, D), optional
         Precisions of noisy observations of free values, zero without observation.
 
     Attributes
     ----------
     mean : ndarray (F, 1)
-        Mean of the free values, column after column.
+        Mean of the free values, in column-major order.
     """
 
     def __init__(
@@ -98,23 +98,23 @@ class Reference:
         lengths: Sequence[int],
         values: FloatArray,
         free: BoolArray,
-        seen_precision: FloatArray | None = None,
+        observation_precision: FloatArray | None = None,
     ) -> None:
         starts = starts_of(lengths)
         ends = np.append(starts[1:], True)
         innovation = 1.0 - columns.decay**2
         diagonal = np.where(starts[:, None], 1.0, 1.0 / innovation)
         diagonal = (diagonal + np.where(ends[:, None], 0.0, columns.decay**2 / innovation)) / columns.variance
-        # Correlation of each row with the previous row, zero where a sequence begins.
+        # Entry t couples row t to row t - 1; it is zero at the first row of a sequence.
         off_diagonal = -np.where(starts[:, None], 0.0, columns.decay / innovation) / columns.variance
         fixed_values = np.where(free, 0.0, values - columns.mean)
         information = -diagonal * fixed_values
         information[1:] -= off_diagonal[1:] * fixed_values[:-1]
         information[:-1] -= off_diagonal[1:] * fixed_values[1:]
-        if seen_precision is not None:
-            diagonal = diagonal + seen_precision
-            deviations = np.where(seen_precision > 0.0, values - columns.mean, 0.0)
-            information = information + seen_precision * deviations
+        if observation_precision is not None:
+            diagonal = diagonal + observation_precision
+            deviations = np.where(observation_precision > 0.0, values - columns.mean, 0.0)
+            information = information + observation_precision * deviations
         positions = np.flatnonzero(free.T)
         self.n_free = len(positions)
         self._diagonal = diagonal.T.ravel()[positions, None]
@@ -142,8 +142,8 @@ class Reference:
             return normals
         return np.asarray(solve_banded((0, 1), self._root, normals, check_finite=False))
 
-    def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Return draws (F, n)."""
+    def free_values(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Return draws (F, n) from the reference."""
         return self.mean + self.draw(n, rng)
 
     def half_square(self, vectors: FloatArray) -> FloatArray:
@@ -151,9 +151,9 @@ class Reference:
         products = self._off_diagonal[1:] * vectors[1:] * vectors[:-1]
         return np.sum(0.5 * self._diagonal * vectors**2, axis=0) + np.sum(products, axis=0)
 
-    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the normalized log density (c,) and its derivative (F, c) at values (F, c)."""
-        deviations = cells - self.mean
+        deviations = free_values - self.mean
         gradient = -self._diagonal * deviations
         gradient[1:] -= self._off_diagonal[1:] * deviations[:-1]
         gradient[:-1] -= self._off_diagonal[1:] * deviations[1:]
@@ -164,14 +164,14 @@ class Reference:
 class State(NamedTuple):
     """State of chains: values (F, c), their log density (c,) and its derivative (F, c)."""
 
-    cells: FloatArray
+    free_values: FloatArray
     log_density: FloatArray
     gradient: FloatArray
 
     @classmethod
-    def at(cls, density: Density, cells: FloatArray) -> "State":
+    def at(cls, density: Density, free_values: FloatArray) -> "State":
         """Return chains at values."""
-        return cls(cells, *density(cells))
+        return cls(free_values, *density(free_values))
 
 
 class Stepsize:
@@ -194,7 +194,7 @@ class Stepsize:
         self.size, self.acceptance, self._count = size, _TARGET_ACCEPTANCE, 0
 
     def adapt(self, acceptance: float) -> None:
-        """Increase the size if most moves are accepted, otherwise decrease it, by decreasing amounts."""
+        """Change the size towards the target acceptance probability (Robbins-Monro)."""
         self._count += 1
         rate = max(self._count**-0.5, 0.05)
         self.size = float(
@@ -219,7 +219,7 @@ def move(
     reference : Reference
         Gaussian whose precision is the covariance of the momentum.
     step : float
-        Leapfrog step size; each chain sometimes uses a smaller one.
+        Leapfrog step size; chains draw random sizes up to this.
     n_leaps : int
         Number of leapfrog steps.
     rng : Generator
@@ -232,40 +232,40 @@ def move(
     acceptance : float
         Mean acceptance probability.
     """
-    n_chains = state.cells.shape[1]
+    n_chains = state.free_values.shape[1]
     if reference.n_free == 0:
         return state, 1.0
-    # One move in twelve has steps below a tenth of the size: in the tails, where densities are steep, only
-    # such moves are accepted.
-    sizes = step * 100.0 ** -(rng.random(n_chains) ** 8)
+    # One move in twelve has a step below a tenth of `step`. Only such moves are accepted in the tails, where
+    # the density is steep.
+    step_sizes = step * 100.0 ** -(rng.random(n_chains) ** 8)
     velocity = reference.draw(n_chains, rng)
     energy = state.log_density - reference.half_square(velocity)
-    cells, log_density, gradient = state
-    velocity = velocity + 0.5 * sizes * reference.solve(gradient)
+    free_values, log_density, gradient = state
+    velocity = velocity + 0.5 * step_sizes * reference.solve(gradient)
     for leap in range(n_leaps):
-        cells = cells + sizes * velocity
-        log_density, gradient = density(cells)
-        velocity = velocity + (0.5 if leap == n_leaps - 1 else 1.0) * sizes * reference.solve(gradient)
+        free_values = free_values + step_sizes * velocity
+        log_density, gradient = density(free_values)
+        velocity = velocity + (0.5 if leap == n_leaps - 1 else 1.0) * step_sizes * reference.solve(gradient)
     with np.errstate(invalid="ignore", over="ignore"):
-        gain = log_density - reference.half_square(velocity) - energy
-    gain = np.where(np.isnan(gain), -np.inf, np.minimum(gain, 0.0))
-    is_accepted = np.log(rng.random(n_chains)) < gain
-    proposed = State(cells, log_density, gradient)
+        log_acceptance = log_density - reference.half_square(velocity) - energy
+    log_acceptance = np.where(np.isnan(log_acceptance), -np.inf, np.minimum(log_acceptance, 0.0))
+    is_accepted = np.log(rng.random(n_chains)) < log_acceptance
+    proposed = State(free_values, log_density, gradient)
     next_state = State(
         *(
             np.where(is_accepted, proposed_array, current)
             for proposed_array, current in zip(proposed, state, strict=True)
         )
     )
-    return next_state, float(np.mean(np.exp(gain)))
+    return next_state, float(np.mean(np.exp(log_acceptance)))
 
 
 def reflect(density: Density, state: State, reference: Reference, rng: np.random.Generator) -> State:
     """Reflect one value of each chain at the mean of the reference, with Metropolis acceptance.
 
-    If expanded rows hardly determine the sign of a value, as for ``(y, y**2)`` with a slow ``y**2``,
-    Hamiltonian moves seldom cross the region of low density between the two signs, and all chains may keep
-    the initial sign.
+    Expanded rows may hardly determine the sign of a value, as for ``(y, y**2)`` with a slow ``y**2``.
+    Hamiltonian moves seldom cross the region of low density between the two signs, so that a chain may keep
+    its initial sign.
 
     Parameters
     ----------
@@ -274,20 +274,20 @@ def reflect(density: Density, state: State, reference: Reference, rng: np.random
     state : State
         Current state of the chains.
     reference : Reference
-        Gaussian at whose mean values are reflected.
+        Gaussian reference; values are reflected at its mean.
     rng : Generator
         Random number generator.
     """
     if reference.n_free == 0:
         return state
-    n_chains = state.cells.shape[1]
+    n_chains = state.free_values.shape[1]
     chains, selected = np.arange(n_chains), rng.integers(reference.n_free, size=n_chains)
-    cells = state.cells.copy()
-    cells[selected, chains] = 2.0 * reference.mean[selected, 0] - cells[selected, chains]
-    proposed = State.at(density, cells)
+    free_values = state.free_values.copy()
+    free_values[selected, chains] = 2.0 * reference.mean[selected, 0] - free_values[selected, chains]
+    proposed = State.at(density, free_values)
     with np.errstate(invalid="ignore"):
-        gain = proposed.log_density - state.log_density
-    is_accepted = np.log(rng.random(n_chains)) < gain  # False if the gain is NaN
+        log_acceptance = proposed.log_density - state.log_density
+    is_accepted = np.log(rng.random(n_chains)) < log_acceptance  # False if the gain is NaN
     return State(
         *(
             np.where(is_accepted, proposed_array, current)
@@ -304,10 +304,10 @@ class LogIntegral(NamedTuple):
     value : float
         The estimate, in nats.
     error : float
-        Its standard error: from the variance of the chains and the distance of the two bounds.
+        Standard error, from the variance of the chains and the distance of the two bounds.
     lower, upper : float
-        Stochastic bounds: in expectation `lower` is at most the logarithm of the integral, and `upper` at
-        least, if the chains at the target density have mixed.
+        Stochastic bounds: the expectation of `lower` is below the logarithm of the integral, and the
+        expectation of `upper` is above it if the chains have mixed at the target density.
     """
 
     value: float
@@ -319,41 +319,42 @@ class LogIntegral(NamedTuple):
     def of_weights(cls, forward_work: FloatArray, backward_work: FloatArray) -> "LogIntegral":
         """Estimate from logarithms of weights (n,) of chains from the base to the target, and back.
 
-        ``E exp(up)`` and ``1 / E exp(-down)`` both equal the integral. Bennett's acceptance ratio is their
-        combination of smallest variance, the root ``c`` of ``sum_i s(up_i - c) = sum_i s(c - down_i)`` with
-        the logistic function ``s``. Chain ``i`` down starts at the end of chain ``i`` up, so that the
-        jackknife standard error leaves out pairs.
+        With the forward work ``f`` and the backward work ``b``, ``E exp(f)`` and ``1 / E exp(-b)`` both equal
+        the integral. Bennett's acceptance ratio combines them with the smallest variance: it is the root
+        ``c`` of ``sum_i s(f_i - c) = sum_i s(c - b_i)`` with the logistic function ``s``. Backward chain
+        ``i`` starts at the end of forward chain ``i``; the jackknife standard error therefore leaves out
+        pairs of chains.
         """
         n = len(forward_work)
         lower = float(logsumexp(forward_work)) - np.log(n)
         upper = np.log(n) - float(logsumexp(-backward_work))
         if not np.isfinite(lower):
             return cls(lower, np.inf, lower, upper)
-        bootstrap_counts = np.ones((n + 1, n))
-        bootstrap_counts[1:][np.diag_indices(n)] = 0.0
+        jackknife_weights = np.ones((n + 1, n))
+        jackknife_weights[1:][np.diag_indices(n)] = 0.0
         low, high = (np.full(n + 1, end) for end in (min(lower, upper) - 50.0, max(lower, upper) + 50.0))
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
             excess = np.sum(
-                bootstrap_counts
+                jackknife_weights
                 * (expit(forward_work - middle[:, None]) - expit(middle[:, None] - backward_work)),
                 axis=1,
             )
             low, high = np.where(excess > 0.0, middle, low), np.where(excess > 0.0, high, middle)
         roots = 0.5 * (low + high)
-        std = np.sqrt((n - 1) * np.mean((roots[1:] - roots[1:].mean()) ** 2)) if n > 1 else np.inf
-        # A uniform number between two bounds has the standard deviation distance / sqrt(12).
-        between = max(upper - lower, 0.0) / np.sqrt(12.0)
-        return cls(float(roots[0]), float(np.hypot(std, between)), lower, upper)
+        jackknife_std = np.sqrt((n - 1) * np.mean((roots[1:] - roots[1:].mean()) ** 2)) if n > 1 else np.inf
+        # The standard deviation of a uniform variable between the bounds is their distance / sqrt(12).
+        bound_std = max(upper - lower, 0.0) / np.sqrt(12.0)
+        return cls(float(roots[0]), float(np.hypot(jackknife_std, bound_std)), lower, upper)
 
 
 class Base(Protocol):
-    """A normalized density of free values that can be sampled, the start of annealing."""
+    """A normalized density of free values that can be sampled: the initial density of annealing."""
 
-    def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
+    def free_values(self, n: int, rng: np.random.Generator) -> FloatArray:
         """Return independent draws (F, n)."""
 
-    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Log density (c,) and its derivative (F, c) at values (F, c)."""
 
 
@@ -369,9 +370,10 @@ def log_integral(
 ) -> LogIntegral:
     """Estimate the logarithm of the integral of a density, by bidirectional annealed importance sampling.
 
-    Chains move from the base to the density, which underestimates the mean logarithm of the integral, then at
-    the density for half as many moves, and back by the same moves, which overestimates it. The difference of
-    the two results measures the error of too few temperatures.
+    Chains move from the initial density to the target density; their weights underestimate the logarithm of
+    the integral on average. The chains then make half as many moves at the target density, and move back;
+    these weights overestimate it. The difference of the two results measures the error of too few
+    temperatures.
 
     Parameters
     ----------
@@ -380,11 +382,11 @@ def log_integral(
     reference : Reference
         Gaussian whose precision is the covariance of the momentum.
     base : Base, optional
-        Start of annealing; the reference by default.
+        Initial density of annealing; the reference by default.
     n_chains : int
         Number of chains.
     n_temperatures : int
-        Number of densities between the base and the density, with one move at each.
+        Number of densities between the initial and the target density, with one move at each.
     n_leaps : int
         Leapfrog steps in a move.
     rng : Generator
@@ -394,51 +396,51 @@ def log_integral(
         value = float(density(np.zeros((0, 1)))[0][0])
         return LogIntegral(value, 0.0, value, value)
     base = reference if base is None else base
-    cells = base.cells(n_chains, rng)
-    # Intermediate densities are closest at both ends, where they change most.
+    free_values = base.free_values(n_chains, rng)
+    # Intermediate densities are closest to each other at both ends, where they change most.
     ramp = np.linspace(-1.0, 1.0, n_temperatures + 1)
-    shares = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
+    inverse_temperatures = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
     step, sizes = Stepsize(), np.zeros(n_temperatures + 1)
     forward_work, backward_work = np.zeros(n_chains), np.zeros(n_chains)
     for i in range(n_temperatures):
-        path = _Path(density, base, shares[i + 1])
-        gain, state = path.begin(cells)
-        forward_work += (shares[i + 1] - shares[i]) * gain
+        path = _Path(density, base, inverse_temperatures[i + 1])
+        log_ratio, state = path.start(free_values)
+        forward_work += (inverse_temperatures[i + 1] - inverse_temperatures[i]) * log_ratio
         sizes[i + 1] = step.size
         state, acceptance = move(path, state, reference, step.size, n_leaps, rng)
         step.adapt(acceptance)
-        cells = state.cells
-    state = State.at(density, cells)
+        free_values = state.free_values
+    state = State.at(density, free_values)
     for _ in range(n_temperatures // 2):
         state, acceptance = move(density, state, reference, step.size, n_leaps, rng)
         step.adapt(acceptance)
         state = reflect(density, state, reference, rng)
-    cells = state.cells
+    free_values = state.free_values
     for i in range(n_temperatures, 0, -1):
-        path = _Path(density, base, shares[i - 1])
-        gain, state = path.begin(cells)
-        backward_work += (shares[i] - shares[i - 1]) * gain
+        path = _Path(density, base, inverse_temperatures[i - 1])
+        log_ratio, state = path.start(free_values)
+        backward_work += (inverse_temperatures[i] - inverse_temperatures[i - 1]) * log_ratio
         if i > 1:
-            cells = move(path, state, reference, sizes[i - 1], n_leaps, rng)[0].cells
+            free_values = move(path, state, reference, sizes[i - 1], n_leaps, rng)[0].free_values
     return LogIntegral.of_weights(forward_work, backward_work)
 
 
 class _Path:
-    """Geometric path from the base to the density, ``density^share base^(1 - share)``."""
+    """A density of the geometric path, ``target^b initial^(1 - b)`` with inverse temperature ``b``."""
 
     def __init__(self, density: Density, base: Density, inverse_temperature: float) -> None:
         self._density, self._base, self._inverse_temperature = density, base, inverse_temperature
 
-    def begin(self, cells: FloatArray) -> tuple[FloatArray, State]:
-        """Return the log density minus that of the base (c,), and chains at the values."""
-        (value, gradient), (normal, slope) = self._density(cells), self._base(cells)
+    def start(self, free_values: FloatArray) -> tuple[FloatArray, State]:
+        """Return the log ratio (c,) of target and initial density, and chains at the values."""
+        (value, gradient), (normal, slope) = self._density(free_values), self._base(free_values)
         log_density = self._inverse_temperature * value + (1.0 - self._inverse_temperature) * normal
         return value - normal, State(
-            cells,
+            free_values,
             log_density,
             self._inverse_temperature * gradient + (1.0 - self._inverse_temperature) * slope,
         )
 
-    def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
-        _, state = self.begin(cells)
+    def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        _, state = self.start(free_values)
         return state.log_density, state.gradient

@@ -3,8 +3,8 @@
 A hierarchy solves many small slow feature problems instead of a large one (Escalante-B. & Wiskott 2013,
 section 2.4). Nodes of the first layer extract a few slow outputs from small receptive fields. Nodes of each
 further layer combine the outputs of several nodes, until one node depends on all inputs. The cost is linear
-in the number of inputs instead of cubic, and smaller problems overfit less. A hierarchy of one node per layer
-on a training graph is algorithm 1 of Sprekeler (2011).
+in the number of inputs instead of cubic, and smaller problems overfit less. With one node per layer and a
+training graph, this is algorithm 1 of Sprekeler (2011).
 """
 
 import warnings
@@ -35,7 +35,7 @@ from probsfa.sfa.hierarchical.stack import (
     ArraySource,
     SlownessObjective,
     StreamSource,
-    check_first_piece,
+    check_first_chunk,
     check_stream_lengths,
     default_chunk_rows,
     outputs,
@@ -126,7 +126,7 @@ class HierarchicalSFA(ScoredOnGraph):
     ([(4,), (2,), (1,)], (500, 1))
     """
 
-    _arrangement: tuple[Any, int]  # shape and channels of the input, from the parameters or from images
+    _input_layout: tuple[Any, int]  # input shape and number of channels
 
     def __init__(
         self,
@@ -177,14 +177,13 @@ class HierarchicalSFA(ScoredOnGraph):
         Warns
         -----
         UserWarning
-            If a node can fit any values because it has as many inputs as rows. With expansions, differences
-            in time and at most 20 rows for each dimension of a node, the network is also trained on parts of
-            the rows, and a warning is issued if its outputs are not slow on held-out rows. Streams of rows
-            are not tested.
+            If a node has as many inputs as rows, so that its outputs can fit any values. Also if outputs are
+            not slow on held-out rows, which is tested for networks with expansions on a temporal graph and at
+            most 20 rows for each dimension of a node. Streams of rows are not tested.
         """
         self._check_parameters()
         source, lengths, stages = self._open(X, lengths)
-        if self._is_of_time and lengths is not None and max(lengths) <= self.lag:
+        if self._is_temporal and lengths is not None and max(lengths) <= self.lag:
             raise ValueError(
                 f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so that no "
                 "differences can be computed. Use longer sequences or a smaller lag."
@@ -210,8 +209,8 @@ class HierarchicalSFA(ScoredOnGraph):
             return train_stages(stages, source, objective, workers, keep=keep)
 
     def _check_overfitting(self, banks: list[NodeBank], sequences: Sequences) -> None:
-        """Warn if the outputs of a network with expansions, on a graph of time, are fast on held-out rows."""
-        lag = self.lag if self._is_of_time else lag_of_differences(self.graph)
+        """Warn if outputs of a network with expansions on a temporal graph are not slow on held-out rows."""
+        lag = self.lag if self._is_temporal else lag_of_differences(self.graph)
         stages = [bank.stage for bank in banks]
         top = banks[-1]
         has_expansion = any(stage.expansion is not None for stage in stages)
@@ -230,8 +229,8 @@ class HierarchicalSFA(ScoredOnGraph):
             def tested_outputs(values: FloatArray) -> FloatArray:
                 with start_workers(self.n_jobs) as workers:
                     all_outputs = np.concatenate(list(outputs(source_of(values), refitted, workers)))
-                by_node = all_outputs.reshape(len(values), top.stage.n_nodes, -1)
-                return by_node[:, :, :n_tested].reshape(len(values), -1)
+                outputs_by_node = all_outputs.reshape(len(values), top.stage.n_nodes, -1)
+                return outputs_by_node[:, :, :n_tested].reshape(len(values), -1)
 
             return tested_outputs
 
@@ -257,7 +256,7 @@ class HierarchicalSFA(ScoredOnGraph):
         Returns
         -------
         ndarray (T, K), or list of ndarrays (T_i, K)
-            Outputs, node by node, slowest first within each; one array for a callable.
+            Outputs in the order of the nodes, slowest first within each node; one array for a callable.
         """
         return self.transform_layer(X, -1)
 
@@ -306,12 +305,12 @@ class HierarchicalSFA(ScoredOnGraph):
         return np.asarray(self.transform_layer(values, -1))
 
     @property
-    def _graph_of_scores(self) -> Any:
-        return Temporal(self.lag) if self._is_of_time else self.graph
+    def _scoring_graph(self) -> Any:
+        return Temporal(self.lag) if self._is_temporal else self.graph
 
     @property
-    def _is_of_time(self) -> bool:
-        """Return whether slowness is measured by differences over `lag` rows."""
+    def _is_temporal(self) -> bool:
+        """Whether slowness is measured by differences over `lag` rows, without a graph."""
         return is_slow_feature_analysis(self.graph)
 
     @property
@@ -330,16 +329,16 @@ class HierarchicalSFA(ScoredOnGraph):
     ) -> tuple[ArraySource | StreamSource, tuple[int, ...] | None, list[Stage]]:
         """Return the source of the rows, the lengths of the sequences, and the stages to train."""
         if callable(X):
-            self._arrangement = self.input_shape, self.n_channels
+            self._input_layout = self.input_shape, self.n_channels
             lengths = check_stream_lengths(lengths)
-            check_first_piece(self, X)
+            check_first_chunk(self, X)
         elif isinstance(X, Iterator):
             raise ValueError(
                 "X is an iterator, which allows only one pass; training requires several. Use a callable "
                 "that returns a new iterator at each call."
             )
         else:
-            self._set_arrangement(X)
+            self._set_input_layout(X)
             sequences = check_sequences(
                 self,
                 flat_images(X),
@@ -347,13 +346,13 @@ class HierarchicalSFA(ScoredOnGraph):
                 allow_nan=False,
                 lengths=lengths,
                 min_rows=2,
-                index="warn" if self._is_of_time else "ignore",
+                index="warn" if self._is_temporal else "ignore",
             )
             lengths = sequences.lengths
         D = self.n_features_in_
-        stages = plan_stages(self.layers, D, *self._arrangement)
+        stages = plan_stages(self.layers, D, *self._input_layout)
         self._chunk_rows = self.chunk_size or default_chunk_rows(stages, D)
-        self._n_positions = D // self._arrangement[1]
+        self._n_positions = D // self._input_layout[1]
         if callable(X):
             n_rows = None if lengths is None else sum(lengths)
             return (
@@ -363,33 +362,33 @@ class HierarchicalSFA(ScoredOnGraph):
             )
         return ArraySource(sequences.values, self._n_positions, self._chunk_rows), lengths, stages
 
-    def _set_arrangement(self, X: Any) -> None:
+    def _set_input_layout(self, X: Any) -> None:
         """Set the arrangement of the columns from the parameters or from images."""
         shape = image_shape(X)
-        self._arrangement = self.input_shape, self.n_channels
+        self._input_layout = self.input_shape, self.n_channels
         if shape is None:
             return
-        given = None if self.input_shape is None else tuple(np.atleast_1d(self.input_shape).tolist())
-        if given not in (None, shape[:2]) or self.n_channels not in (1, shape[2]):
+        expected = None if self.input_shape is None else tuple(np.atleast_1d(self.input_shape).tolist())
+        if expected not in (None, shape[:2]) or self.n_channels not in (1, shape[2]):
             raise ValueError(
                 f"X has images of {shape[0]} x {shape[1]} pixels with {shape[2]} channels; "
                 f"input_shape={self.input_shape!r} and n_channels={self.n_channels} do not match."
             )
-        self._arrangement = shape[:2], shape[2]
+        self._input_layout = shape[:2], shape[2]
 
     def _rows(self, X: Any) -> Any:
         """Return images of the shape of the training images as rows; return other data unchanged."""
         shape = image_shape(X)
         if shape is None:
             return X
-        training_shape = (*np.atleast_1d(self._arrangement[0] or 0).tolist(), self._arrangement[1])
+        training_shape = (*np.atleast_1d(self._input_layout[0] or 0).tolist(), self._input_layout[1])
         if shape != training_shape:
             raise ValueError(f"X has images of shape {shape}; the training images had {training_shape}.")
         return flat_images(X)
 
     def _find_graph(self, source: ArraySource | StreamSource, lengths: Any, y: Any) -> TrainingGraph | None:
         """Return the graph of the training rows; None for differences in time."""
-        if self._is_of_time:
+        if self._is_temporal:
             return None
         if isinstance(source, ArraySource):
             labels = labels_of_rows(y, lengths)
@@ -405,26 +404,26 @@ class HierarchicalSFA(ScoredOnGraph):
         return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=lengths))
 
     def _set_fitted(self, banks: list[NodeBank]) -> None:
-        last = {bank.stage.layer: bank for bank in banks}  # the last stage of each layer
+        top_banks = {bank.stage.layer: bank for bank in banks}  # a layer may have two stages
         self.banks_ = banks
-        self.grids_ = [bank.stage.grid for bank in last.values()]
-        self.layer_delta_values_ = [bank.values for bank in last.values()]
+        self.grids_ = [bank.stage.grid for bank in top_banks.values()]
+        self.layer_delta_values_ = [bank.values for bank in top_banks.values()]
         delta_values = self.layer_delta_values_[-1]
         self.delta_values_ = delta_values[0] if len(delta_values) == 1 else delta_values
 
 
 def _largest_rank_per_node(bank: NodeBank, n_rows: int) -> int:
-    """Return the largest rank of a node, per node with the same weights; 0 for principal components."""
+    """Return the largest rank of a node; with shared weights, divided by the number of nodes; 0 for "pca"."""
     stage = bank.stage
     if stage.method == "pca":
         return 0
-    # Ranks of "igsfa" are numbers of outputs; the number of expanded inputs is an upper bound.
+    # The rank of an "igsfa" node counts outputs; the number of expanded inputs is an upper bound of its rank.
     rank = min(bank.n_expanded, n_rows - 2) if stage.method == "igsfa" else int(bank.rank.max())
     return -(-rank // stage.n_nodes) if stage.share_weights else rank
 
 
 def _warn_of_high_ranks(banks: list[NodeBank], n_rows: int) -> None:
-    """Warn of nodes whose inputs have a rank so high that outputs can fit any values on the training rows."""
+    """Warn if the rank of a node is so high that its outputs can fit any values on the training rows."""
     for bank in banks:
         n_samples = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
         if bank.stage.method != "pca" and bank.rank.max() >= n_samples - 1:

@@ -1,4 +1,4 @@
-"""Layers of a network: descriptions, receptive fields, published networks."""
+"""Layers of a network: their parameters, receptive fields, and the layers of published networks."""
 
 import itertools
 import math
@@ -25,12 +25,10 @@ __all__ = [
     "receptive_fields",
 ]
 
-# ---- receptive fields: the positions of the layer below that are the inputs of each node
-#
-# Positions form a grid with one axis (a line) or two (an image), counted row by row. A field of shape ``f``
-# moved by strides ``s`` gives ``(n - f) / s + 1`` nodes along an axis of ``n`` positions; with strides
-# smaller than the field, adjacent fields overlap. Fields must cover the grid exactly, so that no input is
-# ignored.
+# ---- receptive fields: the positions of the layer below that are the inputs of each node The positions of a
+# layer form a grid with one axis (a line) or two (an image), in row-major order. Fields of size ``f`` with
+# stride ``s`` give ``(n - f) / s + 1`` nodes along an axis of ``n`` positions. Adjacent fields overlap if the
+# stride is smaller than the field. Fields must cover the grid.
 
 
 Grid = tuple[int, ...]
@@ -53,7 +51,7 @@ def receptive_fields(grid: Grid, field: Any, stride: Any, name: str) -> tuple[ND
     Returns
     -------
     positions : ndarray (n_nodes, n_positions)
-        Indices into the flattened grid; nodes, and positions of each node, are counted row by row.
+        Indices into the flattened grid; nodes, and positions of each node, are in row-major order.
     grid : tuple of int
         Nodes along each axis.
 
@@ -117,10 +115,10 @@ class Layer:
     Parameters
     ----------
     n_components : int or None, default=None
-        Outputs of every node; None, in the top layer only, for the rank of its inputs.
+        Outputs of every node; None for the rank of its inputs, in the top layer only.
     field : int, tuple of int or None, default=None
-        Positions of the layer below (nodes, or inputs of the first layer) that are inputs of a node, along
-        each axis. None is all of them: a single node.
+        Number of positions of the layer below along each axis that are inputs of a node. Positions are nodes,
+        or inputs in the first layer. None is all positions: a single node.
     stride : int, tuple of int or None, default=None
         Positions from one node to the next. None is the field: fields do not overlap.
     expansion : transformer or None, default=None
@@ -134,11 +132,11 @@ class Layer:
     share_weights : bool, default=False
         Whether all nodes have the same weights, trained on the inputs of all of them.
     clip : {"range"}, float or None, default=None
-        Clip each output: "range" clips to the smallest and largest training value, a number to so many
-        standard deviations. Only the latter changes training data. Clipping is recommended with polynomials,
-        which diverge on unseen data.
+        Limits of each output: "range" for the smallest and largest training value, a number for so many
+        standard deviations (which also clips training data). Recommended with polynomials, which diverge
+        outside the range of the training data.
     delta_threshold : float, default=1.96
-        Threshold of delta values for "igsfa". The first outputs of the expansion must be its inputs.
+        Threshold of delta values for "igsfa"; the first outputs of the expansion must be its inputs.
 
     See Also
     --------
@@ -163,7 +161,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """Specification of one linear step of a layer; a layer with `pca` has two.
+    """Specification of one linear step of a layer; a layer with `pca` has two steps.
 
     Attributes
     ----------
@@ -200,7 +198,7 @@ class Stage:
 
     @property
     def stateless(self) -> bool:
-        """Whether the expansion of its inputs requires no fit."""
+        """Whether the expansion requires no fit."""
         return self.expansion is None or is_stateless(self.expansion)
 
 
@@ -238,7 +236,7 @@ def plan_stages(layers: Any, n_columns: int, input_shape: Any, n_channels: int) 
 
 
 def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[Stage]:
-    """Return the one or two linear stages of a layer above a grid of positions with some channels each."""
+    """Return the one or two linear stages of a layer; `grid` and `n_channels` describe the layer below."""
     name = f"layers[{index}]"
     if not isinstance(layer, Layer):
         raise ValueError(f"{name} must be a Layer; got {layer!r}.")
@@ -254,7 +252,7 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     for name_of_option, count in (("n_components", layer.n_components), ("pca", layer.pca)):
         if count is not None:
             check_count(f"{name}.{name_of_option}", count)
-    expansion = None if layer.expansion is None else clone(layer.expansion)  # a copy: trained nodes store it
+    expansion = None if layer.expansion is None else clone(layer.expansion)  # trained nodes store this copy
     positions, nodes = receptive_fields(grid, layer.field, layer.stride, name)
     n_inputs = positions.shape[1] * n_channels
     if layer.method == "igsfa":
@@ -323,8 +321,8 @@ def _check_clip(clip: Any, name: str) -> None:
 # ---- layers of networks from the papers, ready for :class:`HierarchicalSFA`
 
 
-# Escalante-B. & Wiskott (2013), table 1: outputs of a node by layer; the last number is that of all further
-# layers.
+# Escalante-B. & Wiskott (2013), table 1: outputs of a node in each layer; the last number applies to all
+# further layers.
 _PAPER_COMPONENTS = {"sfa": (13, 20, 35, 60), "igsfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
 _FIRST_FIELD_SIZE = 4  # pixels along each axis
 _N_FIRST_PCA = 13  # principal components of the 16 pixels of a node in the first layer
@@ -344,7 +342,7 @@ def escalante_wiskott_layers(
     ----------
     image_shape : tuple of two int, default=(128, 128)
         Pixels along each axis, multiples of 4. If a layer has an odd number of nodes along an axis, nodes of
-        the next layer combine three and overlap by one.
+        the next layer combine three nodes and overlap by one.
     method : {"sfa", "igsfa", "pca"}, default="sfa"
         "sfa": slow features. "igsfa": slow features and principal components of the residual. "pca": the
         hierarchical principal components of the paper, without expansion and with up to 120 outputs instead
@@ -404,7 +402,7 @@ def cascade_layers(
     expansion: Any = None,
     clip: float | str | None = "range",
 ) -> list[Layer]:
-    """Return the levels of Sprekeler's algorithm 1: each is one node with all outputs of the previous level.
+    """Return the layers of Sprekeler's algorithm 1: each is one node with all outputs of the previous layer.
 
     With one training graph for all levels, each level solves the generalised slow feature problem for
     polynomials of the outputs of the previous level; the outputs approach the Laplacian eigenmap of the

@@ -41,12 +41,12 @@ _TASK_SIZE = 2**18  # 2 MiB of float64 in one task, so that its blocks fit the c
 
 
 class Workers:
-    """Runs tasks sequentially, or in threads with one BLAS thread each.
+    """Runner of tasks: sequential, or in threads with one BLAS thread each.
 
     Parameters
     ----------
     executor : ThreadPoolExecutor or None
-        Threads for the tasks; None runs them in the calling thread.
+        Threads for the tasks; None for the calling thread.
     n_jobs : int
         Number of threads.
     """
@@ -84,16 +84,16 @@ def start_workers(n_jobs: int | None) -> Iterator[Workers]:
 
 
 def slices(n_nodes: int, values_per_node: int) -> list[slice]:
-    """Divide nodes into groups whose values fit the cache; at least one node in each."""
+    """Divide nodes into groups of at least one node whose values fit the cache."""
     size = max(1, _TASK_SIZE // max(values_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 
 
 # ---- second moments of many nodes at once, over a leading node axis
 #
-# The definitions are those of :mod:`probsfa.graphs.moments` and of graph-based SFA. Rows arrive in blocks;
-# every block is centred separately and added by the update of Chan, Golub & LeVeque (1983), relative to the
-# first row of each node, which avoids cancellation at large offsets.
+# The definitions are those of :mod:`probsfa.graphs.moments`. Rows arrive in blocks. Every block is centred
+# and added by the update of Chan, Golub & LeVeque (1983). All rows are relative to the first row of the node,
+# because large offsets would cause cancellation.
 
 
 class NodeMoments(NamedTuple):
@@ -104,7 +104,7 @@ class NodeMoments(NamedTuple):
     origin : ndarray (M, E)
         A row of each node.
     offset : ndarray (M, E)
-        Mean of the rows minus `origin`, which keeps the digits of differences of means at large offsets.
+        Mean of the rows minus `origin`, in full precision at large offsets.
     covariance : ndarray (M, E, E)
         ``B``.
     change : ndarray (M, E, E) or None
@@ -130,8 +130,8 @@ class NodeMoments(NamedTuple):
 class NodeStream:
     """Running moments of M nodes with E columns over consecutive blocks of rows.
 
-    Nodes are updated in groups, which may run in parallel because they use separate memory; then
-    :meth:`advance` counts the rows of the block for all nodes.
+    :meth:`update` adds a block to a group of nodes; groups use separate memory and may be updated in
+    parallel. After all groups, :meth:`advance` counts the rows of the block.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class NodeStream:
         nodes : slice
             Nodes of the rows `Z`.
         Z : ndarray (G, rows, E)
-            Their rows; overwritten.
+            Rows of these nodes; overwritten.
         valid : ndarray (rows,)
             True where the row `lag` earlier is in the same sequence.
         """
@@ -172,14 +172,16 @@ class NodeStream:
         rows = Z.shape[1]
         center = Z.mean(axis=1)
         Z -= center[:, None]
-        total = self.n_rows + rows
-        gap = center - self.offset[nodes]
+        n_rows = self.n_rows + rows
+        mean_change = center - self.offset[nodes]
         self.scatter[nodes] += Z.mT @ Z
-        self.scatter[nodes] += gap[:, :, None] * gap[:, None, :] * (self.n_rows * (rows / total))
-        self.offset[nodes] += gap * (rows / total)
+        self.scatter[nodes] += (
+            mean_change[:, :, None] * mean_change[:, None, :] * (self.n_rows * (rows / n_rows))
+        )
+        self.offset[nodes] += mean_change * (rows / n_rows)
 
     def advance(self, valid: NDArray[np.bool_]) -> None:
-        """Count the rows of a block that all nodes have been updated with."""
+        """Count the rows of a block, after the update of all nodes."""
         self.n_rows += len(valid)
         self.n_differences += int(valid.sum())
 
@@ -203,7 +205,7 @@ class NodeStream:
 
     def _add_differences(self, nodes: slice, Z: FloatArray, valid: NDArray[np.bool_], lag: int) -> None:
         tail, rows = self.tail[nodes], Z.shape[1]
-        head = min(lag, rows)  # rows whose partner, stored in the tail, is in an earlier block
+        head = min(lag, rows)  # the rows `lag` before these are in the tail of earlier blocks
         for later, earlier, is_valid in (
             (Z[:, :head], tail[:, :head], valid[:head]),
             (Z[:, lag:], Z[:, : max(rows - lag, 0)], valid[lag:]),
@@ -253,7 +255,7 @@ def node_graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
 
 
 def pool_nodes(moments: NodeMoments) -> NodeMoments:
-    """Return the moments of one node with the rows of all: the nodes are sequences of equal weight."""
+    """Return the moments of one node with the rows of all nodes, as sequences of equal weight."""
     origin = moments.origin[:1]
     offsets = (moments.origin - origin) + moments.offset
     center = offsets.mean(axis=0, keepdims=True)
@@ -265,8 +267,8 @@ def pool_nodes(moments: NodeMoments) -> NodeMoments:
 
 # ---- the eigenproblems of many nodes at once: the methods of :mod:`probsfa.linalg` with a leading node axis
 #
-# Nodes may differ in rank. Directions outside a node's range have zero weights and are last, so that all
-# nodes of a layer have the same number of outputs; the next layer discards constant outputs.
+# Nodes may differ in rank. Each node is padded with zero weights to the same number of outputs; the next
+# layer discards these constant outputs.
 
 
 class NodeSolution(NamedTuple):
@@ -275,7 +277,8 @@ class NodeSolution(NamedTuple):
     Attributes
     ----------
     values : ndarray (M, K)
-        Delta values ascending, or variances descending; NaN, or 0, beyond the rank.
+        Delta values in increasing order, NaN beyond the rank; or variances in decreasing order, 0 beyond the
+        rank.
     weights : ndarray (M, E, K)
         Zero beyond the rank.
     rank : ndarray (M,) of int
@@ -318,7 +321,7 @@ def solve_sfa(
     root = np.sqrt(eigenvalues, out=np.ones_like(eigenvalues), where=retained)
     W = inverse[:, :, None] * vectors * (retained / root)[:, None, :]
     inner = _symmetric(W.mT @ A @ W)
-    # Discarded directions have zero rows in `inner`; a diagonal above every eigenvalue sorts them to the end.
+    # Rows of discarded directions in `inner` are zero; a diagonal above all eigenvalues makes them last.
     upper_bound = 2 * np.trace(inner, axis1=1, axis2=2) + 1
     diagonal = np.arange(n_features)
     inner[:, diagonal, diagonal] += np.where(retained, 0.0, upper_bound[:, None])
@@ -360,7 +363,7 @@ def solve_igsfa(
     rank_tol: float | None,
     variance_floor: FloatArray,
 ) -> NodeSolution:
-    """Return slow directions below a delta value, and principal components of the residual of the inputs.
+    """Return slow directions below a threshold, and principal components of the residual of the inputs.
 
     Parameters
     ----------
@@ -378,8 +381,8 @@ def solve_igsfa(
     Returns
     -------
     NodeSolution
-        Slow directions first, scaled to the mean variance of the inputs of the node; all outputs are
-        uncorrelated. Values are the delta values of all outputs.
+        Slow directions first, scaled to the mean variance of the inputs of the node. All outputs are
+        uncorrelated; `values` are their delta values.
     """
     slow = solve_sfa(A, B, n_components, rank_tol=rank_tol, variance_floor=variance_floor)
     weights = np.zeros_like(slow.weights)
@@ -387,7 +390,7 @@ def solve_igsfa(
     for m in range(len(B)):
         J = int(np.sum(slow.values[m] < delta_threshold))
         S = slow.weights[m, :, :J]
-        M = B[m, :n_inputs] @ S  # regression of the inputs on outputs of unit variance
+        M = B[m, :n_inputs] @ S  # regression coefficients of the inputs on the slow outputs
         residual = B[m, :n_inputs, :n_inputs] - M @ M.T
         floor = np.maximum(
             variance_floor[m, :n_inputs], default_rank_tol(n_inputs) * np.diag(B[m])[:n_inputs]
@@ -421,7 +424,7 @@ def _symmetric(S: FloatArray) -> FloatArray:
     return (S + S.mT) / 2
 
 
-# ---- trained nodes: gather the inputs of each, expand, apply its linear map, clip
+# ---- trained nodes: gather inputs, expand, apply linear maps, clip
 
 
 @dataclass(frozen=True, eq=False)
@@ -433,7 +436,7 @@ class NodeBank:
     stage : Stage
         The stage of the nodes.
     expanders : list of Expander or None
-        One for each set of weights, if the expansion is fitted to data; None otherwise.
+        One expander for each set of weights, if the expansion is fitted to data; None otherwise.
     mean : ndarray (M, E)
         Means of the expanded inputs; M is the number of nodes, or 1 with shared weights.
     weights : ndarray (M, E, K)
@@ -468,21 +471,21 @@ class NodeBank:
     def apply(self, chunk: FloatArray, workers: Workers) -> FloatArray:
         """Return the outputs (n_nodes, rows, K) for a chunk (positions, rows, channels)."""
         stage, rows = self.stage, chunk.shape[1]
-        out = np.empty((stage.n_nodes, rows, self.n_outputs), dtype=np.float64)
+        outputs = np.empty((stage.n_nodes, rows, self.n_outputs), dtype=np.float64)
 
         def task(nodes: slice) -> None:
             Z = expand_nodes(gather(chunk, stage.positions[nodes]), stage, self.expanders, nodes)
             expander_index = slice(0, 1) if stage.share_weights else nodes
             Z -= self.mean[expander_index, None]
-            np.matmul(Z, self.weights[expander_index], out=out[nodes])
+            np.matmul(Z, self.weights[expander_index], out=outputs[nodes])
             if self.low is not None and self.high is not None:
                 limits = expander_index if len(self.low) == len(self.mean) else nodes
-                np.clip(out[nodes], self.low[limits, None], self.high[limits, None], out=out[nodes])
+                np.clip(outputs[nodes], self.low[limits, None], self.high[limits, None], out=outputs[nodes])
 
         workers.run(task, slices(stage.n_nodes, rows * self.n_expanded))
-        return out
+        return outputs
 
-    def clipped_at(self, low: FloatArray, high: FloatArray) -> "NodeBank":
+    def with_limits(self, low: FloatArray, high: FloatArray) -> "NodeBank":
         """Return the same nodes with limits of their outputs."""
         return replace(self, low=low, high=high)
 
@@ -496,12 +499,12 @@ def gather(chunk: FloatArray, positions: NDArray[np.intp]) -> FloatArray:
     n_nodes, n_positions = positions.shape
     if n_positions == 1:
         return chunk[positions[:, 0]]
-    if n_channels == 1:  # pixels: rows are contiguous in the input, so index along them
+    if n_channels == 1:  # rows of pixels are contiguous in memory, which makes this indexing faster
         return np.take(chunk[:, :, 0].T, positions, axis=1).transpose(1, 0, 2)
-    out = np.empty((n_nodes, chunk.shape[1], n_positions * n_channels), dtype=np.float64)
+    inputs = np.empty((n_nodes, chunk.shape[1], n_positions * n_channels), dtype=np.float64)
     for i in range(n_positions):
-        out[:, :, i * n_channels : (i + 1) * n_channels] = chunk[positions[:, i]]
-    return out
+        inputs[:, :, i * n_channels : (i + 1) * n_channels] = chunk[positions[:, i]]
+    return inputs
 
 
 def expand_nodes(
@@ -518,7 +521,7 @@ def expand_nodes(
 
 def _check_expanded(expanded: Any, stage: Stage) -> FloatArray:
     values: FloatArray = expanded
-    if not np.isfinite(np.sum(values)):  # one fast pass: a finite sum has finite terms
+    if not np.isfinite(np.sum(values)):  # the sum is finite only if all terms are
         raise ValueError(
             f"{stage.name}.expansion returned values that are not finite: {type(stage.expansion).__name__} "
             "overflows on these data. Scale the inputs first, or clip the outputs of the layer below."

@@ -1,4 +1,4 @@
-"""Training and evaluation of a network: passes of the signals through its layers."""
+"""Training and evaluation of a network, layer by layer."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ __all__ = [
     "StageMoments",
     "StoredSource",
     "StreamSource",
+    "check_first_chunk",
     "check_stream_lengths",
     "default_chunk_rows",
     "outputs",
-    "check_first_piece",
     "stage_moments",
     "train_stage",
     "train_stages",
@@ -48,12 +48,12 @@ __all__ = [
 
 # ---- sources of rows in chunks: an array, a stream, or the layers below
 #
-# A *chunk* is an array (positions, rows, channels): consecutive rows of the signals at every position of a
-# grid. A source yields the same chunks in the same order at each call.
+# A *chunk* is an array (positions, rows, channels) of consecutive rows at all positions of a grid. A source
+# yields the same chunks in the same order at each call.
 
 
 class Source(Protocol):
-    """Rows in chunks, for any number of passes."""
+    """A source of chunks of rows, for any number of passes."""
 
     def chunks(self) -> Iterator[FloatArray]:
         """Yield chunks (positions, rows, channels)."""
@@ -72,7 +72,7 @@ class ArraySource:
 
     def chunks(self) -> Iterator[FloatArray]:
         """Yield chunks (positions, rows, channels), views of the array."""
-        yield from _pieces_of_array(self.values, self.n_positions, self.chunk_rows)
+        yield from _array_chunks(self.values, self.n_positions, self.chunk_rows)
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -85,9 +85,9 @@ class StreamSource:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Its number of columns is used; see :func:`check_first_piece`.
+        The estimator with the expected number of columns; see :func:`check_first_chunk`.
     factory : callable
-        Returns an iterable of array-likes (rows, D), the same at each call.
+        Function that returns an iterable of array-likes (rows, D), the same at each call.
     n_rows : int, optional
         Total number of rows, if known.
     """
@@ -117,19 +117,19 @@ class StreamSource:
             If the callable yields anything but complete rows of numbers, or another number of rows than
             before.
         """
-        for values in self._pieces():
-            yield from _pieces_of_array(values, self.n_positions, self.chunk_rows)
+        for values in self._input_chunks():
+            yield from _array_chunks(values, self.n_positions, self.chunk_rows)
 
     def count_rows(self) -> int:
         """Return the number of rows; the first call reads all rows."""
         if self.n_rows is None:
-            self.n_rows = sum(len(values) for values in self._pieces())
+            self.n_rows = sum(len(values) for values in self._input_chunks())
         return self.n_rows
 
-    def _pieces(self) -> Iterator[FloatArray]:
+    def _input_chunks(self) -> Iterator[FloatArray]:
         n_read = 0
         for i, piece in enumerate(_iterate(self.factory)):
-            values = _check_piece(self.estimator, piece, i, reset=False)
+            values = _check_chunk(self.estimator, piece, i, reset=False)
             n_read += len(values)
             yield values
         if self.n_rows is None:
@@ -173,7 +173,7 @@ class MappedSource:
         return self.below.count_rows()
 
 
-def _pieces_of_array(values: FloatArray, n_positions: int, chunk_rows: int) -> Iterator[FloatArray]:
+def _array_chunks(values: FloatArray, n_positions: int, chunk_rows: int) -> Iterator[FloatArray]:
     for start in range(0, len(values), chunk_rows):
         rows = values[start : start + chunk_rows]
         yield rows.reshape(len(rows), n_positions, -1).transpose(1, 0, 2)
@@ -190,7 +190,7 @@ def _iterate(factory: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         ) from None
 
 
-def check_first_piece(estimator: Any, factory: Callable[[], Iterable[Any]]) -> None:
+def check_first_chunk(estimator: Any, factory: Callable[[], Iterable[Any]]) -> None:
     """Set the number of columns and their names from the first array that a callable yields.
 
     Raises
@@ -199,18 +199,18 @@ def check_first_piece(estimator: Any, factory: Callable[[], Iterable[Any]]) -> N
         If it yields nothing, or no complete array of numbers.
     """
     for piece in _iterate(factory):
-        _check_piece(estimator, piece, 0, reset=True)
+        _check_chunk(estimator, piece, 0, reset=True)
         return
     raise ValueError("X is a callable that yielded no array; expected arrays (rows, features).")
 
 
-def _check_piece(estimator: Any, piece: Any, index: int, *, reset: bool) -> FloatArray:
+def _check_chunk(estimator: Any, piece: Any, index: int, *, reset: bool) -> FloatArray:
     name = f"chunk {index} of X"
     return check_array(estimator, piece, name, reset=reset, allow_nan=False, min_rows=1)
 
 
 def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
-    """Return the rows of every sequence of a stream; their sum cannot be checked before a pass over it."""
+    """Return the lengths of the sequences of a stream; their sum cannot be checked before a pass."""
     if lengths is None:
         return None
     sizes = np.asarray(lengths)
@@ -221,16 +221,16 @@ def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
 
 # ---- moments of the nodes of a stage, for as many nodes at a time as memory allows
 #
-# There are two orders of computation. *By rows*, each chunk of rows is added to the moments of all nodes;
-# this is used for differences in time and expansions that require no fit. *By columns*, all rows of a few
-# nodes are gathered at a time; this is used for training graphs, which may join any two rows, and for
-# expansions that are fitted to all rows.
+# There are two orders of computation. *By rows*: each chunk of rows is added to the moments of all nodes, for
+# differences in time and expansions that require no fit. *By columns*: all rows of a few nodes are gathered
+# at a time, for training graphs, whose edges may connect any two rows, and for expansions that are fitted to
+# all rows.
 
 
-# 512 MiB of float64 for the moments or the gathered columns of nodes that are trained together
+# Number of values, 512 MiB of float64, in the moments or gathered columns of nodes that are trained together.
 _MAX_STORED_SIZE = 2**26
 
-# Moments of consecutive nodes, and their expansions if these are fitted.
+# Moments of consecutive nodes, and their fitted expansions.
 StageMoments = tuple[NodeMoments, list[Expander]]
 
 
@@ -256,7 +256,7 @@ class SlownessObjective:
     rank_tol: float | None
 
     def valid_differences(self, start: int, n_rows: int) -> NDArray[np.bool_]:
-        """Return True for rows of a chunk whose partner `lag` rows earlier is in the same sequence."""
+        """Return a mask of the rows of a chunk for which the row `lag` earlier is in the same sequence."""
         index = np.arange(start, start + n_rows)
         starts = np.concatenate([[0], np.cumsum(self.lengths)[:-1]]) if self.lengths else np.zeros(1, int)
         return index - starts[np.searchsorted(starts, index, side="right") - 1] >= self.lag
@@ -265,7 +265,7 @@ class SlownessObjective:
 def stage_moments(
     stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
 ) -> Iterator[StageMoments]:
-    """Yield the moments of the nodes of a stage, in order; of a single node with shared weights."""
+    """Yield the moments of the nodes of a stage, in order; with shared weights, of a single node."""
     if stage.stateless and (objective.graph is None or stage.method == "pca"):
         yield from _by_rows(stage, source, objective, workers)
     elif stage.share_weights:
@@ -277,7 +277,7 @@ def stage_moments(
 def _by_rows(
     stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
 ) -> Iterator[StageMoments]:
-    """Yield the moments of groups of nodes from passes over the rows, or of the one shared node."""
+    """Yield the moments of groups of nodes, or of the shared node, from passes over the rows."""
     n_expanded = _n_expanded(stage)
     groups = _groups(stage.n_nodes, 2 * n_expanded**2)
     parts = (_stream(stage, source, objective, workers, group, n_expanded) for group in groups)
@@ -318,19 +318,19 @@ def _by_columns(
     else:
         first = _columns(stage, source, slice(0, 1), n_rows)[:, 0]
         n_expanded = Expander.fit(stage.expansion, first).n_features_out
-    n_running = workers.n_jobs * 3 * n_expanded  # expanded inputs of running nodes, besides all inputs
+    n_running = workers.n_jobs * 3 * n_expanded  # expanded inputs that threads hold at a time
     for group in _groups(stage.n_nodes, n_rows * stage.n_inputs, spare=n_rows * n_running):
         inputs = _columns(stage, source, group, n_rows)
 
         def task(nodes: slice, inputs: FloatArray = inputs) -> StageMoments:
             node_inputs = inputs[:, nodes]
             if stage.stateless:
-                return _moments_of(_expanded(stage, node_inputs), objective, stage), []
+                return _node_moments(_expanded(stage, node_inputs), objective, stage), []
             fitted = [
                 _fit_expansion(stage, node_inputs[:, i], n_expanded) for i in range(node_inputs.shape[1])
             ]
             Z = np.stack([expander(node_inputs[:, i]) for i, expander in enumerate(fitted)], axis=1)
-            return _moments_of(Z, objective, stage), fitted
+            return _node_moments(Z, objective, stage), fitted
 
         results = workers.run(task, slices(inputs.shape[1], n_rows * n_expanded))
         yield _concatenate([moments for moments, _ in results]), [e for _, fitted in results for e in fitted]
@@ -344,7 +344,7 @@ def _by_columns_shared(stage: Stage, source: Source, objective: SlownessObjectiv
     for group in _groups(stage.n_nodes, len(inputs) * (stage.n_inputs + 3 * expander.n_features_out)):
         node_inputs = inputs[:, group]
         Z = expander(node_inputs.reshape(-1, stage.n_inputs)).reshape(*node_inputs.shape[:2], -1)
-        parts.append(_moments_of(Z.copy() if expander.is_identity else Z, objective, stage))
+        parts.append(_node_moments(Z.copy() if expander.is_identity else Z, objective, stage))
     return pool_nodes(_concatenate(parts)), [] if stage.stateless else [expander]
 
 
@@ -371,16 +371,16 @@ def _expanded(stage: Stage, inputs: FloatArray) -> FloatArray:
 def _columns(stage: Stage, source: Source, group: slice, n_rows: int) -> FloatArray:
     """Return the inputs (N, nodes, inputs) of a group of nodes."""
     positions = stage.positions[group]
-    out = np.empty((n_rows, len(positions), stage.n_inputs), dtype=np.float64)
+    inputs = np.empty((n_rows, len(positions), stage.n_inputs), dtype=np.float64)
     start = 0
     for chunk in source.chunks():
         stop = start + chunk.shape[1]
-        out[start:stop] = gather(chunk, positions).transpose(1, 0, 2)
+        inputs[start:stop] = gather(chunk, positions).transpose(1, 0, 2)
         start = stop
-    return out
+    return inputs
 
 
-def _moments_of(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> NodeMoments:
+def _node_moments(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> NodeMoments:
     """Return the moments of expanded rows (N, nodes, E), which are overwritten."""
     if objective.graph is not None and stage.method != "pca":
         return node_graph_moments(Z, objective.graph)
@@ -413,15 +413,15 @@ def _concatenate(parts: list[NodeMoments]) -> NodeMoments:
 
 
 def train_stage(
-    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers, *, top: bool
+    stage: Stage, source: Source, objective: SlownessObjective, workers: Workers, *, is_last: bool
 ) -> NodeBank:
     """Return the trained nodes of a stage.
 
     Parameters
     ----------
-    top : bool
-        Whether its outputs are the outputs of the hierarchy. Then a rank below `n_components` is an error; in
-        other stages the outputs beyond the rank are zero.
+    is_last : bool
+        Whether the stage is the last of the hierarchy. A rank below `n_components` is then an error; in other
+        stages, outputs beyond the rank are zero.
 
     Raises
     ------
@@ -435,7 +435,7 @@ def train_stage(
         solutions.append(_solve(stage, moments, objective, workers))
         expanders += fitted
     solution = NodeSolution(*(np.concatenate(arrays) for arrays in zip(*solutions, strict=True)))
-    n_outputs = _n_outputs(stage, solution, top)
+    n_outputs = _n_outputs(stage, solution, is_last)
     bank = NodeBank(
         stage=stage,
         expanders=expanders or None,
@@ -448,7 +448,7 @@ def train_stage(
         clip_limit = float(stage.clip) * (
             np.sqrt(bank.values) if stage.method == "pca" else np.ones_like(bank.values)
         )
-        bank = bank.clipped_at(-clip_limit, clip_limit)
+        bank = bank.with_limits(-clip_limit, clip_limit)
     return bank
 
 
@@ -482,7 +482,7 @@ def _solve(
     return NodeSolution(*(np.concatenate(arrays) for arrays in zip(*solutions, strict=True)))
 
 
-def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
+def _n_outputs(stage: Stage, solution: NodeSolution, is_last: bool) -> int:
     """Return the number of outputs of every node."""
     highest, lowest = int(solution.rank.max()), int(solution.rank.min())
     if highest == 0:
@@ -490,8 +490,8 @@ def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
             f"Every input of every node of {stage.name} is constant: the rank is 0. Use inputs that vary."
         )
     if stage.n_components is None:
-        return lowest if top and lowest > 0 else highest
-    if top and lowest < stage.n_components:
+        return lowest if is_last and lowest > 0 else highest
+    if is_last and lowest < stage.n_components:
         raise RankError(
             f"{stage.name}.n_components={stage.n_components} exceeds the rank of the data: the (expanded) "
             f"inputs of its node {int(solution.rank.argmin())} have the numerical rank {lowest}."
@@ -502,7 +502,7 @@ def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
 # ---- all stages: training from the bottom to the top, and evaluation of chunks
 
 
-_CHUNK_SIZE = 2**22  # 32 MiB of float64 for the widest signals of a chunk
+_CHUNK_SIZE = 2**22  # number of values, 32 MiB of float64, in the widest layer of a chunk
 _CHUNK_ROWS = (64, 4096)
 
 
@@ -520,24 +520,24 @@ def train_stages(
     objective : SlownessObjective
         Definition of slowness.
     keep : bool
-        Whether the signals between two stages are stored in memory, or computed from the input each time.
+        Whether the outputs of each stage are stored in memory, or computed from the input in each pass.
     """
     banks: list[NodeBank] = []
     for stage in stages:
-        top = stage is stages[-1]
-        bank = train_stage(stage, source, objective, workers, top=top)
-        if keep and not top:
+        is_last = stage is stages[-1]
+        bank = train_stage(stage, source, objective, workers, is_last=is_last)
+        if keep and not is_last:
             source, bank = _store(source, bank, workers)
         else:
             if stage.clip == "range":
-                bank = _learn_limits(bank, (bank.apply(chunk, workers) for chunk in source.chunks()))
-            source = _source_of_outputs(source, bank, workers)
+                bank = _fit_limits(bank, (bank.apply(chunk, workers) for chunk in source.chunks()))
+            source = _output_source(source, bank, workers)
         banks.append(bank)
     return banks
 
 
 def outputs(source: Source, banks: Sequence[NodeBank], workers: Workers) -> Iterator[FloatArray]:
-    """Yield the outputs (rows, n_nodes * K) of the last of some stages, chunk by chunk."""
+    """Yield the outputs (rows, n_nodes * K) of the last stage, chunk by chunk."""
     for chunk in source.chunks():
         signals = chunk
         for bank in banks:
@@ -553,7 +553,7 @@ def default_chunk_rows(stages: Sequence[Stage], n_columns: int) -> int:
 
 
 def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, NodeBank]:
-    """Return stored outputs of trained nodes; stored chunks of the stage below are freed one by one."""
+    """Return stored outputs of trained nodes; they replace stored chunks of the stage below one by one."""
     if isinstance(source, StoredSource):
         stored_chunks = source.stored_chunks
         for i in range(len(stored_chunks)):
@@ -561,19 +561,19 @@ def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, No
     else:
         stored_chunks = [bank.apply(chunk, workers) for chunk in source.chunks()]
     if bank.stage.clip == "range":
-        bank = _learn_limits(bank, stored_chunks)  # stored outputs are within the limits already
+        bank = _fit_limits(bank, stored_chunks)  # stored outputs are within their limits
     return StoredSource(stored_chunks), bank
 
 
-def _source_of_outputs(source: Source, bank: NodeBank, workers: Workers) -> Source:
+def _output_source(source: Source, bank: NodeBank, workers: Workers) -> Source:
     return MappedSource(source, lambda chunk: bank.apply(chunk, workers))
 
 
-def _learn_limits(bank: NodeBank, signals: Iterable[FloatArray]) -> NodeBank:
+def _fit_limits(bank: NodeBank, signals: Iterable[FloatArray]) -> NodeBank:
     """Return the nodes with limits at the smallest and largest value of each output."""
     low = np.full((bank.stage.n_nodes, bank.n_outputs), np.inf)
     high = -low
     for chunk in signals:
         np.minimum(low, chunk.min(axis=1), out=low)
         np.maximum(high, chunk.max(axis=1), out=high)
-    return bank.clipped_at(low, high)
+    return bank.with_limits(low, high)

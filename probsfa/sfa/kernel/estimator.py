@@ -1,15 +1,16 @@
 """Regularized sparse kernel slow feature analysis (RSK-SFA).
 
 Boehmer, Gruenewaelder, Nickisch & Obermayer (2011, ECML PKDD, doi:10.1007/978-3-642-23780-5_25). Outputs are
-``y(x) = A' (g(x) - <g>)`` with ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z``. With the
-kernel functions centred over the rows and on each other (eqs. 9-10) they minimise (eq. 8)::
+``y(x) = A' (g(x) - <g>)`` with ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z``. The kernel
+functions are centred over the rows, and their mean over support vectors is subtracted (eqs. 9-10). The
+outputs minimise (eq. 8)::
 
     (1/(n-1)) tr A' K D D' K' A + lambda tr A' Kbar A     under     (1/n) A' K K' A = 1
 
-``D`` takes differences in time, ``Kbar_ij = k(z_i, z_j)``, and the second term is ``lambda`` times the
-squared norms of the outputs in the space of the kernel. No difference joins two sequences, and ``n - 1``
-becomes the number of differences. On a training graph these moments are replaced by those of Escalante-B. &
-Wiskott (2013), weighted by its nodes and edges.
+Here ``D`` takes differences in time and ``Kbar_ij = k(z_i, z_j)``. The second term is ``lambda`` times the
+squared norms of the outputs in the reproducing kernel Hilbert space. There are no differences between
+sequences, and the number of differences replaces ``n - 1``. On a training graph, moments with node and edge
+weights are used (Escalante-B. & Wiskott 2013).
 """
 
 import numbers
@@ -44,25 +45,25 @@ from probsfa.sfa.graph import GraphTransformer
 from probsfa.sfa.kernel.held_out import (
     HeldOutPath,
     HeldOutSplit,
+    graph_splits,
     held_out_path,
-    splits_of_graph,
-    splits_of_time,
+    temporal_splits,
 )
 from probsfa.sfa.kernel.problem import (
     KernelColumns,
     KernelFunctions,
     KernelProblem,
     KernelSolution,
-    border_differences,
     check_kernel,
     check_positive_semidefinite,
     check_rank,
+    fold_border_differences,
     fold_moments,
     is_translation_invariant,
-    joined_moments,
     kernel_block,
     kernel_moments,
     make_problem,
+    merge_folds,
     rows_at_a_time,
     solve,
 )
@@ -76,7 +77,7 @@ __all__ = ["KernelSFA", "PreImage", "RegularizationPath"]
 # Systems 16: a regression from the outputs of known points to these points.
 
 
-_RELATIVE_GAMMAS = (0.1, 1.0, 10.0)  # gamma times the number of outputs, which have unit variance
+_RELATIVE_GAMMAS = (0.1, 1.0, 10.0)  # times 1 / number of outputs, which have unit variance
 _RIDGE_PENALTIES = 10.0 ** np.arange(-10, 1)
 
 
@@ -114,10 +115,8 @@ class PreImage(NamedTuple):
         points : ndarray (m, D)
             Known points.
 
-        Notes
-        -----
-        With ``H = K (K + ridge)^-1`` the leave-one-out residual of a point is ``((1 - H) x)_i / (1 - H_ii)``,
-        so that one eigenproblem is enough for all ridges of a width.
+        Notes ----- With ``H = K (K + ridge)^-1``, the leave-one-out residual of point ``i`` is ``((1 - H)
+        x)_i / (1 - H_ii)``. One eigendecomposition of ``K`` therefore suffices for all ridge penalties.
         """
         mean = points.mean(axis=0)
         centred = points - mean
@@ -128,7 +127,7 @@ class PreImage(NamedTuple):
             values = np.maximum(values, 0.0)
             rotated = vectors.T @ centred
             for ridge in _RIDGE_PENALTIES:
-                # (K + ridge)^-1 is (1 - H) / ridge, and the ridge cancels in the residual.
+                # Since (K + ridge)^-1 = (1 - H) / ridge, the ridge cancels in the leave-one-out residual.
                 inverse = 1.0 / (values + ridge)
                 coefficients = vectors @ (inverse[:, None] * rotated)
                 diagonal = vectors**2 @ inverse
@@ -152,16 +151,15 @@ IntArray = NDArray[np.intp]
 _SELECTIONS = ("mp_mah", "online_mah", "mp_kpca", "random")
 _PATH_DECADES = range(-16, 2)
 _HELD_OUT_DECADES = range(-10, 2)
-_DEFAULT_REGULARIZATION = 1e-3  # relative to the mean of k(z, z): default if no rows can be held out
+_DEFAULT_REGULARIZATION = 1e-3  # relative to the mean of k(z, z), if no rows can be held out
 _N_FOLDS = 5
 _N_PRE_IMAGE_POINTS = 1000
-_MAX_SUPPORT = 500  # default limit, with which the choice of the regularization takes seconds
-# A smaller regularization is reported if it halves the delta values in training and at most doubles those on
-# held-out rows, where its outputs are slow: five folds do not resolve a factor of two of an object seen once.
+_MAX_SUPPORT = 500  # by default; the selection of the regularization then takes seconds
+# A warning names a smaller regularization that halves the delta values in training and at most doubles delta
+# values on held-out rows, if these are also small. Five folds do not resolve a factor of two for a slow
+# change that occurs once.
 _MAX_LOSS_RATIO, _MAX_SLOW_DELTA = 2.0, 0.2
-_RELATIVE_COST_OF_CHOICE = (
-    10.0  # cost of the choice, as a multiple of that of the moments and the first whitening
-)
+_RELATIVE_SELECTION_COST = 10.0  # cost of the selection, relative to the cost of moments and whitening
 _REMEDY = (
     "Use fewer components, another kernel or gamma, a larger regularization, or more rows; "
     "regularization_path(X) has the delta values of each regularization on held-out rows."
@@ -184,7 +182,7 @@ class RegularizationPath(NamedTuple):
         The smallest regularization at which all variances are one within the tolerance; NaN if there is none.
         ``regularization="auto"`` selects by the held-out delta values instead.
     held_out_delta_values : ndarray (P, K)
-        Delta values by cross-validation over folds of consecutive rows; NaN if rows are too few.
+        Delta values on held-out folds of consecutive rows; NaN if there are too few rows.
     """
 
     regularizations: FloatArray
@@ -195,7 +193,7 @@ class RegularizationPath(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """The problem before the choice of the regularization."""
+    """The eigenproblem, before the selection of the regularization."""
 
     sequences: Sequences
     functions: KernelFunctions
@@ -385,10 +383,10 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Warns
         -----
         UserWarning
-            If outputs are much faster on held-out rows than in training, or can fit any time series; if
-            another regularization has much slower outputs in training and nearly as slow ones on held-out
-            rows; if rounding errors exceed the variation of kernel functions; or if fewer support vectors
-            than `n_support` span all kernel functions.
+            If outputs are much faster on held-out rows than in training, or can fit any time series. If
+            held-out rows do not distinguish the selected regularization from a smaller one with much slower
+            outputs in training. If rounding errors exceed the variation of kernel functions. If fewer support
+            vectors than `n_support` span all kernel functions.
         """
         # After an error or a keyboard interrupt the estimator is not fitted.
         self.__dict__.pop("coefficients_", None)
@@ -399,7 +397,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         problem, n_rows = prepared.problem, prepared.sequences.n_rows
         check_rank(problem, self.n_components)
         if self.regularization == "auto":
-            selected, held_out = self._choose(prepared)
+            selected, held_out = self._select_regularization(prepared)
         else:
             selected, held_out = float(self.regularization), None
         solution = solve(problem, self.n_components, selected)
@@ -454,10 +452,10 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         tolerance: float = 0.01,
         lengths: Any = None,
     ) -> RegularizationPath:
-        """Compute outputs for increasing regularization, up to unit variance (paper, section 5).
+        """Compute outputs for increasing regularization, and find the smallest stable one (paper, section 5).
 
-        Centring and whitening are done once; each regularization requires one eigenproblem. Only the support
-        of the estimator is fitted.
+        Centring and whitening are done once; each regularization requires one eigenproblem. Only `support_`
+        is set on the estimator.
 
         Parameters
         ----------
@@ -466,8 +464,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         y : array-like (T,), or list of array-likes (T_i,), optional
             Labels, if `graph` is built from them.
         regularizations : array-like, optional
-            Values to try. Default 0 and powers of ten from 1e-16 to 10 times the mean of ``k(z, z)``, the
-            unit in which a squared norm is measured.
+            Values of the regularization. By default 0 and powers of ten from 1e-16 to 10, times the mean of
+            ``k(z, z)`` (the unit of squared norms).
         tolerance : float, default=0.01
             Maximum deviation of a variance from one.
         lengths : array-like of int, optional
@@ -480,7 +478,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         """
         prepared = self._prepare(X, y, lengths, hold_out=True)
         if regularizations is None:
-            values = _path(prepared.gram, _PATH_DECADES)
+            values = _regularization_grid(prepared.gram, _PATH_DECADES)
         else:
             values = np.sort(np.asarray(regularizations, dtype=np.float64).ravel())
         if len(values) == 0 or not (np.isfinite(values).all() and values[0] >= 0):
@@ -539,7 +537,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     def _prepare(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Prepared:
         """Validate the input, select the support vectors, and whiten."""
         self._check_parameters()
-        of_time = is_slow_feature_analysis(self.graph)
+        is_temporal = is_slow_feature_analysis(self.graph)
         sequences = check_sequences(
             self,
             X,
@@ -547,7 +545,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             allow_nan=False,
             lengths=lengths,
             min_rows=2,
-            index="warn" if of_time else "ignore",
+            index="warn" if is_temporal else "ignore",
         )
         values = sequences.values
         if self.kernel == "precomputed" and sequences.n_rows != sequences.n_features:
@@ -562,18 +560,18 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             values = values - self.origin_
         kernel = KernelColumns(values, self.kernel, self._kernel_params())
         functions = KernelFunctions(kernel, self._support(kernel))
-        self.support_ = functions.support if functions.of_rows else None
+        self.support_ = functions.support if functions.are_rows else None
         gram = functions.gram()
         check_positive_semidefinite(gram, self.kernel)
         splits: Iterable[HeldOutSplit] = ()
-        if of_time:
+        if is_temporal:
             self.graph_ = None
             if hold_out:
                 folds = split_into_folds(sequences.lengths)
                 parts = fold_moments(functions, sequences, folds, lag=self.lag)
-                borders = border_differences(functions, sequences, folds, lag=self.lag)
-                moments = joined_moments(parts, borders)
-                splits = splits_of_time(parts, borders, folds, functions.support)
+                borders = fold_border_differences(functions, sequences, folds, lag=self.lag)
+                moments = merge_folds(parts, borders)
+                splits = temporal_splits(parts, borders, folds, functions.support)
             else:
                 moments = kernel_moments(functions, sequences, lag=self.lag)
             problem = make_problem(moments, gram, self.rank_tol)
@@ -583,14 +581,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             features = functions(slice(None))
             problem = make_problem(graph_moments(self.graph_, features), gram, self.rank_tol)
             if hold_out:
-                splits = splits_of_graph(
+                splits = graph_splits(
                     self.graph, self.graph_, sequences.values, labels, features, functions.support, _N_FOLDS
                 )
         return _Prepared(sequences, functions, gram, problem, splits)
 
-    def _choose(self, prepared: _Prepared) -> tuple[float, FloatArray | None]:
-        """Return the regularization selected by held-out rows, and the delta values there."""
-        values = _path(prepared.gram, _HELD_OUT_DECADES)
+    def _select_regularization(self, prepared: _Prepared) -> tuple[float, FloatArray | None]:
+        """Return the regularization selected on held-out rows, and its delta values on held-out rows."""
+        values = _regularization_grid(prepared.gram, _HELD_OUT_DECADES)
         path = self._held_out(prepared, values)
         if path is None:
             selected = _DEFAULT_REGULARIZATION * float(np.mean(np.diagonal(prepared.gram)))
@@ -601,13 +599,13 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             )
             return selected, None
         index = path.choose(prepared.sequences.n_rows)
-        self._warn_of_alternative(prepared.problem, values, path.delta_values.mean(axis=1), index)
+        self._warn_of_smaller_regularization(prepared.problem, values, path.delta_values.mean(axis=1), index)
         return float(values[index]), path.delta_values[index]
 
-    def _warn_of_alternative(
+    def _warn_of_smaller_regularization(
         self, problem: KernelProblem, values: FloatArray, held_out: FloatArray, index: int
     ) -> None:
-        """Warn if held-out rows hardly distinguish the selected value from one that is slower in training."""
+        """Warn if held-out rows do not distinguish two values of which one is much slower in training."""
         alternatives = [
             int(i)
             for i in np.flatnonzero(
@@ -630,7 +628,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             )
 
     def _report(self, prepared: _Prepared, seconds: float) -> None:
-        """Write progress, and the estimated time of the choice of the regularization."""
+        """Write the time so far, and the estimated time of the selection of the regularization."""
         if not self.verbose:
             return
         n_rows, m = prepared.sequences.n_rows, prepared.functions.n_functions
@@ -639,8 +637,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         ]
         if self.regularization == "auto":
             lines.append(
-                "KernelSFA: choosing the regularization by held-out rows, about "
-                f"{_RELATIVE_COST_OF_CHOICE * seconds:.1f} s; "
+                "KernelSFA: selecting the regularization on held-out rows, about "
+                f"{_RELATIVE_SELECTION_COST * seconds:.1f} s; "
                 "a number as regularization, or a smaller n_support, is faster."
             )
         sys.stderr.write("\n".join([*lines, ""]))
@@ -651,7 +649,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     def _support(self, kernel: KernelColumns) -> NDArray[Any]:
         """Return the support vectors: indices of rows, or points relative to the origin."""
         if self.support is None:
-            return self._select(kernel)
+            return self._select_support(kernel)
         if self.n_support is not None or self.threshold is not None:
             raise ValueError("support sets the support vectors; n_support and threshold must be None.")
         support = np.asarray(self.support)
@@ -666,7 +664,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             return support.astype(np.intp)
         if self.kernel == "precomputed":
             raise ValueError(
-                "support must be numbers of rows with kernel='precomputed': points have no kernel values."
+                "support must be numbers of rows with kernel='precomputed'; "
+                "kernel values of other points are not known."
             )
         points = as_float_array(self.support, "support")
         if points.ndim != 2 or points.shape[1] != len(self.origin_) or len(points) < 2:
@@ -678,7 +677,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             raise ValueError("support contains values that are not finite.")
         return points - self.origin_
 
-    def _select(self, kernel: KernelColumns) -> IntArray:
+    def _select_support(self, kernel: KernelColumns) -> IntArray:
         n, m, threshold = kernel.n_rows, self.n_support, self.threshold
         if m is not None and m > n:
             raise ValueError(f"n_support={m} is more than the {n} rows of X.")
@@ -706,14 +705,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return support
 
     def _default_support(self, kernel: KernelColumns) -> IntArray:
-        """Return all rows, or 500 selected ones if there are more."""
+        """Return all rows, or 500 selected rows if there are more."""
         n = kernel.n_rows
         if n <= _MAX_SUPPORT or self.selection == "online_mah":
             return np.arange(n)
         if self.selection == "random":
             return random_support(n, _MAX_SUPPORT, check_random_state(self.random_state))
         pivots = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MAX_SUPPORT, 0.0)
-        # Centring the functions on each other reduces the dimension of their span by one.
+        # Pivots span all kernel functions up to rounding, but subtracting their mean loses one dimension.
         other_rows = np.setdiff1d(np.arange(n), pivots)
         additional = np.linspace(0, len(other_rows) - 1, _MAX_SUPPORT - len(pivots)).astype(np.intp)
         return np.concatenate([pivots, other_rows[additional]])
@@ -746,8 +745,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             )
 
 
-def _path(gram: FloatArray, decades: Iterable[int]) -> FloatArray:
-    """Return 0 and powers of ten, in units of the mean of ``k(z, z)``, the unit of squared norms."""
+def _regularization_grid(gram: FloatArray, decades: Iterable[int]) -> FloatArray:
+    """Return 0 and powers of ten, times the mean of ``k(z, z)`` (the unit of squared norms)."""
     scale = float(np.mean(np.diagonal(gram)))
     return np.array([0.0, *(scale * 10.0**k for k in decades)], dtype=np.float64)
 
@@ -755,14 +754,14 @@ def _path(gram: FloatArray, decades: Iterable[int]) -> FloatArray:
 def _variances(
     functions: KernelFunctions, problem: KernelProblem, solutions: list[KernelSolution]
 ) -> FloatArray:
-    """Return the variances (P, K) of the outputs of all solutions, computed from the rows."""
+    """Return the variances (P, K) of the outputs of each solution, computed from the rows."""
     coefficients = np.hstack([solution.coefficients for solution in solutions])
-    total, squares = np.zeros((2, coefficients.shape[1]), dtype=np.float64)
+    sums, squares = np.zeros((2, coefficients.shape[1]), dtype=np.float64)
     step = rows_at_a_time(functions.n_functions)
     for start in range(0, functions.n_rows, step):
         block = functions(slice(start, min(start + step, functions.n_rows)))
         outputs = (block - problem.mean) @ coefficients
-        total += outputs.sum(axis=0)
+        sums += outputs.sum(axis=0)
         squares += np.sum(outputs**2, axis=0)
-    variances = squares / functions.n_rows - (total / functions.n_rows) ** 2
+    variances = squares / functions.n_rows - (sums / functions.n_rows) ** 2
     return variances.reshape(len(solutions), -1)

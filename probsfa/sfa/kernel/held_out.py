@@ -1,4 +1,4 @@
-"""Choice of the regularization of kernel SFA by cross-validation, in time or on a graph.
+"""Selection of the regularization of kernel SFA by cross-validation, in time or on a graph.
 
 The rows are divided into consecutive folds. Moments of the training rows are sums of moments of folds, so
 that every kernel value is computed once. Support vectors in the held-out fold are not used for training.
@@ -17,14 +17,14 @@ from probsfa.graphs.moments import Moments
 from probsfa.graphs.training_graph import GraphMoments, TrainingGraph, graph_moments
 from probsfa.linalg import RankError
 from probsfa.sfa._expand import held_out_delta, noise_delta
-from probsfa.sfa.kernel.problem import BorderDifferences, joined_moments, make_problem, of_functions, solve
+from probsfa.sfa.kernel.problem import BorderDifferences, make_problem, merge_folds, select_functions, solve
 
-__all__ = ["HeldOutSplit", "HeldOutPath", "held_out_path", "splits_of_graph", "splits_of_time"]
+__all__ = ["HeldOutPath", "HeldOutSplit", "graph_splits", "held_out_path", "temporal_splits"]
 
 IntArray = NDArray[np.intp]
 
-# Smaller relative differences between delta values are not significant with five folds. Zero is therefore
-# selected if there is no overfitting.
+# Smaller ratios of delta values are not significant with five folds. The smallest value of the grid, zero, is
+# therefore selected if there is no overfitting.
 _MAX_DELTA_RATIO = 1.02
 
 
@@ -36,7 +36,7 @@ class HeldOutSplit(NamedTuple):
     train, test : Moments or GraphMoments
         Moments of the same kernel functions on training rows and on held-out rows.
     functions : ndarray (m_f,) of int
-        Indices of the kernel functions: those whose support vectors are not held out.
+        Indices of the kernel functions whose support vectors are not held out.
     """
 
     train: Moments | GraphMoments
@@ -50,8 +50,8 @@ class HeldOutPath(NamedTuple):
     Attributes
     ----------
     changes, squares : ndarray (F, P, K)
-        Mean squared change of every output on the held-out rows of each split, and its mean square about its
-        mean over the training rows.
+        Mean squared change of every output on the held-out rows of each split, and mean square of the output
+        about its mean over the training rows.
     """
 
     changes: FloatArray
@@ -63,7 +63,7 @@ class HeldOutPath(NamedTuple):
         return held_out_delta(self.changes, self.squares)
 
     def choose(self, n_rows: int) -> int:
-        """Return the index of the first regularization whose mean delta value is close to the smallest.
+        """Return the index of the smallest regularization with nearly the smallest mean delta value.
 
         If no output is slower than white noise, differences are random. The last index is then returned,
         because outputs with the smallest norm overfit least.
@@ -74,7 +74,7 @@ class HeldOutPath(NamedTuple):
         return int(np.argmax(mean <= _MAX_DELTA_RATIO * mean.min()))
 
 
-def splits_of_time(
+def temporal_splits(
     parts: list[Moments], borders: BorderDifferences, folds: list[slice], support: NDArray[Any]
 ) -> Iterator[HeldOutSplit]:
     """Yield the splits that hold out one fold each.
@@ -97,8 +97,8 @@ def splits_of_time(
             functions = np.flatnonzero((support < fold.start) | (support >= fold.stop))
         else:
             functions = np.arange(len(support))
-        train = joined_moments(parts, borders, without=fold_index, functions=functions)
-        yield HeldOutSplit(train, of_functions(parts[fold_index], functions), functions)
+        train = merge_folds(parts, borders, without=fold_index, functions=functions)
+        yield HeldOutSplit(train, select_functions(parts[fold_index], functions), functions)
 
 
 def held_out_path(
@@ -108,7 +108,7 @@ def held_out_path(
     regularizations: FloatArray,
     rank_tol: float | None = None,
 ) -> HeldOutPath | None:
-    """Train with every regularization on the training rows, and measure slowness on held-out rows.
+    """Fit the outputs for every regularization to training rows, and compute slowness on held-out rows.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def held_out_path(
     Returns
     -------
     HeldOutPath or None
-        None if no split allows training and measuring.
+        None if training or held-out rows of every split are insufficient.
     """
     changes, squares = [], []
     for train, test, functions in splits:
@@ -138,7 +138,7 @@ def held_out_path(
                 [solve(problem, n_components, float(value)).coefficients for value in regularizations]
             )
             difference_moment, covariance = test.difference_moment, test.covariance
-        except (RankError, ValueError):  # no variation or no difference in training or held-out rows
+        except (RankError, ValueError):  # training or held-out rows without variation or difference
             continue
         changes.append(np.einsum("pik,pik->pk", A, difference_moment @ A))
         squares.append(np.einsum("pik,pik->pk", A, covariance @ A) + ((test.mean - train.mean) @ A) ** 2)
@@ -150,10 +150,10 @@ def held_out_path(
 # ---- splits of the vertices of a training graph, for slowness on held-out vertices
 
 
-_MAX_VERTICES = 5000  # the number of edges may be its square
+_MAX_VERTICES = 5000  # the number of edges may be the square of this
 
 
-def splits_of_graph(
+def graph_splits(
     graph_option: Any,
     graph: TrainingGraph,
     X: FloatArray,
@@ -162,7 +162,7 @@ def splits_of_graph(
     support: NDArray[Any],
     n_folds: int,
 ) -> Iterator[HeldOutSplit]:
-    """Yield splits that hold out every n-th vertex in the order of the labels, or of the rows without labels.
+    """Yield splits that hold out every n-th vertex in the order of labels, or of rows if there are none.
 
     Parameters
     ----------

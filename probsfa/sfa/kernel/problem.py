@@ -1,8 +1,8 @@
 """The eigenproblem of kernel SFA: kernel matrix, second moments, and solutions.
 
-Boehmer et al. (2011), algorithm 1: centre and whiten first (eqs. 9-11), then minimise slowness plus
-``lambda`` times the norm in the white coordinates (eq. 12). Only the second step depends on ``lambda``, so
-each further value requires one small eigenproblem.
+Boehmer et al. (2011), algorithm 1: centre and whiten (eqs. 9-11), then minimise slowness plus ``lambda``
+times the norm in the whitened coordinates (eq. 12). Only the second step, a small eigenproblem, depends on
+``lambda``.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,44 +27,47 @@ __all__ = [
     "KernelFunctions",
     "KernelProblem",
     "KernelSolution",
-    "border_differences",
     "center_support",
     "check_kernel",
     "check_positive_semidefinite",
     "check_rank",
+    "fold_border_differences",
     "fold_moments",
     "is_translation_invariant",
-    "joined_moments",
     "kernel_block",
     "kernel_moments",
-    "of_functions",
     "make_problem",
+    "merge_folds",
     "rows_at_a_time",
+    "select_functions",
     "solve",
 ]
 
-# ---- kernel values between training rows, and the kernel functions of support vectors, computed on request
+# ---- kernel values between training rows and kernel functions of support vectors, computed when needed
 
 
 IntArray = NDArray[np.intp]
 Metric = str | Callable[..., float]
 
 _DIAGONAL_BLOCK = 32
-_BLOCK_SIZE = 2**21  # 16 MiB: large enough for efficient matrix products, small compared with the moments
+_BLOCK_SIZE = (
+    2**21
+)  # number of values, 16 MiB of float64: efficient in matrix products, small compared with the moments
 _BLOCK_ROWS = (256, 8192)
-# Relative to the largest value; rounding errors of symmetry and of zero eigenvalues in single precision are a
-# tenth of it.
+# Tolerances of asymmetry and of negative eigenvalues, relative to the largest value; rounding errors in
+# single precision are ten times smaller.
 _ASYMMETRY_TOL = _INDEFINITE = 1e-6
-# With nearly dependent kernel functions, outputs have rounding errors of 1e-8 and more. Outputs that are
-# symmetric in time have their largest correlations at both ends of the series, with opposite signs.
+# Loadings within this relative tolerance of the largest are ties in the sign rule. Rounding errors are 1e-8
+# or more for nearly dependent kernel functions. Antisymmetric outputs have two largest loadings of opposite
+# sign, at both ends of the series.
 _SIGN_TIE_TOL = 1e-6
-# Combinations of linear kernels with coefficients of zero sum are translation invariant too.
+# The linear kernel is included, because coefficients of outputs sum to zero.
 _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
 
 
 @dataclass(frozen=True, eq=False)
 class KernelColumns:
-    """The kernel matrix of rows, computed in blocks on request.
+    """The kernel matrix of rows, computed in blocks when needed.
 
     Attributes
     ----------
@@ -131,19 +134,19 @@ class KernelFunctions:
         return self.kernel.n_rows
 
     @property
-    def of_rows(self) -> bool:
+    def are_rows(self) -> bool:
         """Whether the support vectors are training rows."""
         return self.support.ndim == 1
 
     def __call__(self, rows: IntArray | slice) -> FloatArray:
         """Return ``k(x_t, z_j)`` for some rows, (number of rows, m)."""
-        if self.of_rows:
+        if self.are_rows:
             return self.kernel.block(rows, self.support)
         return kernel_block(self.kernel.values[rows], self.support, self.kernel.metric, self.kernel.params)
 
     def gram(self) -> FloatArray:
         """Return ``k(z_i, z_j)``, (m, m)."""
-        if self.of_rows:
+        if self.are_rows:
             return self.kernel.block(self.support, self.support)
         return kernel_block(self.support, self.support.copy(), self.kernel.metric, self.kernel.params)
 
@@ -185,12 +188,10 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
     metric : str or callable
         The kernel, for the message.
 
-    Notes
-    -----
-    Outputs are combinations of kernel functions with coefficients that sum to zero. The kernel must be
-    positive only on such combinations, like minus a squared distance. The Cholesky factorization of the
-    centred matrix plus a ridge exists if no eigenvalue is below minus the ridge; the ridge is the rounding
-    error of an eigenvalue in single precision.
+    Notes ----- Coefficients of kernel functions in outputs sum to zero, so that the kernel needs to be only
+    conditionally positive semidefinite (as minus a squared distance is). The Cholesky factorization of the
+    centred matrix plus a ridge succeeds if no eigenvalue is below minus the ridge. The ridge is the rounding
+    error of eigenvalues in single precision.
     """
     named = "the precomputed kernel" if metric == "precomputed" else f"kernel={metric!r:.80}"
     scale = float(np.abs(gram).max())
@@ -226,10 +227,10 @@ def rows_at_a_time(n_columns: int) -> int:
 
 # ---- second moments of kernel functions over long series, in O(m^2) memory
 #
-# With ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z`` the algorithm of Boehmer et al. (2011)
-# needs ``K K'`` and ``K D D' K'``: the scatter of ``g`` over the rows and of its differences in time. Rows
-# are processed in blocks, so that the memory is O(m^2) for any number of rows (their section 2.2). The sums
-# are those of :class:`probsfa.graphs.moments.Moments`, added up in place by BLAS because m is large here.
+# With ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z``, the algorithm of Boehmer et al.
+# (2011) needs ``K K'`` and ``K D D' K'``: the scatter of ``g`` over the rows, and the scatter of its
+# differences in time. Blocks of rows keep the memory at O(m^2) (their section 2.2). The sums are those of
+# :class:`probsfa.graphs.moments.Moments`; BLAS adds them in place, because m is large.
 
 
 _N_ORIGIN_ROWS = 128
@@ -250,12 +251,10 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
     Returns
     -------
     Moments
-        Moments of m functions.
+        Moments of the m kernel functions.
 
-    Notes
-    -----
-    Values are stored relative to the mean over a few rows, so that subtracting the mean loses no digits, even
-    for a wide, nearly constant kernel.
+    Notes ----- Values are relative to the mean over a few rows, because centring a wide, nearly constant
+    kernel would otherwise lose digits.
     """
     (moments,) = fold_moments(functions, sequences, [slice(0, functions.n_rows)], lag=lag)
     return moments
@@ -284,8 +283,8 @@ def fold_moments(
 
     See Also
     --------
-    border_differences : Differences between folds.
-    joined_moments : Moments of all rows.
+    fold_border_differences : Differences between folds.
+    merge_folds : Moments of all rows.
     """
     origin = _origin(functions)
     position = _positions(sequences)
@@ -308,7 +307,7 @@ class BorderDifferences(NamedTuple):
     later: IntArray
 
 
-def border_differences(
+def fold_border_differences(
     functions: KernelFunctions, sequences: Sequences, folds: list[slice], *, lag: int = 1
 ) -> BorderDifferences:
     """Return the differences of kernel functions between folds, which :func:`fold_moments` omits.
@@ -333,10 +332,10 @@ def border_differences(
     return BorderDifferences(values, fold[rows - lag], fold[rows])
 
 
-def joined_moments(
+def merge_folds(
     parts: list[Moments], borders: BorderDifferences, without: int | None = None, functions: Any = None
 ) -> Moments:
-    """Return the moments of all rows, or of all but one fold, from those of the folds.
+    """Return the moments of all rows, or of all rows except one fold, from moments of folds.
 
     Parameters
     ----------
@@ -350,22 +349,22 @@ def joined_moments(
         Kernel functions to use; all by default.
     """
     selected = np.arange(len(parts[0].offset)) if functions is None else functions
-    full = Moments.empty(len(selected), parts[0].lag)
+    merged = Moments.empty(len(selected), parts[0].lag)
     for number, part in enumerate(parts):
         if number != without:
-            full = full.merge(of_functions(part, selected))
-    inside = np.ones(len(borders.values), dtype=bool)
+            merged = merged.merge(select_functions(part, selected))
+    is_included = np.ones(len(borders.values), dtype=bool)
     if without is not None:
-        inside = (borders.earlier != without) & (borders.later != without)
-    differences = borders.values[np.ix_(inside, selected)]
+        is_included = (borders.earlier != without) & (borders.later != without)
+    differences = borders.values[np.ix_(is_included, selected)]
     return replace(
-        full,
-        n_differences=full.n_differences + len(differences),
-        difference_scatter=full.difference_scatter + differences.T @ differences,
+        merged,
+        n_differences=merged.n_differences + len(differences),
+        difference_scatter=merged.difference_scatter + differences.T @ differences,
     )
 
 
-def of_functions(moments: Moments, functions: IntArray) -> Moments:
+def select_functions(moments: Moments, functions: IntArray) -> Moments:
     """Return the moments of some of the kernel functions."""
     square = np.ix_(functions, functions)
     return Moments(
@@ -387,7 +386,7 @@ def _origin(functions: KernelFunctions) -> FloatArray:
 
 
 def _positions(sequences: Sequences) -> IntArray:
-    """Number of rows before each row in its sequence."""
+    """Return the number of rows before each row in its sequence."""
     return np.concatenate([np.arange(n) for n in sequences.lengths])
 
 
@@ -396,7 +395,7 @@ def _fold_moments(
 ) -> Moments:
     """Return the moments of one fold of rows, computed in blocks."""
     m = functions.n_functions
-    total = np.zeros(m, dtype=np.float64)
+    sums = np.zeros(m, dtype=np.float64)
     scatter, changes = (np.zeros((m, m), dtype=np.float64, order="F") for _ in range(2))
     last = np.zeros((0, m), dtype=np.float64)
     n_differences = 0
@@ -405,18 +404,18 @@ def _fold_moments(
         stop = min(start + step, fold.stop)
         block = functions(slice(start, stop))
         block -= origin
-        total += block.sum(axis=0)
+        sums += block.sum(axis=0)
         _add_scatter(scatter, block)
-        joined = np.concatenate([last, block])
-        difference = joined[lag:] - joined[:-lag]
-        inside = position[stop - len(difference) : stop] >= lag
-        if not inside.all():
-            difference = difference[inside]
+        extended = np.concatenate([last, block])
+        difference = extended[lag:] - extended[:-lag]
+        is_included = position[stop - len(difference) : stop] >= lag
+        if not is_included.all():
+            difference = difference[is_included]
         _add_scatter(changes, difference)
         n_differences += len(difference)
-        last = joined[-lag:]
+        last = extended[-lag:]
     n = fold.stop - fold.start
-    offset = total / n
+    offset = sums / n
     return Moments(
         n_rows=n,
         origin=origin,
@@ -429,7 +428,7 @@ def _fold_moments(
 
 
 def center_support(A: FloatArray) -> FloatArray:
-    """Return ``(1 - 11'/m) A (1 - 11'/m)``: the kernel functions centred on each other (eqs. 9-10)."""
+    """Return ``(1 - 11'/m) A (1 - 11'/m)``, which subtracts means over support vectors (eqs. 9-10)."""
     rows = A - A.mean(axis=0)
     centred: FloatArray = rows - rows.mean(axis=1)[:, None]
     return centred
@@ -450,12 +449,13 @@ def _mirrored(upper: FloatArray) -> FloatArray:
 # ---- the eigenproblem of regularized sparse kernel SFA, whitened once and solved for each regularization
 
 
-# Eigenvalues of a covariance of independent errors reach (1 + sqrt(m / n))^2 <= 4 times their variance.
+# The sample covariance of independent errors has eigenvalues of up to (1 + sqrt(m / n))^2 <= 4 times their
+# variance.
 _ROUNDING_FACTOR = 4.0
 
 
 class KernelProblem(NamedTuple):
-    """Slowness and norm in white coordinates of the centred kernel functions.
+    """Slowness and norm in whitened coordinates of the centred kernel functions.
 
     Attributes
     ----------
@@ -464,11 +464,11 @@ class KernelProblem(NamedTuple):
     basis : ndarray (m, r)
         ``(g(x) - mean) @ basis`` is white; every column sums to zero (eq. 14).
     slowness : ndarray (r, r)
-        Second moment of the differences of the white coordinates.
+        Second moment of the differences of the whitened coordinates.
     norm : ndarray (r, r)
-        Inner products of the white coordinates in the space of the kernel.
+        Inner products of the whitened coordinates in the reproducing kernel Hilbert space.
     loadings : ndarray (m, r)
-        Covariances of kernel functions and white coordinates, for the signs.
+        Covariances of kernel functions and whitened coordinates, which determine the signs.
     scales : ndarray (m,)
         Standard deviations of the kernel functions.
     n_rounded : int
@@ -495,7 +495,7 @@ class KernelSolution(NamedTuple):
     delta_values : ndarray (K,)
         Mean squared change over the training rows, at unit variance.
     norms : ndarray (K,)
-        Squared norms in the space of the kernel.
+        Squared norms in the reproducing kernel Hilbert space.
     """
 
     coefficients: FloatArray
@@ -517,12 +517,10 @@ def make_problem(
     rank_tol : float, optional
         As in :func:`probsfa.linalg.whiten`, for the eigenvalues of ``K K'``.
 
-    Notes
-    -----
-    Rounding errors are relative to the size of kernel values, not to their variation. If all values of a wide
-    Gaussian are within 1e-12 of one, four digits of the variation remain. Errors of variance ``s^2`` in every
-    function have the variance ``s^2 |w|^2`` in the white coordinate ``w``. Coordinates for which this is near
-    one consist of rounding errors, and are discarded.
+    Notes ----- Rounding errors are relative to kernel values, not to their variation: if all values of a wide
+    Gaussian kernel are within 1e-12 of one, four digits of the variation remain. Errors of variance ``s^2``
+    in every function cause errors of variance ``s^2 |w|^2`` in the whitened coordinate with coefficients
+    ``w``. Coordinates in which this variance is near one consist of rounding errors, and are discarded.
     """
     covariance = moments.covariance
     floor = float(moments.variance_floor.max())

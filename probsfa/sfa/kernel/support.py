@@ -7,13 +7,14 @@ For rows ``x_t``, a kernel ``k`` and a subset ``i`` of the rows the approximatio
 
 Four methods select the subset:
 
-* matching-pursuit MAH: repeatedly add the row of largest error (eqs. 15-16). This is the Cholesky
+* matching-pursuit MAH (maximum affine hull): repeatedly add the row of largest error (eqs. 15-16). This is
+the Cholesky
   factorisation of the kernel matrix with pivoting: ``e_t = K_tt - sum_j L_tj^2``.
 * online MAH: add, in one pass, the rows whose error exceeds a threshold.
 * matching pursuit for kernel PCA: add the row that reduces the sum of all errors most.
 * random selection.
 
-All but the second are nested: a smaller subset is the head of a larger one.
+Except for online MAH, selections are nested: a smaller subset is the beginning of a larger one.
 """
 
 import numpy as np
@@ -27,10 +28,10 @@ __all__ = ["mp_kpca", "mp_mah", "online_mah", "random_support"]
 
 IntArray = NDArray[np.intp]
 
-_N_CANDIDATES = 256  # rows whose errors are updated after each pivot; all others in blocks
+_N_CANDIDATES = 256  # rows whose errors are updated after each pivot; other rows after each block
 _PIVOT_BLOCK = 64
 _ONLINE_BLOCK = 256
-_KPCA_SLACK = 1e3  # pivots of kernel PCA may be small, which increases rounding errors of the residual
+_KPCA_SLACK = 1e3  # factor of the rounding errors, which small pivots of kernel PCA increase
 
 
 def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
@@ -50,12 +51,10 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
     ndarray (m,) of int
         Selected rows in the order of selection; the first among equals.
 
-    Notes
-    -----
-    O(m^2 n) time and O(m n) memory. Errors never increase, so that an error computed some pivots ago is an
-    upper bound. Only the rows with the largest errors are updated after each pivot, as long as the largest of
-    them exceeds the bounds of all other rows. Then the block of pivots is applied to all rows by matrix
-    products. The selection is the same as if all errors were updated after each pivot.
+    Notes ----- O(m^2 n) time and O(m n) memory. Errors never increase, so that earlier errors are upper
+    bounds. Only the rows with the largest errors are updated after each pivot, until their largest error
+    falls below the bound of another row. A matrix product then applies the block of pivots to all rows. The
+    selection equals the selection with an update of all errors after each pivot.
     """
     n = kernel.n_rows
     errors = kernel.diagonal()
@@ -64,7 +63,7 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
     pivots: list[int] = []
     while len(pivots) < n_support and errors.max() > floor:
         n_done = len(pivots)
-        candidates, bound = _most_promising(errors)
+        candidates, bound = _largest_errors(errors)
         selected, block = _pursue(kernel, L, candidates, errors, bound, floor, n_done)
         pivots += candidates[selected].tolist()
         columns = np.array(pivots[n_done:], dtype=np.intp)
@@ -91,11 +90,9 @@ def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = 
     ndarray (m,) of int
         Selected rows, ascending.
 
-    Notes
-    -----
-    O(m^2 n) time and O(m^2) memory. Rows are processed in blocks. One triangular solve gives their errors
-    with respect to the rows selected before the block; errors with respect to the other rows are computed
-    within the block.
+    Notes ----- O(m^2 n) time and O(m^2) memory. Rows are processed in blocks. One triangular solve computes
+    errors with respect to the rows that were selected before the block. These errors are updated after each
+    selection within the block.
     """
     diagonal = kernel.diagonal()
     floor = max(threshold, _rounding(diagonal))
@@ -147,11 +144,9 @@ def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> In
     ndarray (m,) of int
         Selected rows in the order of selection.
 
-    Notes
-    -----
-    Adding row j lowers the sum of errors by ``|R_j|^2 / R_jj``, where ``R = K - L L'`` is the residual of the
-    kernel matrix. With the new column ``l`` of L the squared lengths follow from
-    ``|R_j - l_j l|^2 = |R_j|^2 - 2 l_j (R l)_j + l_j^2 |l|^2``. O(n^2 m) time, O(n^2) memory.
+    Notes ----- Adding row j lowers the sum of errors by ``|R_j|^2 / R_jj``, where ``R = K - L L'`` is the
+    residual of the kernel matrix. A new column ``l`` of L changes these squared norms to ``|R_j - l_j l|^2 =
+    |R_j|^2 - 2 l_j (R l)_j + l_j^2 |l|^2``. O(n^2 m) time, O(n^2) memory.
     """
     n = kernel.n_rows
     K = np.empty((n, n), dtype=np.float64)
@@ -159,18 +154,20 @@ def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> In
     for start in range(0, n, step):
         K[start : start + step] = kernel.block(slice(start, start + step), np.arange(n))
     errors = np.array(np.diagonal(K))
-    lengths = np.einsum("ij,ij->j", K, K)
-    usable = _KPCA_SLACK * _rounding(errors)
-    floor = max(threshold, usable)
+    squared_norms = np.einsum("ij,ij->j", K, K)
+    min_error = _KPCA_SLACK * _rounding(errors)
+    floor = max(threshold, min_error)
     L = np.zeros((n, n_support), dtype=np.float64, order="F")
     pivots: list[int] = []
     while len(pivots) < n_support and errors.max() > floor:
         j = len(pivots)
-        gain = np.where(errors > usable, lengths / np.where(errors > usable, errors, 1.0), -np.inf)
+        gain = np.where(
+            errors > min_error, squared_norms / np.where(errors > min_error, errors, 1.0), -np.inf
+        )
         pivot = int(np.argmax(gain))
         column = (K[:, pivot] - L[:, :j] @ L[pivot, :j]) / np.sqrt(errors[pivot])
         residual = K @ column - L[:, :j] @ (L[:, :j].T @ column)
-        lengths = np.maximum(lengths - 2 * column * residual + column**2 * (column @ column), 0.0)
+        squared_norms = np.maximum(squared_norms - 2 * column * residual + column**2 * (column @ column), 0.0)
         L[:, j] = column
         errors -= column**2
         pivots.append(pivot)
@@ -184,18 +181,18 @@ def random_support(n_rows: int, n_support: int, rng: np.random.RandomState) -> I
 
 
 def _rounding(diagonal: FloatArray) -> float:
-    """Return a bound of the rounding error of an error of zero."""
+    """Return an upper bound of the rounding errors of approximation errors."""
     return float(len(diagonal) * np.finfo(np.float64).eps * max(diagonal.max(), 0.0))
 
 
-def _most_promising(errors: FloatArray) -> tuple[IntArray, float]:
-    """Return the rows of largest error, ascending, and the largest error of the other rows."""
+def _largest_errors(errors: FloatArray) -> tuple[IntArray, float]:
+    """Return the sorted rows with the largest errors, and the largest error of the other rows."""
     count = min(_N_CANDIDATES, len(errors))
     if count == len(errors):
         return np.arange(count), -np.inf
     order = np.argpartition(-errors, count)
     candidates, bound = order[:count], float(errors[order[count]])
-    first = int(np.argmax(errors))  # the partition may omit rows of equal error
+    first = int(np.argmax(errors))  # the partition may omit the first of equal errors
     return np.union1d(candidates, [first]), bound
 
 
@@ -208,7 +205,7 @@ def _pursue(
     floor: float,
     n_done: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Select pivots among the candidates as long as they have the largest error of all rows.
+    """Select pivots among the candidates while a candidate has the largest error of all rows.
 
     Returns
     -------
@@ -240,7 +237,7 @@ def _pursue(
 def _apply_pivots(
     kernel: KernelColumns, L: FloatArray, columns: IntArray, triangle: FloatArray, n_done: int
 ) -> None:
-    """Compute the columns of L of new pivots for all rows."""
+    """Compute the columns of L for new pivots and all rows."""
     stop = n_done + len(columns)
     coefficients = L[columns, :n_done].T
     step = rows_at_a_time(len(columns))

@@ -1,9 +1,9 @@
 """Affinities of points: nearest-neighbour graphs, heat kernels, bandwidths and landmarks.
 
-Edges are those of nearest neighbours (weight 1 if each of two points is a neighbour of the other, 1/2 if only
-one is), of a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of its landmark approximation for very many
-points, or of a function of two arrays of rows. Edges can also be given as an affinity, as distances, or as a
-training graph. This module validates all kinds of input.
+Edge weights are computed by one of four methods. Nearest neighbours have weight 1 if each point is a
+neighbour of the other, 1/2 if only one is. A heat kernel ``exp(-gamma |x - x'|^2)`` has all pairs as edges;
+landmarks approximate it for very many points. A function of two arrays of rows returns any weights. Users can
+also pass an affinity matrix, distances, or a training graph. This module validates all kinds of input.
 """
 
 import abc
@@ -40,10 +40,10 @@ from probsfa.sfa.spectral.edges import (
 from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = [
-    "AffinityEstimator",
-    "Embedding",
     "GAMMA_RULES",
+    "AffinityEstimator",
     "AffinityGraph",
+    "Embedding",
     "LandmarkEdges",
     "LowRankAffinity",
     "NewPoints",
@@ -52,7 +52,7 @@ __all__ = [
     "check_affinity",
     "check_gamma",
     "choose_gamma",
-    "neighbor_count",
+    "n_other_neighbors",
     "new_edges",
 ]
 
@@ -60,13 +60,13 @@ __all__ = [
 #
 # ``"median"``
 #     ``gamma = 1 / (2 m)`` with ``m`` the median squared distance of two points (Garreau, Jitkrittum &
-#     Kanagawa 2017, arXiv:1707.07269, eq. 2): as wide as the data; it resolves two halves of the data, but no
-#     finer structure.
+#     Kanagawa 2017, arXiv:1707.07269, eq. 2). The kernel is as wide as the data, so that it does not resolve
+#     structure finer than two halves of the data.
 # ``"neighbors"``
 #     ``gamma = 1 / (2 m)`` with ``m`` the mean squared distance to the neighbour number ``3/4 sqrt(n)``:
 #     about the usual number for nearest-neighbour density estimates, ``sqrt(n)`` (Loftsgaarden & Quesenberry
-#     1965, doi:10.1214/aoms/1177700079). The kernel narrows with more points, and so approaches the surface
-#     on which they lie. The factor was chosen on circles and spheres of 500 to 2,000 points.
+#     1965, doi:10.1214/aoms/1177700079). The kernel becomes narrower with more points, as convergence to the
+#     manifold of the points requires. The factor was fitted to circles and spheres of 500 to 2,000 points.
 # ``"self_tuning"``
 #     A separate scale for each point, ``exp(-|x - x'|^2 / (s s'))`` with ``s`` the distance to the seventh
 #     neighbour (Zelnik-Manor & Perona 2004, NIPS 17): for clusters of different density.
@@ -74,7 +74,7 @@ __all__ = [
 
 GAMMA_RULES = ("median", "neighbors", "self_tuning")
 
-_MAX_ROWS = 2000  # maximum number of rows for the rules; of more rows, a fixed random sample is used
+_MAX_ROWS = 2000  # the rules use at most this number of rows, else a fixed random sample
 
 
 def check_gamma(gamma: Any) -> None:
@@ -112,16 +112,16 @@ def choose_gamma(gamma: Any, points: Any) -> float:
         rows = points[np.sort(np.random.default_rng(0).choice(points.shape[0], _MAX_ROWS, replace=False))]
     if gamma == "median":
         squared = euclidean_distances(rows, squared=True)[np.triu_indices(rows.shape[0], 1)]
-        middle = float(np.median(squared))
+        typical_square = float(np.median(squared))
     else:
         count = math.ceil(0.75 * math.sqrt(points.shape[0])) + 1
         distances, _ = nearest_points(points, rows, min(count, points.shape[0]))
         squared = distances[:, -1] ** 2  # the first is the point itself
-        middle = float(np.mean(squared))
-    if middle == 0.0:
+        typical_square = float(np.mean(squared))
+    if typical_square == 0.0:
         positive = squared[squared > 0.0]
-        middle = float(np.median(positive)) if len(positive) else points.shape[1] / 2.0
-    return 1.0 / (2.0 * middle)
+        typical_square = float(np.median(positive)) if len(positive) else points.shape[1] / 2.0
+    return 1.0 / (2.0 * typical_square)
 
 
 # ---- landmark approximation of the heat kernel of very many points (Nystroem's method)
@@ -129,18 +129,18 @@ def choose_gamma(gamma: Any, points: Any) -> float:
 # With landmarks ``z_1 .. z_m`` the kernel matrix of all n points is replaced by ``F F'``, where ``F = K(X, Z)
 # C^-T`` and ``C C' = K(Z, Z)`` (Williams & Seeger 2000, NIPS 13; for spectral clustering Fowlkes, Belongie,
 # Chung & Malik 2004, doi:10.1109/TPAMI.2004.1262185). ``F F'`` equals the kernel matrix in the rows of
-# landmarks, never exceeds it on the diagonal, and is close to it everywhere once the landmarks cover the
-# points. The cost is n m numbers and n m^2 operations.
+# landmarks, and its diagonal never exceeds the diagonal of the kernel matrix. It approximates all entries if
+# the landmarks cover the points. The cost is n m numbers and n m^2 operations.
 #
-# Landmarks are chosen as pivots of an incomplete Cholesky factorisation, in blocks: a pool of points is drawn
-# in proportion to the residuals of the kernel diagonal (Chen, Epperly, Tropp & Webber 2022,
-# arXiv:2207.06503), and from the pool those of the largest residual are chosen one after the other.
+# Landmarks are pivots of an incomplete Cholesky factorisation, selected in blocks. Candidates are drawn with
+# probabilities proportional to the residuals of the kernel diagonal (Chen, Epperly, Tropp & Webber 2022,
+# arXiv:2207.06503). Among the candidates, the point with the largest residual is selected repeatedly.
 
 
-_N_LANDMARKS_PER_BLOCK = 64  # landmarks chosen together
-_N_CANDIDATES_PER_LANDMARK = 4  # candidates for each of them
+_N_LANDMARKS_PER_BLOCK = 64  # landmarks per block
+_N_CANDIDATES_PER_LANDMARK = 4  # candidates for each landmark
 _MIN_RESIDUAL = 1e-10  # minimum residual of the kernel diagonal for a landmark
-_N_PROBES = 200  # number of points whose degrees are compared with the exact kernel
+_N_TESTED_POINTS = 200  # number of points whose degrees are compared with degrees of the exact kernel
 _MAX_DEGREE_ERROR = 0.01
 
 
@@ -215,7 +215,7 @@ class LandmarkEdges:
     gamma : float
         Decay per squared distance.
     n_landmarks : int
-        Maximum number; fewer are used if they are exact in double precision.
+        Maximum number of landmarks; fewer are used if the approximation is then exact in double precision.
 
     Warns
     -----
@@ -240,27 +240,27 @@ class LandmarkEdges:
         return 2 * len(self.landmarks)
 
     def new(self, rows: Any) -> NewEdges:
-        """Return the weights of new points; `self_loops` approximate their kernels at distance zero."""
+        """Return the weights of new points; `self_loops` approximate the kernel of a point with itself."""
         exponent = euclidean_distances(rows, self._landmark_points, squared=True) * self.gamma
         minimum = exponent.min(axis=1)
         kernel = np.exp(minimum[:, None] - exponent)
         G: FloatArray = scipy.linalg.solve_triangular(self._root, kernel.T, lower=True).T
-        # The kernel of a point with itself is a square, whose exponent is twice that of the row.
+        # The kernel of a point with itself is a squared norm; its exponent is twice the exponent of the row.
         self_loops = np.einsum("ij,ij->i", G, G) * np.exp(-minimum)
         nearest = np.full(rows.shape[0], -1, dtype=np.intp)
         return NewEdges(LowRankRows(G, self._factor), np.exp(-minimum), self_loops, nearest)
 
     def _check_degrees(self, points: Any) -> None:
-        """Compare the degrees of some points with those of the kernel itself."""
+        """Compare the degrees of some points with degrees of the exact kernel."""
         n = points.shape[0]
-        probes = np.sort(np.random.default_rng(1).choice(n, min(_N_PROBES, n), replace=False))
-        exact = np.exp(-self.gamma * euclidean_distances(points[probes], points, squared=True)).sum(axis=1)
-        approximate = self._factor[probes] @ self._factor.sum(axis=0)
+        test_rows = np.sort(np.random.default_rng(1).choice(n, min(_N_TESTED_POINTS, n), replace=False))
+        exact = np.exp(-self.gamma * euclidean_distances(points[test_rows], points, squared=True)).sum(axis=1)
+        approximate = self._factor[test_rows] @ self._factor.sum(axis=0)
         largest_error = float(np.abs(approximate / exact - 1).max())
         if largest_error > _MAX_DEGREE_ERROR:
             warnings.warn(
-                f"{len(self.landmarks)} landmarks are too few for this kernel: of {len(probes)} points, one "
-                f"has a sum of edge weights that is off by {100 * largest_error:.0f} %. Raise n_landmarks, "
+                f"{len(self.landmarks)} landmarks are too few for this kernel: of {len(test_rows)} points, "
+                f"one has a sum of edge weights that is off by {100 * largest_error:.0f} %. Raise n_landmarks, "
                 "lower gamma, or use affinity='nearest_neighbors'.",
                 stacklevel=7,
             )
@@ -338,7 +338,7 @@ _MAX_PAIRWISE_POINTS = (
     20_000  # maximum number of points with all pairs for "auto"; the kernel then takes 3 GB
 )
 _DEFAULT_N_LANDMARKS = 1000
-_EXTENSION_BLOCK = 2**22  # numbers in memory at a time for the edges of new points
+_EXTENSION_BLOCK = 2**22  # numbers in memory for the edges of a block of new points
 
 
 class NewPoints(NamedTuple):
@@ -347,9 +347,9 @@ class NewPoints(NamedTuple):
     Attributes
     ----------
     edges : Edges or None
-        Computes the edges; None if edges of new points must be precomputed.
+        Method for the edges; None if edges of new points must be precomputed.
     shift : ndarray (D,)
-        Subtracted from all points, so that distances stay accurate if values have a large offset.
+        Shift subtracted from all points, because a large offset would make distances inaccurate.
     loops : bool
         Whether the training graph includes self-loops.
     """
@@ -387,7 +387,7 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
     X : array-like, list of array-likes, sparse matrix or TrainingGraph
         As in the estimator's ``fit``.
     heat_loops, loops : bool, default=False
-        Whether a heat kernel, or any graph computed from points, includes self-loops, of weight 1.
+        Whether a heat kernel (`heat_loops`), or any graph of points (`loops`), has self-loops of weight 1.
 
     Returns
     -------
@@ -397,20 +397,20 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
     _check_parameters(estimator)
     affinity = estimator.affinity
     zeros = np.zeros(0, dtype=np.float64)
-    if isinstance(X, TrainingGraph) or _is_named(affinity, "precomputed"):
-        return AffinityGraph(None, _ready_made(estimator, X), NewPoints(None, zeros, True))
-    if _is_named(affinity, "precomputed_nearest_neighbors"):
+    if isinstance(X, TrainingGraph) or _has_name(affinity, "precomputed"):
+        return AffinityGraph(None, _precomputed_weights(estimator, X), NewPoints(None, zeros, True))
+    if _has_name(affinity, "precomputed_nearest_neighbors"):
         distances = sp.csr_array(affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2))
         if distances.shape[0] != distances.shape[1]:
             raise ValueError(
                 "X must be a square matrix of distances with affinity='precomputed_nearest_neighbors'; got "
                 f"shape {distances.shape}."
             )
-        edges_of_distances = DistanceEdges(distances, neighbor_count(estimator, distances.shape[0]))
+        edges_of_distances = DistanceEdges(distances, n_other_neighbors(estimator, distances.shape[0]))
         return AffinityGraph(
             None, edges_of_distances.training(loops), NewPoints(edges_of_distances, zeros, loops)
         )
-    if is_sparse(X) and _by_distance(affinity):
+    if is_sparse(X) and _uses_distances(affinity):
         points = _sparse_points(estimator, X, reset=True)
         edges = _edges_of_points(estimator, points)
         with_loops = loops or (heat_loops and affinity == "rbf")
@@ -423,17 +423,17 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
                 "a graph with one vertex for each row."
             )
         return AffinityGraph(sequences, affinity.to_sparse(), NewPoints(None, zeros, True))
-    # A function may depend on the origin; distances do not.
+    # A function may depend on the origin, unlike distances.
     shift = np.zeros(sequences.n_features) if callable(affinity) else exact_shift(sequences.values)
     edges = _edges_of_points(estimator, sequences.values - shift)
-    with_loops = loops or (heat_loops and _is_named(affinity, "rbf"))
+    with_loops = loops or (heat_loops and _has_name(affinity, "rbf"))
     return AffinityGraph(sequences, edges.training(with_loops), NewPoints(edges, shift, with_loops))
 
 
 def new_edges(
     estimator: Any, X: Any, new: NewPoints
 ) -> tuple[Sequences | None, int, Iterator[tuple[slice, NewEdges]]]:
-    """Validate new points; return their number, and their edges to training points, block by block."""
+    """Validate new points; return their number and blocks of their edges to training points."""
     edges = new.edges
     if edges is None or isinstance(edges, DistanceEdges):
         if isinstance(estimator.affinity, TrainingGraph):
@@ -442,15 +442,19 @@ def new_edges(
                 "affinity='precomputed'."
             )
         W = affinity_rows(estimator, X, reset=False)
-        joined = NewEdges.ready(W) if edges is None else _joined(edges, sp.csr_array(W), new.loops)
+        joined = (
+            NewEdges.with_self_loops(W)
+            if edges is None
+            else _edges_to_graph(edges, sp.csr_array(W), new.loops)
+        )
         return None, W.shape[0], iter([(slice(None), joined)])
     size = max(1, _EXTENSION_BLOCK // edges.values_per_row())
-    sparse = _by_distance(estimator.affinity) and (is_sparse(X) or not len(new.shift))
+    sparse = _uses_distances(estimator.affinity) and (is_sparse(X) or not len(new.shift))
     sequences = None if sparse else check_sequences(estimator, X, reset=False, allow_nan=False)
     if sequences is None:
         rows: Any = _sparse_points(estimator, X, reset=False)
         if len(new.shift) and is_sparse(rows):
-            rows = rows.toarray()  # the training points were dense
+            rows = rows.toarray()  # as the training points
     else:
         rows = sequences.values
 
@@ -458,12 +462,12 @@ def new_edges(
         for start in range(0, rows.shape[0], size):
             block = slice(start, start + size)
             shifted = rows[block] - new.shift if len(new.shift) else rows[block]
-            yield block, _joined(edges, shifted, new.loops)
+            yield block, _edges_to_graph(edges, shifted, new.loops)
 
     return sequences, rows.shape[0], blocks()
 
 
-def _joined(edges: Edges, rows: Any, loops: bool) -> NewEdges:
+def _edges_to_graph(edges: Edges, rows: Any, loops: bool) -> NewEdges:
     """Return the edges of new points to a training graph with or without self-loops."""
     joined = edges.new(rows)
     return joined._replace(self_loops=np.zeros_like(joined.self_loops)) if loops else joined
@@ -514,7 +518,7 @@ class AffinityEstimator(Saveable):
         """Fit; return the points as sequences, or None if X is a graph or a sparse matrix."""
 
     def _map_new(self, X: Any, mapped: Callable[[NewEdges], FloatArray]) -> tuple[Any, FloatArray]:
-        """Return new points as sequences (or None), and the results of ``mapped`` for their edges."""
+        """Return new points as sequences (or None), and the outputs of ``mapped`` for their edges."""
         check_is_fitted(self)
         sequences, n_rows, blocks = new_edges(self, X, self._new)
         outputs = np.empty((n_rows, self.embedding_.shape[1]), dtype=np.float64)
@@ -529,11 +533,11 @@ class AffinityEstimator(Saveable):
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn tags of the accepted input."""
         tags = super().__sklearn_tags__()  # type: ignore[misc]
-        is_precomputed = _is_named(self.affinity, "precomputed") or _is_named(
+        is_precomputed = _has_name(self.affinity, "precomputed") or _has_name(
             self.affinity, "precomputed_nearest_neighbors"
         )
         tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = is_precomputed
-        if _by_distance(self.affinity):
+        if _uses_distances(self.affinity):
             tags.input_tags.sparse = True
         return tags
 
@@ -563,10 +567,10 @@ class Embedding(AffinityEstimator, ClassNamePrefixFeaturesOutMixin, TransformerM
         return self.embedding_.shape[1]
 
 
-def neighbor_count(estimator: Any, n: int) -> int:
+def n_other_neighbors(estimator: Any, n: int) -> int:
     """Return the number of neighbours of each of n points, not counting the point itself."""
     count = estimator.n_neighbors
-    if count is None:  # a complete graph of few points would have no information on distances
+    if count is None:  # a complete graph of few points has no information on distances
         count = _DEFAULT_N_NEIGHBORS if n > _DEFAULT_N_NEIGHBORS else max(2, (n + 1) // 2)
     if count > n:
         raise ValueError(f"n_neighbors={count} is more than the {n} points of X.")
@@ -593,14 +597,14 @@ def check_affinity(W: Any) -> Any:
     coo = sp.coo_array(W) if is_sparse(W) else None
     data = coo.data if coo is not None else W
     if data.size and data.min() < 0:
-        place = int(np.argmin(data))
-        i, j = (coo.row[place], coo.col[place]) if coo is not None else divmod(place, len(W))
+        position = int(np.argmin(data))
+        i, j = (coo.row[position], coo.col[position]) if coo is not None else divmod(position, len(W))
         raise ValueError(
-            f"Negative values in data: X[{i}, {j}] is {data.flat[place]:g}; affinities must be at least 0."
+            f"Negative values in data: X[{i}, {j}] is {data.flat[position]:g}; affinities must be at least 0."
         )
-    gap = abs(W - W.T)
-    if gap.max() > _SYMMETRY_TOL * max(data.max(initial=0.0), np.finfo(np.float64).tiny):
-        i, j = divmod(int(gap.argmax()), W.shape[0])
+    asymmetry = abs(W - W.T)
+    if asymmetry.max() > _SYMMETRY_TOL * max(data.max(initial=0.0), np.finfo(np.float64).tiny):
+        i, j = divmod(int(asymmetry.argmax()), W.shape[0])
         raise ValueError(
             f"X must be symmetric with affinity='precomputed'; X[{i}, {j}] is {W[i, j]:g} and X[{j}, {i}] "
             f"is {W[j, i]:g}. Use (X + X.T) / 2, for example."
@@ -608,14 +612,14 @@ def check_affinity(W: Any) -> Any:
     return W * 0.5 + W.T * 0.5  # halves first: the sum of two large weights may overflow
 
 
-def _is_named(affinity: Any, name: str) -> bool:
+def _has_name(affinity: Any, name: str) -> bool:
     """Return whether an affinity has a given name."""
     return isinstance(affinity, str) and affinity == name
 
 
-def _by_distance(affinity: Any) -> bool:
+def _uses_distances(affinity: Any) -> bool:
     """Return whether edges are computed from distances between points, which may be sparse."""
-    return _is_named(affinity, "nearest_neighbors") or _is_named(affinity, "rbf")
+    return _has_name(affinity, "nearest_neighbors") or _has_name(affinity, "rbf")
 
 
 def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -629,10 +633,10 @@ def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
     return points if is_low_dimensional else sp.csr_array(points)
 
 
-def _ready_made(estimator: Any, X: Any) -> Any:
+def _precomputed_weights(estimator: Any, X: Any) -> Any:
     """Return the edge weights of a training graph, or of a validated affinity."""
     if isinstance(X, TrainingGraph):
-        if not _is_named(estimator.affinity, "precomputed"):
+        if not _has_name(estimator.affinity, "precomputed"):
             raise ValueError(
                 "X is a graph. Set affinity='precomputed', or pass points as X and the graph as affinity."
             )
@@ -647,7 +651,7 @@ def _edges_of_points(estimator: Any, points: Any) -> Edges:
     if callable(affinity):
         return FunctionEdges(points, affinity, check_affinity)
     if affinity == "nearest_neighbors":
-        return NeighborEdges(points, neighbor_count(estimator, n))
+        return NeighborEdges(points, n_other_neighbors(estimator, n))
     requested = estimator.n_landmarks
     if isinstance(estimator.gamma, str) and estimator.gamma == "self_tuning":
         if isinstance(requested, int):

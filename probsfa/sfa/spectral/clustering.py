@@ -2,8 +2,8 @@
 
 Ravikumar's notes "Representation Learning" (section 1) with the random-walk matrix ``P = D^-1 W``: take the
 eigenvectors ``v_1 .. v_k`` of its largest eigenvalues ``mu_j``, map point i to ``(sqrt(mu_j) v_j(i))_j``, and
-cluster these. Scaling by ``sqrt(mu_j)`` gives less weight to coordinates that are less smooth. In terms of
-the Laplacian ``mu_j = 1 - lambda_j``, and ``v_1`` is constant.
+cluster these. The factor ``sqrt(mu_j)`` gives less weight to coordinates that are less smooth. The
+eigenvalues of the Laplacian are ``lambda_j = 1 - mu_j``, and ``v_1`` is constant.
 """
 
 import warnings
@@ -22,37 +22,37 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_estimator_type
 from probsfa.sfa.spectral.affinity import AffinityEstimator, LowRankAffinity, affinity_graph
 from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk
-from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph
+from probsfa.sfa.spectral.eigenmaps import embedding_spectrum
 from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = ["SpectralClustering", "eigengap"]
 
 _N_KMEANS_STARTS = 10
 _MAX_CLUSTERS_BY_GAP = 20  # maximum number of clusters for "eigengap"
-_MIN_EIGENVALUE = 1e-8  # of mu; below it rounding errors determine direction and sign
+_MIN_EIGENVALUE = 1e-8  # of mu; rounding errors determine eigenvectors of smaller eigenvalues
 
 
 def eigengap(eigenvalues: ArrayLike) -> int:
     """Return the number of clusters by the largest gap between consecutive eigenvalues.
 
-    With k weakly connected groups, k eigenvalues are close to that of the constant eigenvector (one of them
-    equals it), and the next one is separated from them by a gap.
+    If points form k weakly connected groups, the first k eigenvalues are close to the eigenvalue of the
+    constant eigenvector (0 or 1), and a gap separates them from the next eigenvalue.
 
     Parameters
     ----------
     eigenvalues : array-like (m,)
-        At least two: the ``lambda`` of a Laplacian in ascending order or the ``mu`` of a random walk in
-        descending order, the first being that of the constant eigenvector (0 or 1).
+        At least two eigenvalues, first of the constant eigenvector: ``lambda`` of a Laplacian in ascending
+        order, or ``mu`` of a random walk in descending order.
 
     Returns
     -------
     int
-        Number of eigenvalues before the largest gap; of several equal gaps, the first.
+        Number of eigenvalues before the largest gap, or before the first of equal gaps.
 
     Raises
     ------
     ValueError
-        If there are fewer than two, or they are not finite or not sorted.
+        If there are fewer than two eigenvalues, or they are not finite or not sorted.
 
     See Also
     --------
@@ -71,12 +71,12 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     values = as_float_array(eigenvalues, "eigenvalues")
     if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
         raise ValueError(
-            "eigenvalues must be at least two finite numbers, the constant's first; got shape "
+            "eigenvalues must be at least two finite numbers, first of the constant eigenvector; got shape "
             f"{values.shape}."
         )
     steps = np.diff(values)
     if not ((steps >= 0).all() or (steps <= 0).all()):
-        raise ValueError("eigenvalues must be in order, the one of the constant first.")
+        raise ValueError("eigenvalues must be sorted, first of the constant eigenvector.")
     return int(np.argmax(np.abs(steps))) + 1
 
 
@@ -230,39 +230,39 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         return features
 
     def _fit(self, X: Any) -> Sequences | None:
-        by_gap = isinstance(self.n_clusters, str) and self.n_clusters == "eigengap"
-        if isinstance(self.n_clusters, str) and not by_gap:
+        uses_eigengap = isinstance(self.n_clusters, str) and self.n_clusters == "eigengap"
+        if isinstance(self.n_clusters, str) and not uses_eigengap:
             raise ValueError(f"n_clusters must be an integer or 'eigengap'; got {self.n_clusters!r}.")
-        n_clusters = _MAX_CLUSTERS_BY_GAP + 1 if by_gap else check_count("n_clusters", self.n_clusters)
+        n_clusters = _MAX_CLUSTERS_BY_GAP + 1 if uses_eigengap else check_count("n_clusters", self.n_clusters)
         if self.n_components is not None:
             check_count("n_components", self.n_components)
         if self.clusterer is not None:
             check_estimator_type("clusterer", self.clusterer, "fit_predict")
         sequences, W, self._new = affinity_graph(self, X, heat_loops=True)
         n = W.shape[0]
-        if not by_gap and n_clusters > n:
+        if not uses_eigengap and n_clusters > n:
             raise ValueError(f"n_clusters={n_clusters} is more than the {n} samples of X.")
         count = n_clusters if self.n_components is None else self.n_components
-        n_vectors = min(max(count, n_clusters), n) if by_gap else count
+        n_vectors = min(max(count, n_clusters), n) if uses_eigengap else count
         features, mu, self.n_connected_components_ = scaled_eigenvectors(W, n_vectors)
-        if by_gap and self.n_connected_components_ >= n_vectors:  # there is no gap among these eigenvalues
+        if uses_eigengap and self.n_connected_components_ >= n_vectors:  # all computed eigenvalues are equal
             n_clusters = self.n_connected_components_
             features, mu, _ = scaled_eigenvectors(W, max(n_clusters, self.n_components or 0))
-        elif by_gap:
+        elif uses_eigengap:
             n_clusters = eigengap(mu)
         self.n_clusters_ = n_clusters
         if self.n_components is None:
             count = self.n_clusters_
         self.spectrum_ = mu
         self.embedding_, self.eigenvalues_ = features[:, :count], mu[:count]
-        self._warn()
+        self._warn_of_components()
         self.clusterer_ = _prepare(self.clusterer, self.n_clusters_, self.random_state)
         self.labels_ = np.asarray(self.clusterer_.fit_predict(self.embedding_))
         self.affinity_matrix_ = W
         self.gamma_ = getattr(self._new.edges, "gamma", None)
         return sequences
 
-    def _warn(self) -> None:
+    def _warn_of_components(self) -> None:
         """Warn if the graph does not have the requested number of groups."""
         if self.n_connected_components_ > self.n_clusters_:
             warnings.warn(
@@ -289,25 +289,25 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
     W : sparse array, ndarray or LowRankAffinity (n, n)
         Symmetric edge weights.
     count : int
-        Number of eigenvectors, the constant one first. A negative ``mu`` is treated as zero. The exception is
-        the eigenvalue -1 of a bipartite graph, for which the square root of the absolute value is used.
+        Number of eigenvectors, including the constant. A negative ``mu`` is treated as zero, except for the
+        eigenvalue -1 of a bipartite graph, whose factor is 1.
     """
     W = _with_self_loops_of_isolated(W)
     n = W.shape[0]
-    spectrum, degrees = spectrum_of_graph(W, min(max(count - 1, 1), n - 1), "random_walk")
+    spectrum, degrees = embedding_spectrum(W, min(max(count - 1, 1), n - 1), "random_walk")
     constant = np.full((n, 1), degrees.sum() ** -0.5)
     mu = np.append(1.0, 1.0 - spectrum.eigenvalues)[:count]
     vectors = np.hstack([constant, spectrum.vectors])[:, :count]
     if len(mu) > 1 and mu[1] <= _MIN_EIGENVALUE:
         sides = _bipartition_signs(W)
         if sides is not None:
-            # Replace an uninformative eigenvector by that of -1.
+            # The eigenvector of a zero eigenvalue is arbitrary; that of -1 separates the two sides.
             mu[1], vectors[:, 1] = -1.0, constant[:, 0] * sides
     return vectors * _scales(mu), mu, spectrum.n_connected
 
 
 def _scales(mu: FloatArray) -> FloatArray:
-    """Return the roots of positive eigenvalues, one for -1, and zero for the others."""
+    """Return square roots of positive eigenvalues, 1 for the eigenvalue -1, and 0 for other eigenvalues."""
     roots: FloatArray = np.where(mu > _MIN_EIGENVALUE, np.sqrt(np.maximum(mu, 0.0)), 0.0)
     return np.where(mu == -1.0, 1.0, roots)
 
@@ -315,7 +315,7 @@ def _scales(mu: FloatArray) -> FloatArray:
 def _with_self_loops_of_isolated(W: Any) -> Any:
     """Add a self-loop of the mean degree to every vertex without an edge.
 
-    A random walk stays at such a vertex: its eigenvalue is 1, as for any connected component.
+    A random walk then stays at the vertex, so that it has the eigenvalue 1, as any connected component.
     """
     if isinstance(W, LowRankAffinity):
         return W
@@ -328,7 +328,7 @@ def _with_self_loops_of_isolated(W: Any) -> Any:
 
 
 def _bipartition_signs(W: Any) -> FloatArray | None:
-    """Return 1 and -1 for the sides of a connected bipartite graph, None for any other."""
+    """Return 1 and -1 for the sides of a connected bipartite graph, None for other graphs."""
     if isinstance(W, LowRankAffinity):
         return None
     edges = sp.csr_array(W)

@@ -7,17 +7,18 @@ points has the sums ``q_i = sum_j W_ij``, an estimate of their density. With
 
 the random walk ``P`` has eigenvalues ``1 = mu_0 > mu_1 >= ...`` and right eigenvectors ``psi_k``, of unit
 variance under its stationary distribution ``d / sum(d)``. The diffusion map of time t is ``x_i -> (mu_k^t
-psi_k(i))_k``. In it, the squared distance of two points is that of the distributions after t steps of the
-walk from either point, weighted by the inverse stationary distribution.
+psi_k(i))_k``. The squared distance of two points in this map is their diffusion distance: the distance
+between the distributions after t steps of the walk from either point, weighted by the inverse stationary
+distribution.
 
-As points become dense and the kernel narrow, ``(1 - P)`` converges to a differential operator on the surface
-of the points: with ``alpha=1`` the Laplace-Beltrami operator, for any density of the points; with
-``alpha=0``, as in Laplacian eigenmaps, one that also depends on the density; with ``alpha=1/2`` that of the
-diffusion of a particle in a potential of minus the logarithm of the density.
+For many points and narrow kernels, ``1 - P`` converges to a differential operator on the manifold of the
+points. With ``alpha=1`` this is the Laplace-Beltrami operator, for any density of the points. With
+``alpha=0``, as in Laplacian eigenmaps, the operator also depends on the density. With ``alpha=1/2`` it is the
+operator of diffusion in a potential, minus the logarithm of the density.
 
-The factors ``f = q^-alpha`` can be replaced by others. With ``alpha="uniform"`` they approximately solve
-``sum_j W_ij f_j = 1``, by iterating ``f <- f / (W f)`` from ``f = 1``; the first step is ``alpha=1``. Each
-step reduces the smooth variation of the logarithm of ``W f``.
+With ``alpha="uniform"``, factors ``f`` replace ``q^-alpha``. They approximately solve ``sum_j W_ij f_j = 1``
+by iterations ``f <- f / (W f)`` from ``f = 1``; the first iteration gives ``alpha=1``. Each iteration reduces
+the smooth variation of the logarithm of ``W f``.
 """
 
 import numbers
@@ -32,13 +33,13 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
 from probsfa.sfa.spectral.affinity import Embedding, LowRankAffinity, affinity_graph
 from probsfa.sfa.spectral.edges import NewEdges
-from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph, warn_if_disconnected
+from probsfa.sfa.spectral.eigenmaps import embedding_spectrum, warn_if_disconnected
 from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = ["DiffusionMap"]
 
 _N_UNIFORM_STEPS = 10
-_MIN_EIGENVALUE = 1e-8  # of mu; coordinates are not divided by less
+_MIN_EIGENVALUE = 1e-8  # of mu; coordinates are not divided by smaller eigenvalues
 
 
 @lists_in_lists_out
@@ -141,9 +142,9 @@ class DiffusionMap(Embedding):
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        A new point is joined to the training points by the same kernel, including its diagonal. Its
-        coordinates are ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from it. For a
-        training point these are the coordinates of the embedding.
+        The same kernel, including its diagonal, connects a new point to the training points. Coordinates are
+        ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from the new point. For training
+        points these are the coordinates of the embedding.
 
         Parameters
         ----------
@@ -181,11 +182,11 @@ class DiffusionMap(Embedding):
                 f"X[{int(np.argmin(density))}] has no edge to any point. Remove such points, or raise "
                 "n_landmarks with landmarks."
             )
-        # Relative to the mean, so that its powers are not far from 1.
+        # Division by the mean keeps powers of the density near 1.
         relative = density / density.mean()
-        self._shares = _uniform(W, relative) if uniform else relative ** -float(self.alpha)
-        spectrum, degrees = spectrum_of_graph(
-            _scaled(W, self._shares), self.n_components, "random_walk", method=self.eigen_solver
+        self._density_factors = _uniform(W, relative) if uniform else relative ** -float(self.alpha)
+        spectrum, degrees = embedding_spectrum(
+            _scaled(W, self._density_factors), self.n_components, "random_walk", method=self.eigen_solver
         )
         warn_if_disconnected(spectrum.n_connected, self.n_components)
         self.affinity_matrix_ = W
@@ -217,14 +218,14 @@ class DiffusionMap(Embedding):
 
     def _step(self, edges: NewEdges) -> FloatArray:
         """Return the mean of ``psi`` after one step of the walk from new points."""
-        total = np.asarray(edges.weights @ self._shares).ravel()
+        total = np.asarray(edges.weights @ self._density_factors).ravel()
         if not (total > 0).all():
             raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
-        return np.asarray(edges.weights @ (self._shares[:, None] * self._psi)) / total[:, None]
+        return np.asarray(edges.weights @ (self._density_factors[:, None] * self._psi)) / total[:, None]
 
 
 def _uniform(W: Any, density: FloatArray) -> FloatArray:
-    """Return factors of the points with which all weighted sums of kernels are about equal."""
+    """Return factors of the points that make all weighted sums of kernels about equal."""
     factors = 1.0 / density
     for _ in range(_N_UNIFORM_STEPS - 1):
         sums = np.asarray(W @ factors).ravel()

@@ -1,14 +1,14 @@
 """Edges between training points, and from new points to training points.
 
-Four kinds share one interface: nearest neighbours, a heat kernel, a function of two sets of rows, and nearest
-neighbours by precomputed distances; the landmark approximation of the heat kernel is in
-:mod:`probsfa.sfa.spectral.affinity`. ``training(loops)`` returns the weights ``W`` (n, n) of the training
-points and ``new(rows)`` those of new points.
+Four classes have one interface: nearest neighbours, a heat kernel, a function of two arrays of rows, and
+nearest neighbours by precomputed distances. The landmark approximation of the heat kernel is in
+:mod:`probsfa.sfa.spectral.affinity`. ``training(loops)`` returns the weights ``W`` (n, n) between training
+points, and ``new(rows)`` the weights from new points to training points.
 
-*The degree of a new point* equals that of a training point if the two coincide. As a new point approaches
-training point i, its edges to the training points converge to row i of ``W``, plus an edge to point i with
-the weight of a self-loop. If the training graph has self-loops, this edge is part of row i. Otherwise its
-weight, ``self_loops``, is excluded from the degree and from the extension to new points.
+A new point that equals training point i must have the degree of point i. Its edges to the training points are
+row i of ``W``, plus an edge to point i with the weight of a self-loop. If the training graph has self-loops,
+this edge is part of row i. Otherwise its weight, ``self_loops``, is excluded from the degree and from the
+extension to new points.
 """
 
 import functools
@@ -51,10 +51,10 @@ class NewEdges(NamedTuple):
 
     Attributes
     ----------
-    weights : sparse array or ndarray (N, n), or something with ``@`` and ``sum(axis=1)``
-        Edge weights over `scale`.
+    weights : sparse array or ndarray (N, n), or object with ``@`` and ``sum(axis=1)``
+        Edge weights divided by `scale`.
     scale : ndarray (N,)
-        Divisors of the weights in every row, which prevent underflow of the weights of distant points.
+        Divisor of the weights in every row; it prevents underflow for distant points.
     self_loops : ndarray (N,)
         Part of the row sum that corresponds to a self-loop of the new point. It is excluded from the degree
         if the training graph has no self-loops, and is zero otherwise.
@@ -68,7 +68,7 @@ class NewEdges(NamedTuple):
     nearest: IntArray
 
     @classmethod
-    def ready(cls, weights: Any) -> "NewEdges":
+    def with_self_loops(cls, weights: Any) -> "NewEdges":
         """Return edges to a graph that includes self-loops."""
         n = weights.shape[0]
         return cls(weights, np.ones(n), np.zeros(n), np.full(n, -1, dtype=np.intp))
@@ -84,16 +84,16 @@ class Edges(Protocol):
         """Return the edges of new points, with `self_loops` for a training graph without them."""
 
     def values_per_row(self) -> int:
-        """Return the approximate count of numbers in memory for the edges of one new point."""
+        """Return the approximate number of values in memory for the edges of one new point."""
 
 
 class NeighborEdges:
     """Nearest neighbours: weight 1 if each of two points is among the nearest of the other, else 1/2.
 
     A new point has an edge of weight 1/2 to each of the `count` + 1 nearest training points; the first
-    corresponds to the point itself. It has a further 1/2 to every training point whose radius contains it.
-    This radius is midway between the distances to the neighbours number `count` and `count` + 1. Edges
-    therefore do not change with small changes of the point, and a row that equals a training point has the
+    corresponds to the point itself. Another 1/2 is added for every training point whose radius contains the
+    new point. This radius is midway between the distances to the neighbours number `count` and `count` + 1.
+    Edges therefore do not change with small changes of a point. A row that equals a training point has the
     edges of that point.
 
     Parameters
@@ -115,18 +115,18 @@ class NeighborEdges:
         return sp.csr_array(self._edges + sp.eye_array(self.points.shape[0])) if loops else self._edges
 
     def values_per_row(self) -> int:
-        """Return the approximate count of numbers for one new point: all columns of its neighbours."""
+        """Return the approximate number of values for one new point: all columns of its neighbours."""
         return (self.count + 2) * (self.points.shape[1] + 4)
 
     def new(self, rows: Any) -> NewEdges:
         """Return the edges of new points, sparse."""
         distances, nearest = nearest_points(self.points, rows, self.count + 1)
         n_rows = rows.shape[0]
-        borders = np.arange(0, nearest.size + 1, self.count + 1)
-        halves = (np.full(nearest.size, 0.5), nearest.ravel(), borders)
-        weights = sp.csr_array(halves, shape=(n_rows, self.points.shape[0])) + 0.5 * self._edges_within_radii(
-            rows
-        )
+        row_starts = np.arange(0, nearest.size + 1, self.count + 1)
+        neighbor_entries = (np.full(nearest.size, 0.5), nearest.ravel(), row_starts)
+        weights = sp.csr_array(
+            neighbor_entries, shape=(n_rows, self.points.shape[0])
+        ) + 0.5 * self._edges_within_radii(rows)
         first = nearest[:, 0]
         is_training_point = distances[:, 0] == 0.0
         if is_training_point.any():
@@ -148,7 +148,7 @@ class NeighborEdges:
 
     @functools.cached_property
     def _radii(self) -> FloatArray:
-        """Radius of each training point, below which a new point is among its nearest."""
+        """Radius of each training point; a new point within the radius counts as a neighbour of it."""
         n = self.points.shape[0]
         if self.count + 2 > n:
             return np.full(n, np.inf)
@@ -187,13 +187,13 @@ def local_scales(squared: FloatArray) -> FloatArray:
     Parameters
     ----------
     squared : ndarray (N, n)
-        Squared distances to the training points. The nearest is the point itself, or replaces it, so the
-        scale of a new point equals that of a training point if the two coincide.
+        Squared distances to the training points. The nearest training point counts as the point itself, also
+        for new points, so that a new point that equals a training point has the same scale.
 
     Returns
     -------
     ndarray (N,)
-        If seven neighbours are equal to a point, the distance to the nearest that differs.
+        Distances; if seven neighbours are equal to a point, the distance to the nearest different point.
     """
     rank = min(_NEIGHBOR_RANK, squared.shape[1] - 1)
     squared_distances: FloatArray = np.partition(squared, rank, axis=1)[:, rank]
@@ -243,7 +243,7 @@ class HeatEdges:
             exponent = squared * float(self.gamma)  # type: ignore[arg-type]
         else:
             exponent = squared / np.outer(local_scales(squared), self.scales)
-        return _relative(exponent)
+        return _relative_kernel(exponent)
 
 
 class FunctionEdges:
@@ -265,7 +265,7 @@ class FunctionEdges:
         self._edges = check(self._weights(points))
 
     def training(self, loops: bool) -> Any:
-        """Return the validated weights of the function, with its self-loops in any case."""
+        """Return the validated weights of the function, including self-loops."""
         return self._edges
 
     def values_per_row(self) -> int:
@@ -274,7 +274,7 @@ class FunctionEdges:
 
     def new(self, rows: FloatArray) -> NewEdges:
         """Return the weights of new points; the function includes the weight of a point with itself."""
-        return NewEdges.ready(self._weights(rows))
+        return NewEdges.with_self_loops(self._weights(rows))
 
     def _weights(self, rows: FloatArray) -> Any:
         weights = self._function(rows, self.points)
@@ -358,7 +358,7 @@ class DistanceEdges:
         return NewEdges(edges, np.ones(n_rows), self_loops, first)
 
 
-def _relative(exponent: FloatArray) -> NewEdges:
+def _relative_kernel(exponent: FloatArray) -> NewEdges:
     """Return ``exp(-exponent)`` relative to the maximum of each row."""
     nearest = exponent.argmin(axis=1).astype(np.intp)
     minimum = exponent[np.arange(len(exponent)), nearest]
@@ -379,7 +379,7 @@ def nearest_points(points: Any, rows: Any, count: int) -> tuple[FloatArray, IntA
         return _ascending(
             np.sqrt(np.asarray(differences.power(2).sum(axis=1)).reshape(nearest.shape)), nearest
         )
-    # The search computes squared distances by cancellation; distances of its results are recomputed.
+    # The search computes squared distances as differences, with cancellation. They are recomputed.
     distances = np.linalg.norm(rows[:, None, :] - points[nearest], axis=2)
     return _ascending(distances, nearest)
 
@@ -391,7 +391,7 @@ def _ascending(distances: FloatArray, nearest: IntArray) -> tuple[FloatArray, In
 
 
 def _sorted_rows(distances: sp.csr_array) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return rows, columns and values of stored entries, row by row, the smallest values first."""
+    """Return rows, columns and values of stored entries, sorted by row and then by value."""
     if (distances.data < 0).any():
         raise ValueError("X has a distance below 0.")
     rows = np.repeat(np.arange(distances.shape[0]), np.diff(distances.indptr))
@@ -407,22 +407,22 @@ def _rank_in_row(rows: IntArray, n_rows: int) -> IntArray:
 
 # ---- Nystroem extension of eigenvectors of a graph to new points
 #
-# A coordinate of the random walk satisfies ``(1 - lambda) d_i y_i = sum_j W_ij y_j``. A new point with edges
-# ``w_j`` to the training points gets the value that satisfies the same equation (Bengio et al. 2004, NIPS
-# 16). If ``W`` has no self-loops, the edge ``w_o`` to the nearest training point replaces the point's
-# self-loop and is excluded from its degree; ``w_o y`` on both sides of the equation then gives
+# A coordinate of the random walk satisfies ``(1 - lambda) d_i y_i = sum_j W_ij y_j``. The coordinate of a new
+# point with edges ``w_j`` to the training points satisfies the same equation (Bengio et al. 2004, NIPS 16).
+# If ``W`` has no self-loops, the edge ``w_o`` to the nearest training point corresponds to the self-loop and
+# is excluded from the degree. Adding ``w_o y`` to both sides of the equation gives
 #
 #     y(x) = sum_j w_j y_j / (w_o + (1 - lambda) (sum_j w_j - w_o)).
 #
-# With the edges of a training point, and ``w_o`` the weight of its edge to itself, this is the coordinate of
-# that point; it is a continuous function of the weights.
+# For the edges of a training point and the weight ``w_o`` of its self-loop, this is the coordinate of that
+# point. It is a continuous function of the weights.
 
 
 _COINCIDENCE_TOL = (
     1e-6  # relative to a self-weight of 1: such a close new point is treated as the training point
 )
 _MIN_DENOMINATOR = 1e-2
-_MIN_EIGENVALUE = 1e-8  # of 1 - lambda: below it, rounding errors dominate
+_MIN_EIGENVALUE = 1e-8  # of 1 - lambda; rounding errors dominate smaller values
 
 
 def extend_random_walk(
@@ -437,9 +437,9 @@ def extend_random_walk(
     vectors : ndarray (n, K)
         ``y``.
     eigenvalues : ndarray (K,)
-        ``lambda`` of the Laplacian, 1 less the eigenvalue of the walk.
+        ``lambda`` of the Laplacian: 1 minus the eigenvalue of the random walk.
     weights : ndarray (n,), optional
-        Factors of the training points in the weights of all their edges.
+        Factors of the training points; each multiplies all weights of edges to its point.
 
     Returns
     -------
@@ -454,18 +454,18 @@ def extend_random_walk(
         If a point has no edge, or a coordinate has the eigenvalue 1 and there are no self-edges.
     """
     if weights is None:
-        total = np.asarray(edges.weights.sum(axis=1)).ravel()
+        degrees = np.asarray(edges.weights.sum(axis=1)).ravel()
         mean = np.asarray(edges.weights @ vectors)
     else:
-        total = np.asarray(edges.weights @ weights).ravel()
+        degrees = np.asarray(edges.weights @ weights).ravel()
         mean = np.asarray(edges.weights @ (weights[:, None] * vectors))
-    if not (total > 0).all():
-        raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
-    others = np.maximum(total - edges.self_loops, 0.0)
+    if not (degrees > 0).all():
+        raise ValueError(f"X[{int(np.argmin(degrees))}] has no affinity to any training point.")
+    others = np.maximum(degrees - edges.self_loops, 0.0)
     decay = 1.0 - eigenvalues
     if (edges.nearest >= 0).all() and edges.self_loops.all():
-        # For lambda > 1 the weight of the nearest point, which is arbitrary, is increased so that the
-        # denominator does not vanish.
+        # For lambda > 1 the denominator could vanish. The weight w_o, whose choice is arbitrary, is therefore
+        # increased.
         mean = mean + np.outer(others, np.maximum(-decay, 0.0)) * vectors[edges.nearest]
         decay = np.maximum(decay, 0.0)
     elif (np.abs(decay) < _MIN_EIGENVALUE).any():
@@ -496,14 +496,15 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     Raises
     ------
     ValueError
-        If a point has no edge, or, away from the training points, a degree not above an eigenvalue.
+        If a point has no edge, or a point that is not a training point has a degree of at most an eigenvalue.
     """
-    total = np.asarray(edges.weights.sum(axis=1)).ravel()
-    if not (total > 0).all():
-        raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
+    degrees = np.asarray(edges.weights.sum(axis=1)).ravel()
+    if not (degrees > 0).all():
+        raise ValueError(f"X[{int(np.argmin(degrees))}] has no affinity to any training point.")
     self_weights = edges.self_loops * edges.scale
-    denominator = (total * edges.scale)[:, None] - eigenvalues
-    # At a training point numerator and denominator are both zero; the coordinate is that of the embedding.
+    denominator = (degrees * edges.scale)[:, None] - eigenvalues
+    # At a training point, numerator and denominator are zero, and the coordinate of the embedding is
+    # returned.
     is_training_point = (
         (denominator <= _MIN_DENOMINATOR)
         & (self_weights >= 1.0 - _COINCIDENCE_TOL)[:, None]
@@ -512,7 +513,7 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     if ((denominator <= 0) & ~is_training_point).any():
         i, k = np.argwhere((denominator <= 0) & ~is_training_point)[0]
         raise ValueError(
-            f"X[{i}] has the degree {total[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
+            f"X[{i}] has the degree {degrees[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
             f"{eigenvalues[k]:g}, so the unnormalised embedding cannot be extended to it. Use "
             "normalization='random_walk'."
         )

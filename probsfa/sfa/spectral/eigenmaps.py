@@ -7,8 +7,8 @@ With edge weights ``W``, degrees ``D = diag(W 1)`` and ``L = D - W`` the embeddi
     symmetric       D^-1/2 L D^-1/2 z = lambda z,     z' z = 1         (z = D^1/2 y of the random walk)
     unnormalized    L y = lambda y,                   y' y = 1
 
-The constant solution is excluded. Slow feature analysis is the same problem with adjacent time steps as
-edges, and generalised SFA on one-hot inputs with node weights D has ``delta = 2 lambda``.
+The constant solution is excluded. SFA is the same problem with edges between adjacent time steps. Generalised
+SFA on one-hot inputs with node weights D has ``delta = 2 lambda``.
 """
 
 import warnings
@@ -24,9 +24,12 @@ from probsfa.sfa.spectral.affinity import Embedding, LowRankAffinity, affinity_g
 from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk, extend_unnormalized
 from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum, spectrum_by_products
 
-__all__ = ["LaplacianEigenmaps", "spectrum_of_graph", "warn_if_disconnected"]
+__all__ = ["LaplacianEigenmaps", "embedding_spectrum", "warn_if_disconnected"]
 
-_WEIGHT_RANGE = (1e-100, 1e100)  # graphs with a maximum weight outside are rescaled: squares overflow
+_WEIGHT_RANGE = (
+    1e-100,
+    1e100,
+)  # graphs with a largest weight outside this range are rescaled, because squares overflow
 
 
 @lists_in_lists_out
@@ -133,13 +136,13 @@ class LaplacianEigenmaps(Embedding):
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        The coordinates of a new point solve the equation of the embedding with its edges to the training
-        points (Bengio et al. 2004, NIPS 16). The edge to the nearest training point corresponds to the
-        self-loop and is excluded from the degree, as in the training graph. The coordinates of training
-        points are returned up to rounding. With "rbf" the extension is continuous for eigenvalues up to 1.
-        With nearest neighbours it is constant around each training point and jumps where the set of
+        The coordinates of a new point solve the equation of the embedding, with the edges of the new point to
+        the training points (Bengio et al. 2004, NIPS 16). The edge to the nearest training point corresponds
+        to the self-loop and is excluded from the degree, as in the training graph. For training points,
+        ``embedding_`` is returned up to rounding. With "rbf" the extension is continuous for eigenvalues up
+        to 1. With nearest neighbours it is constant around each training point and jumps where the set of
         neighbours changes. If distances are equal, the order of the rows determines the neighbours;
-        coordinates close to a training point may then differ by the weight of the tied edges.
+        coordinates of points close to a training point may then differ from its coordinates.
 
         Parameters
         ----------
@@ -165,7 +168,7 @@ class LaplacianEigenmaps(Embedding):
         check_option("normalization", self.normalization, ("random_walk", "symmetric", "unnormalized"))
         check_option("eigen_solver", self.eigen_solver, ("auto", "dense", "elimination", "lanczos"))
         sequences, W, self._new = affinity_graph(self, X)
-        spectrum, self.degrees_ = spectrum_of_graph(
+        spectrum, self.degrees_ = embedding_spectrum(
             W, self.n_components, self.normalization, method=self.eigen_solver
         )
         warn_if_disconnected(spectrum.n_connected, self.n_components)
@@ -188,7 +191,7 @@ class LaplacianEigenmaps(Embedding):
         return y * np.sqrt(degrees)[:, None]
 
 
-def spectrum_of_graph(
+def embedding_spectrum(
     W: Any, n_components: int, normalization: str, *, method: str = "auto"
 ) -> tuple[GraphSpectrum, FloatArray]:
     """Return the normalised embedding of a graph, with canonical signs, and its degrees.
@@ -196,7 +199,7 @@ def spectrum_of_graph(
     Raises
     ------
     ValueError
-        If there are too few vertices, or one without edges makes a normalised Laplacian undefined.
+        If there are too few vertices, or a vertex without edges makes a normalised Laplacian undefined.
     """
     n = W.shape[0]
     if n_components >= n:
@@ -233,7 +236,7 @@ def spectrum_of_graph(
             spectrum = spectrum._replace(eigenvalues=spectrum.eigenvalues * scale)
         else:
             spectrum = spectrum._replace(vectors=spectrum.vectors / np.sqrt(scale))  # y' D y = 1
-    # the inputs for the sign rule are the indicators of the single points
+    # the sign rule compares covariances with indicators of the points
     mass_fractions = (mass / mass.sum())[:, None]
     signs = canonical_signs(
         spectrum.vectors * mass_fractions, np.sqrt(mass_fractions * (1 - mass_fractions))[:, 0]
@@ -253,7 +256,7 @@ def _low_rank_spectrum(W: LowRankAffinity, mass: FloatArray, n_components: int) 
 
 
 def _scale_of_weights(W: Any) -> float:
-    """Return a power of two to divide weights by: 1 if their products neither overflow nor underflow."""
+    """Return a power of two by which weights are divided: 1 unless their products overflow or underflow."""
     largest = float(W.max())
     if largest == 0.0 or _WEIGHT_RANGE[0] <= largest <= _WEIGHT_RANGE[1]:
         return 1.0
@@ -261,7 +264,7 @@ def _scale_of_weights(W: Any) -> float:
 
 
 def warn_if_disconnected(n_connected: int, n_components: int) -> None:
-    """Warn if the graph has several connected components, for an estimator's fit."""
+    """Warn if the graph has several connected components."""
     if n_connected == 1:
         return
     columns = min(n_connected - 1, n_components)

@@ -1,11 +1,12 @@
 """The smallest eigenvalues of a graph Laplacian: ``L y = lambda M y`` with the smallest ``lambda``.
 
-``W`` (n, n) holds edge weights, symmetric and not negative; ``L = diag(W 1) - W`` is the graph Laplacian and
-``M = diag(mass)`` a positive mass: the degrees for the random-walk Laplacian (Sprekeler 2011,
-doi:10.1162/neco_a_00214, eq. 2.3), ones for the unnormalised one. Three facts determine the algorithms:
+``W`` (n, n) are symmetric nonnegative edge weights, ``L = diag(W 1) - W`` is the graph Laplacian, and ``M =
+diag(mass)`` is positive. Masses are the degrees for the random-walk Laplacian (Sprekeler 2011,
+doi:10.1162/neco_a_00214, eq. 2.3), and ones for the unnormalised Laplacian. Three facts determine the
+algorithms:
 
 * The null space is known: a constant on every connected component. Components are solved one by one and their
-  zero eigenvalues are set exactly, so a disconnected graph costs nothing.
+  zero eigenvalues are set exactly, so that a disconnected graph has no additional cost.
 * On a connected graph ``L`` without its last row and column is a regular M-matrix, which can be factorised
   without pivoting. Its inverse is the pseudo-inverse of ``L`` up to a constant. No shift is needed, and
   arbitrarily small eigenvalues are resolved.
@@ -38,21 +39,25 @@ __all__ = [
     "spectrum_by_products",
 ]
 
-_MAX_DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and finds repeated eigenvalues
+_MAX_DENSE_ROWS = (
+    300  # up to this size, a full eigendecomposition takes milliseconds and finds repeated eigenvalues
+)
 _N_PROBE_STEPS = 5
-_N_EXTRA_VECTORS = 3  # additional eigenvectors, because the last requested ones may be close together
-_LANCZOS_TOL = 1e-13  # relative to the largest eigenvalue; 0 is machine precision and costs a quarter more
-_N_EXTRA_BASIS = 14  # vectors in addition to the requested ones: the fewest solves on curves and surfaces
-_PROBE_TOL = 1e-5  # of the residual; the resulting lower bound of the eigenvalue is far tighter
+_N_EXTRA_VECTORS = 3  # additional eigenvectors, because the last requested eigenvalues may be close together
+_LANCZOS_TOL = 1e-13  # relative to the largest eigenvalue; machine precision (0) costs a quarter more
+_N_EXTRA_BASIS = (
+    14  # additional Lanczos vectors; this number requires the fewest solves on curves and surfaces
+)
+_PROBE_TOL = 1e-5  # of the residual; the error of the eigenvalue is its square
 
 
 class GraphSpectrum(NamedTuple):
-    """The smallest eigenvalues of a graph Laplacian, without that of the constant.
+    """The smallest eigenvalues of a graph Laplacian, without the eigenvalue of the constant.
 
     Attributes
     ----------
     eigenvalues : ndarray (K,)
-        Ascending; the number of exact zeros is that of connected components minus one.
+        Eigenvalues in ascending order; exact zeros are one fewer than connected components.
     vectors : ndarray (n, K)
         ``y`` with ``y' M y = 1``, orthogonal to each other and to the constant under ``M``.
     n_connected : int
@@ -96,23 +101,23 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
     """
     W = _significant_edges(W)
     n_connected, labels = connected_parts(W)
-    values, vectors = _contrasts(labels, mass, n_connected, n_components)
+    values, vectors = _component_contrasts(labels, mass, n_connected, n_components)
     used = "dense"
-    missing = n_components - len(values)
-    if missing > 0:
+    n_missing = n_components - len(values)
+    if n_missing > 0:
         parts = _by_component(labels, n_connected)
         solved: list[tuple[NDArray[np.intp], FloatArray, FloatArray]] = []
         for i, part in enumerate(parts):
             if len(part) == 1:
                 continue
-            inside = W if n_connected == 1 else W[part][:, part]
+            part_weights = W if n_connected == 1 else W[part][:, part]
             eigenvalues, y, method_used = _solve_connected(
-                inside, mass[part], min(missing, len(part) - 1), method
+                part_weights, mass[part], min(n_missing, len(part) - 1), method
             )
             solved.append((part, eigenvalues, y))
             used = method_used if i == 0 else used
-        more, columns = _smallest_of_all(solved, len(mass), missing)
-        values, vectors = np.concatenate([values, more]), np.hstack([vectors, columns])
+        part_values, part_vectors = _merge_spectra(solved, len(mass), n_missing)
+        values, vectors = np.concatenate([values, part_values]), np.hstack([vectors, part_vectors])
     return GraphSpectrum(values, vectors, n_connected, used)
 
 
@@ -131,7 +136,7 @@ def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSp
     Returns
     -------
     GraphSpectrum
-        Every eigenvalue below rounding errors counts as a component of the graph.
+        Spectrum in which every eigenvalue below rounding errors counts as a component.
 
     See Also
     --------
@@ -150,7 +155,9 @@ def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
     """Return the number of connected components, and the component of every vertex."""
     n = W.shape[0]
     if not is_sparse(W) and (np.count_nonzero(W[0]) >= n - 1):
-        return 1, np.zeros(n, dtype=np.int32)  # one vertex is joined to all others: no sparse copy needed
+        return 1, np.zeros(
+            n, dtype=np.int32
+        )  # an edge from one vertex to every other, so that no sparse copy is needed
     count, labels = connected_components(sp.csr_array(W), connection="strong")  # it is symmetric
     return int(count), labels
 
@@ -158,11 +165,10 @@ def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
 def choose_method(W: Any, n_components: int) -> str:
     """Choose the fastest algorithm for the spectrum of a connected graph.
 
-    Breadth-first search from an end of the graph divides it into levels. The widest level, ``w`` vertices,
+    Breadth-first search from an end of the graph divides it into levels. The size ``w`` of the widest level
     approximates the largest separator of elimination, which costs about ``w^3`` operations. The number of
-    levels is the number of products with ``W`` until information passes from one end to the other; Lanczos
-    iteration needs a small multiple of it. The factors below were fitted to timings on curves, surfaces,
-    solids and clouds of 5,000 to 200,000 points.
+    products with ``W`` in Lanczos iteration is a small multiple of the number of levels. The factors below
+    were fitted to timings on curves, surfaces, solids and clouds of 5,000 to 200,000 points.
 
     Parameters
     ----------
@@ -189,24 +195,24 @@ def choose_method(W: Any, n_components: int) -> str:
 
 
 def is_sparse(W: Any) -> bool:
-    """Return whether W is a sparse matrix; the return type stays open, as both kinds share code."""
+    """Return whether W is a sparse matrix (not a type guard, because both kinds of matrix share code)."""
     return bool(sp.issparse(W))
 
 
 def _significant_edges(W: Any) -> Any:
     """Return W without its diagonal and without edges too light to change a degree in double precision.
 
-    Such edges would leave a graph formally connected, with eigenvalues below rounding errors.
+    Such edges would connect components by eigenvalues below rounding errors.
     """
     if is_sparse(W):
         W = _short_indices(sp.csr_array(W))
         degrees = np.asarray(W.sum(axis=1)).ravel()
-        busiest = int(np.diff(W.indptr).max(initial=1))
-        minimum = busiest * np.finfo(np.float64).eps * degrees.max(initial=0.0)
+        max_edges = int(np.diff(W.indptr).max(initial=1))
+        minimum = max_edges * np.finfo(np.float64).eps * degrees.max(initial=0.0)
         if W.data.min(initial=np.inf) > minimum and not W.diagonal().any():
             return W
         W = W.tocoo()
-        floor = busiest * np.finfo(np.float64).eps * np.sqrt(degrees[W.row] * degrees[W.col])
+        floor = max_edges * np.finfo(np.float64).eps * np.sqrt(degrees[W.row] * degrees[W.col])
         retained = (W.row != W.col) & (W.data > floor)
         return sp.csr_array((W.data[retained], (W.row[retained], W.col[retained])), shape=W.shape)
     W = np.array(W, dtype=np.float64)
@@ -230,10 +236,10 @@ def _by_component(labels: NDArray[np.int32], n_connected: int) -> list[NDArray[n
     return [parts[i] for i in np.argsort(-sizes, kind="stable")]
 
 
-def _contrasts(
+def _component_contrasts(
     labels: NDArray[np.int32], mass: FloatArray, n_connected: int, n_components: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the null space of L without the constant: contrasts of each component to all smaller ones."""
+    """Return the null space of L without the constant: contrasts of each component with all smaller ones."""
     count = min(n_connected - 1, n_components)
     vectors = np.zeros((len(mass), count), dtype=np.float64)
     parts = _by_component(labels, n_connected) if count else []
@@ -247,7 +253,7 @@ def _contrasts(
     return np.zeros(count, dtype=np.float64), vectors
 
 
-def _smallest_of_all(
+def _merge_spectra(
     solved: list[tuple[NDArray[np.intp], FloatArray, FloatArray]], n: int, count: int
 ) -> tuple[FloatArray, FloatArray]:
     """Merge the spectra of the components."""
@@ -258,8 +264,8 @@ def _smallest_of_all(
     selected = np.argsort(values, kind="stable")[:count]
     vectors = np.zeros((n, len(selected)), dtype=np.float64)
     for j, k in enumerate(selected):
-        part, _, inside = solved[component[k]]
-        vectors[part, j] = inside[:, column[k]]
+        part, _, part_vectors = solved[component[k]]
+        vectors[part, j] = part_vectors[:, column[k]]
     return values[selected], vectors
 
 
@@ -276,11 +282,11 @@ def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple
         _, z = scipy.linalg.eigh(operator, subset_by_index=(0, count))
         z = _orthonormal(z - np.outer(null, null @ z), drop=1)
         return *_ritz(W, degrees, z, root), "dense"
-    # The rest is products with vectors, which are too small for several threads.
+    # Products with vectors are too small for several threads.
     with one_blas_thread() if is_sparse(W) else nullcontext():
         if used == "elimination":
             inverse = _grounded_inverse(W, degrees)
-            z = _leading_vectors(lambda x: root * inverse(root * x), null, count, ratio=True)
+            z = _leading_vectors(lambda x: root * inverse(root * x), null, count, is_inverse=True)
         else:
             z = _smoothest_by_lanczos(W, degrees, root, count)
         return *_ritz(W, degrees, z, root), used
@@ -291,15 +297,17 @@ def _smoothest_by_lanczos(W: Any, degrees: FloatArray, root: FloatArray, count: 
     inner, outer = degrees / root**2, 1 / root
     top = 2 * float(np.max(inner))
     null = root / np.linalg.norm(root)
-    return _leading_vectors(lambda x: (top - inner) * x + outer * (W @ (outer * x)), null, count, ratio=False)
+    return _leading_vectors(
+        lambda x: (top - inner) * x + outer * (W @ (outer * x)), null, count, is_inverse=False
+    )
 
 
 def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Return the map from b, of sum zero, to a solution of ``L y = b`` on a connected graph.
 
-    The last vertex is fixed at zero. The rest of L is an M-matrix and requires no pivoting, so the ordering
-    can be chosen for sparsity alone. Minimum degree on ``A' + A`` gave the least fill of the orderings of
-    SuperLU, a half to a third of the default's, and reverse Cuthill-McKee the most.
+    The last vertex is fixed at zero. The rest of L is an M-matrix and requires no pivoting, so that the
+    ordering can be selected for sparsity alone. Of the orderings of SuperLU, minimum degree on ``A' + A`` had
+    the least fill, a third to a half of the fill of the default.
     """
     solve: Callable[[FloatArray], FloatArray]
     if not is_sparse(W):
@@ -310,7 +318,9 @@ def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], Flo
         L = sp.csc_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # symmetric
         options = {"SymmetricMode": True}
         lu = splu(L, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, panel_size=1, options=options)
-        solve = functools.partial(lu.solve, trans="T")  # equal for a symmetric matrix, and a quarter faster
+        solve = functools.partial(
+            lu.solve, trans="T"
+        )  # the transpose of a symmetric matrix; a quarter faster
 
     def inverse(b: FloatArray) -> FloatArray:
         return np.append(solve(b[:-1]), 0.0)
@@ -319,21 +329,21 @@ def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], Flo
 
 
 def _leading_vectors(
-    product: Callable[[FloatArray], FloatArray], null: FloatArray, count: int, *, ratio: bool
+    product: Callable[[FloatArray], FloatArray], null: FloatArray, count: int, *, is_inverse: bool
 ) -> FloatArray:
     """Return the eigenvectors of the largest eigenvalues of a positive operator, orthogonal to `null`.
 
-    Lanczos iteration with one vector finds a second copy of a repeated eigenvalue only through rounding
-    errors, and may miss it. Therefore the complement of the vectors found is searched until it has no larger
-    eigenvalue. With `ratio` the operator is an inverse, whose leading eigenvalues are well separated.
+    Lanczos iteration with one vector may miss a second copy of a repeated eigenvalue. The search is therefore
+    repeated in the complement of the vectors found until the complement has no larger eigenvalue. With
+    `is_inverse` the leading eigenvalues of the operator are well separated.
     """
     basis, values = null[:, None], np.zeros(0, dtype=np.float64)
-    n_requested = count if ratio else min(count + _N_EXTRA_VECTORS, len(null) - 3)
+    n_requested = count if is_inverse else min(count + _N_EXTRA_VECTORS, len(null) - 3)
     while n_requested:
-        new_values, new = _lanczos(product, basis, n_requested, ratio, tol=_LANCZOS_TOL)
+        new_values, new = _lanczos(product, basis, n_requested, is_inverse, tol=_LANCZOS_TOL)
         basis, values = np.hstack([basis, new]), np.concatenate([values, new_values])
         minimum = np.sort(values)[-count]
-        n_requested = int(_largest_remaining_eigenvalue(product, basis, ratio) > minimum * (1 + 1e-8))
+        n_requested = int(_largest_remaining_eigenvalue(product, basis, is_inverse) > minimum * (1 + 1e-8))
     order = np.argsort(-values, kind="stable")[:count]
     return _orthonormal(basis[:, 1:][:, order])
 
@@ -342,7 +352,7 @@ def _lanczos(
     product: Callable[[FloatArray], FloatArray],
     initial_vectors: FloatArray,
     count: int,
-    ratio: bool,
+    is_inverse: bool,
     tol: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Run Lanczos iteration in the orthogonal complement of `initial_vectors`."""
@@ -354,20 +364,20 @@ def _lanczos(
         return y - initial_vectors @ (initial_vectors.T @ y)
 
     start = np.random.default_rng(0).standard_normal(n)
-    basis = min(n, count + _N_EXTRA_BASIS if ratio else max(2 * count + 1, 50))
+    basis = min(n, count + _N_EXTRA_BASIS if is_inverse else max(2 * count + 1, 50))
     operator = LinearOperator((n, n), matvec=deflated, dtype=np.float64)
     start -= initial_vectors @ (initial_vectors.T @ start)
     return eigsh(operator, k=count, which="LA", v0=start, ncv=basis, maxiter=100 * n, tol=tol)
 
 
 def _largest_remaining_eigenvalue(
-    product: Callable[[FloatArray], FloatArray], initial_vectors: FloatArray, ratio: bool
+    product: Callable[[FloatArray], FloatArray], initial_vectors: FloatArray, is_inverse: bool
 ) -> float:
     """Estimate a lower bound of the largest eigenvalue in the complement of `initial_vectors`."""
     if initial_vectors.shape[1] >= len(initial_vectors) - 2:
         return 0.0
-    if not ratio:  # the eigenvalues are close together, so only a converged search is reliable
-        return float(_lanczos(product, initial_vectors, 1, ratio, tol=_PROBE_TOL)[0][0])
+    if not is_inverse:  # of close eigenvalues, only a converged search is reliable
+        return float(_lanczos(product, initial_vectors, 1, is_inverse, tol=_PROBE_TOL)[0][0])
     x = np.random.default_rng(1).standard_normal(len(initial_vectors))
     V, AV = initial_vectors[:, :0], initial_vectors[:, :0]
     for _ in range(_N_PROBE_STEPS):
@@ -381,7 +391,7 @@ def _largest_remaining_eigenvalue(
 
 
 def _ritz(W: Any, degrees: FloatArray, z: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Diagonalise L in the span of the vectors, which restores digits that an inverse has lost."""
+    """Diagonalise L in the span of the vectors (Rayleigh-Ritz), which restores digits lost by an inverse."""
     y = z / root[:, None]
     energy = y.T @ (degrees[:, None] * y - W @ y)
     values, rotation = scipy.linalg.eigh((energy + energy.T) / 2)
@@ -398,15 +408,15 @@ def _orthonormal(z: FloatArray, drop: int = 0) -> FloatArray:
 def _levels(W: Any) -> tuple[int, int]:
     """Return the number of levels of a breadth-first search from a far vertex, and the largest level size."""
     source, n = 0, W.shape[0]
-    for _ in range(2):  # the second search starts where the first ended, at an end of the graph
+    for _ in range(2):  # the first search ends at an end of the graph, where the second search starts
         order, predecessors = breadth_first_order(W, source)
         position = np.empty(n, dtype=np.intp)
         position[order] = np.arange(n)
         parents = position[
             predecessors[order[1:]]
         ]  # ascending, as vertices are found in the order of parents
-        borders = [0, 1]
-        while borders[-1] < len(order):
-            borders.append(1 + int(np.searchsorted(parents, borders[-1], side="left")))
+        level_starts = [0, 1]
+        while level_starts[-1] < len(order):
+            level_starts.append(1 + int(np.searchsorted(parents, level_starts[-1], side="left")))
         source = int(order[-1])
-    return len(borders) - 1, int(np.diff(borders).max())
+    return len(level_starts) - 1, int(np.diff(level_starts).max())

@@ -1,7 +1,8 @@
 """Cross-validation of the supervised estimators: shrinkage, number of features, and final step.
 
-In every fold the graph, the expansion and the features are fitted to the training samples only. On training
-samples, features separate the labels better than on others, which would bias the choice of the final step.
+In every fold, the graph, the expansion and the features are fitted to the training samples only. Features
+separate the labels of training samples better than those of other samples, which would bias the selection of
+the final step.
 """
 
 import warnings
@@ -19,7 +20,7 @@ from probsfa.graphs._named import build_graph
 from probsfa.graphs.training_graph import GraphMoments, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, SlowDirections, default_rank_tol, slow_directions
 from probsfa.sfa._expand import Expander
-from probsfa.sfa._shrinkage import ledoit_wolf, shrunk_moments, slowest_of_shrunk
+from probsfa.sfa._shrinkage import ledoit_wolf, shrunk_moments, shrunken_directions_by_intensity
 
 __all__ = [
     "Basis",
@@ -27,9 +28,9 @@ __all__ = [
     "Options",
     "canonical_order",
     "choose",
+    "class_folds",
     "first_minimum",
-    "folds_of_classes",
-    "folds_of_rows",
+    "row_folds",
     "whole_blocks",
 ]
 
@@ -37,7 +38,7 @@ IntArray = NDArray[np.intp]
 Folds = list[tuple[IntArray, IntArray]]
 _Features = tuple[FloatArray, FloatArray, FloatArray]  # training and held-out features, delta values
 Loss = Callable[[Any, FloatArray, NDArray[Any]], FloatArray]  # at every temperature
-_EQUALITY_TOL = 1e-9  # relative; losses closer than this differ by rounding
+_EQUALITY_TOL = 1e-9  # relative; smaller differences of losses are rounding errors
 
 
 class Basis(NamedTuple):
@@ -50,7 +51,7 @@ class Basis(NamedTuple):
     target : {"diagonal", "identity"}
         Target of the shrinkage.
     shrinkage : sequence of float or "auto"
-        Intensities; "auto" is Ledoit and Wolf's.
+        Intensities; "auto" is the intensity of Ledoit and Wolf.
     graph : TrainingGraph, str or callable
         As in :class:`probsfa.sfa.GraphSFA`.
     """
@@ -67,26 +68,26 @@ class Options(NamedTuple):
     Attributes
     ----------
     bases : sequence of Basis
-        Functions and intensities of shrinkage.
-    further : callable
-        Returns more complicated bases for the best of `bases` and the number of training samples. A more
-        complicated basis is selected only if it is better by more than one standard error.
+        First candidates.
+    larger_bases : callable
+        Function of the best of `bases` and the number of training samples that returns larger bases. A larger
+        basis is selected only if its loss is lower by more than one standard error.
     n_components : sequence of int
         Numbers of features, ascending.
     steps : sequence of scikit-learn estimators
         Candidates for the final step.
-    n_probes : int
-        Number of steps with which shrinkage is chosen; the other steps are tried only with the best
-        shrinkage.
+    n_first_steps : int
+        Number of steps for the selection of the basis and shrinkage; other steps are tried only with the
+        selected basis.
     temperatures : sequence of float
         Temperatures of the probabilities of a step; 1 for a step without probabilities.
     """
 
     bases: Sequence[Basis]
-    further: Callable[[Basis, int], Sequence[Basis]]
+    larger_bases: Callable[[Basis, int], Sequence[Basis]]
     n_components: Sequence[int]
     steps: Sequence[Any]
-    n_probes: int = 1
+    n_first_steps: int = 1
     temperatures: Sequence[float] = (1.0,)
 
     @property
@@ -95,19 +96,19 @@ class Options(NamedTuple):
         n_bases = sum(len(basis.shrinkage) for basis in self.bases)
         return n_bases * len(self.n_components) * len(self.steps) > 1
 
-    def for_few_samples(self) -> "Options":
-        """Return the options for few samples, for which folds cannot distinguish similar candidates.
+    def reduced_for_few_samples(self) -> "Options":
+        """Return fewer candidates for few samples, because folds cannot distinguish similar candidates.
 
-        Only the strongest shrinkage of every basis and the first step remain.
+        Only the strongest shrinkage of every basis, and the first step, remain.
         """
 
         def strongest(bases: Sequence[Basis]) -> list[Basis]:
             return [basis._replace(shrinkage=basis.shrinkage[-1:]) for basis in bases]
 
-        def further(best: Basis, n_samples: int) -> list[Basis]:
-            return strongest(self.further(best, n_samples))
+        def larger_bases(best: Basis, n_samples: int) -> list[Basis]:
+            return strongest(self.larger_bases(best, n_samples))
 
-        return self._replace(bases=strongest(self.bases), further=further, steps=self.steps[:1])
+        return self._replace(bases=strongest(self.bases), larger_bases=larger_bases, steps=self.steps[:1])
 
     @property
     def first_choice(self) -> "Choice":
@@ -122,7 +123,7 @@ class Choice(NamedTuple):
     Attributes
     ----------
     basis : Basis
-        With one intensity of shrinkage.
+        The basis, with one intensity of shrinkage.
     n_components : int
         Number of features for the step.
     step : scikit-learn estimator
@@ -147,7 +148,7 @@ def choose(
     loss: Loss,
     lengths: Sequence[int],
 ) -> Choice:
-    """Return the combination with the smallest held-out loss; the first where several are equal.
+    """Return the combination with the smallest held-out loss, or the first of several.
 
     Parameters
     ----------
@@ -172,23 +173,24 @@ def choose(
     if not options.has_alternatives or not folds:
         return options.first_choice
     data = _Data(rank_tol, X, labels, targets, np.repeat(np.arange(len(lengths)), lengths), folds)
-    # One thread: for hundreds of small problems the synchronization of threads takes longer than the work.
-    # Warnings are suppressed in folds, because the fit to all samples repeats the important ones.
+    # For hundreds of small problems, threads would wait longer than they compute. Warnings are suppressed in
+    # folds, because the fit to all samples issues them again.
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         best = _best_of(data, options.bases, options, loss)
-        further = options.further(best.basis, min(len(train) for train, _ in folds))
-        if further:
-            other = _best_of(data, further, options, loss)
-            gain = best.lowest_losses - other.lowest_losses
+        larger_bases = options.larger_bases(best.basis, min(len(train) for train, _ in folds))
+        if larger_bases:
+            larger = _best_of(data, larger_bases, options, loss)
+            gain = best.lowest_losses - larger.lowest_losses
             if gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
-                best = other
+                best = larger
     j, k, t = best.best_index
     mean = float(best.lowest_losses.sum()) / sum(len(held_out) for _, held_out in folds)
     step = clone(options.steps[k])
     if options.temperatures[t] != 1:
         step.set_params(temperature=options.temperatures[t])
-    # All features of the folds stand for all features of all samples, which have a higher rank.
+    # The rank of all samples is higher than the rank in folds. If all features of the folds were best, all
+    # features are used.
     n_features = max(test_features.shape[1] for _, test_features, _ in best.features)
     is_all = options.n_components[j] >= n_features
     return Choice(best.basis, options.n_components[-1 if is_all else j], step, mean)
@@ -211,7 +213,7 @@ class _Candidate(NamedTuple):
     Attributes
     ----------
     table : ndarray (F, ...)
-        Losses in every fold: numbers of features by steps by temperatures.
+        Losses by fold, number of features, step and temperature.
     """
 
     basis: Basis
@@ -226,7 +228,7 @@ class _Candidate(NamedTuple):
 
     @property
     def best_index(self) -> tuple[int, int, int]:
-        """Number of features, step and temperature of the smallest loss."""
+        """Indices of the number of features, the step and the temperature with the smallest loss."""
         j, k, t = np.unravel_index(first_minimum(self.total), self.total.shape)
         return int(j), int(k), int(t)
 
@@ -238,13 +240,13 @@ class _Candidate(NamedTuple):
 
 
 def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) -> _Candidate:
-    """Return the basis and the shrinkage that are best with the first steps, and the losses of all steps."""
-    probes, other_steps = options.steps[: options.n_probes], options.steps[options.n_probes :]
+    """Return the basis and shrinkage with the smallest loss of the first steps, and losses of all steps."""
+    first_steps, other_steps = options.steps[: options.n_first_steps], options.steps[options.n_first_steps :]
     candidates = []
     for basis in bases:
-        of_folds = [list(_features(data, basis, options, *fold)) for fold in data.folds]
-        for s, features in zip(basis.shrinkage, map(list, zip(*of_folds, strict=True)), strict=True):
-            table = _losses(data, features, options, probes, loss)
+        features_by_fold = [list(_features(data, basis, options, *fold)) for fold in data.folds]
+        for s, features in zip(basis.shrinkage, map(list, zip(*features_by_fold, strict=True)), strict=True):
+            table = _losses(data, features, options, first_steps, loss)
             candidates.append(_Candidate(basis._replace(shrinkage=[s]), features, table))
     best = candidates[first_minimum(np.array([candidate.total.min() for candidate in candidates]))]
     if not other_steps:
@@ -254,7 +256,7 @@ def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) 
 
 
 def first_minimum(losses: FloatArray) -> int:
-    """Return the first (flat) index of the smallest loss; losses that differ by rounding count as equal."""
+    """Return the first flat index of the smallest loss, up to rounding errors."""
     minimum = losses.min()
     return int(np.argmax(losses <= minimum + _EQUALITY_TOL * abs(minimum)))
 
@@ -266,18 +268,22 @@ def _losses(
     steps: Sequence[Any],
     loss: Loss,
 ) -> FloatArray:
-    """Return the losses in every fold: numbers of features by steps by temperatures."""
+    """Return the losses by fold, number of features, step and temperature."""
     shape = len(features), len(options.n_components), len(steps), len(options.temperatures)
     table = np.zeros(shape, dtype=np.float64)
     for i, (train, held_out) in enumerate(data.folds):
         train_features, test_features, deltas = features[i]
-        known, tested = data.targets[train], data.targets[held_out]
+        training_targets, test_targets = data.targets[train], data.targets[held_out]
         losses_by_count: dict[int, list[FloatArray]] = {}
         for j, count in enumerate(options.n_components):
             K = whole_blocks(deltas, count) if len(options.n_components) > 1 else count
             if K not in losses_by_count:
                 losses_by_count[K] = [
-                    loss(clone(step).fit(train_features[:, :K], known), test_features[:, :K], tested)
+                    loss(
+                        clone(step).fit(train_features[:, :K], training_targets),
+                        test_features[:, :K],
+                        test_targets,
+                    )
                     for step in steps
                 ]
             table[i, j] = losses_by_count[K]
@@ -292,7 +298,8 @@ def whole_blocks(delta_values: FloatArray, count: int) -> int:
     Parameters
     ----------
     delta_values : ndarray (K,)
-        Ascending, and exactly equal inside a block, as :func:`probsfa.linalg.slow_directions` returns them.
+        Delta values in ascending order, exactly equal inside a block (see
+        :func:`probsfa.linalg.slow_directions`).
     count : int
         Maximum number of features. If the first block has more, `count` is returned.
     """
@@ -306,14 +313,14 @@ def _features(
     data: _Data, basis: Basis, options: Options, train: IntArray, held_out: IntArray
 ) -> Iterator[_Features]:
     """Yield features of training and held-out samples and their delta values for every shrinkage."""
-    is_fixed_graph = isinstance(basis.graph, TrainingGraph)  # cannot be rebuilt for a subset of the samples
+    is_fixed_graph = isinstance(basis.graph, TrainingGraph)  # it cannot be built for a subset of the samples
     rows = data.X if is_fixed_graph else data.X[train]
     training_lengths = np.bincount(data.sequence[train])
     labels = data.labels if is_fixed_graph else data.labels[train]
     graph = build_graph(basis.graph, rows, labels, lengths=training_lengths[training_lengths > 0])
     expander = Expander.fit(basis.expansion, rows)
     expanded, test_rows = expander(rows), expander(data.X[held_out])
-    K = options.n_components[-1] + 1  # the next one shows whether the last block of equal values is complete
+    K = options.n_components[-1] + 1  # one more shows whether the last block of equal values is complete
     intensities, target = basis.shrinkage, basis.target
     n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
     more_columns_than_rows = len(expanded) <= n_varying
@@ -323,13 +330,13 @@ def _features(
             ledoit_wolf(graph, expanded, moments, target) if isinstance(s, str) else s for s in intensities
         ]
         if more_columns_than_rows and target == "diagonal" and any(intensities):
-            units = _noise_units(moments)
-            if units is not None:
-                expanded, test_rows, target = expanded / units, test_rows / units, "identity"
-                n_varying = int(np.isfinite(units).sum())
+            column_scales = _identity_scales(moments)
+            if column_scales is not None:
+                expanded, test_rows, target = expanded / column_scales, test_rows / column_scales, "identity"
+                n_varying = int(np.isfinite(column_scales).sum())
     if target == "identity":
         if more_columns_than_rows:
-            expanded, test_rows = _in_row_space(expanded, test_rows)
+            expanded, test_rows = _row_space_coordinates(expanded, test_rows)
         moments = graph_moments(graph, expanded)
         solutions = _shrunk_to_identity(moments, intensities, K, n_varying, data.rank_tol)
     else:
@@ -342,17 +349,17 @@ def _features(
         yield train_rows @ solution.weights, test_rows @ solution.weights, solution.delta_values
 
 
-def _noise_units(moments: GraphMoments) -> FloatArray | None:
-    """Return units of the columns (D,) in which shrinkage to the diagonal is shrinkage to the identity.
+def _identity_scales(moments: GraphMoments) -> FloatArray | None:
+    """Return column scales (D,); shrinkage to the diagonal is shrinkage to the identity of scaled columns.
 
-    The unit of a constant column is infinite. None if a column varies whose differences are zero: shrinkage
-    to the diagonal leaves it unchanged.
+    The scale of a constant column is infinite. The result is None if a column varies but has no differences,
+    because shrinkage to the diagonal does not change this column.
     """
     varying = np.diagonal(moments.covariance) > moments.variance_floor
-    units = np.sqrt(np.maximum(np.diagonal(moments.difference_moment), 0.0) / 2)
-    if not np.all(units[varying] > 1e-6 * np.sqrt(np.diagonal(moments.covariance)[varying])):
+    scales = np.sqrt(np.maximum(np.diagonal(moments.difference_moment), 0.0) / 2)
+    if not np.all(scales[varying] > 1e-6 * np.sqrt(np.diagonal(moments.covariance)[varying])):
         return None
-    return np.where(varying, units, np.inf)
+    return np.where(varying, scales, np.inf)
 
 
 def _shrunk_to_identity(
@@ -362,14 +369,14 @@ def _shrunk_to_identity(
     n_columns: int,
     rank_tol: float | None,
 ) -> Iterator[SlowDirections]:
-    """Yield the slow directions at every intensity, all but 0 from one decomposition."""
-    shrunk = slowest_of_shrunk(moments, [s for s in intensities if s], n_components, n_columns)
+    """Yield the slow directions at every intensity; one decomposition suffices for positive intensities."""
+    shrunk = shrunken_directions_by_intensity(moments, [s for s in intensities if s], n_components, n_columns)
     for s in intensities:
         yield next(shrunk) if s else _slowest(moments, n_components, rank_tol)
 
 
-def _in_row_space(rows: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return rows (N, D) and others in N - 1 orthonormal coordinates in which the rows vary, N <= D."""
+def _row_space_coordinates(rows: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return coordinates of rows (N, D) and other rows in the row space, of dimension N - 1 or less."""
     centred = rows - rows.mean(axis=0)
     _, sizes, Vt = scipy.linalg.svd(centred, full_matrices=False)
     V = Vt[sizes > np.sqrt(default_rank_tol(rows.shape[1])) * sizes[0]].T
@@ -386,11 +393,11 @@ def _slowest(moments: GraphMoments, n_components: int, rank_tol: float | None) -
 
 
 def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
-    """Return an order of the samples (N,) that does not depend on their order in the input.
+    """Return an order (N,) of the samples that does not depend on the order of rows and columns.
 
-    The order does not depend on the order of the columns either. Samples are sorted by their squared distance
-    from the mean; ties by the sum of their deviations, then by the squared deviation of their targets, so
-    that its sign does not matter, and finally by the targets.
+    Samples are sorted by squared distance from the mean; ties by the sum of deviations, then by the squared
+    deviation of the target, and finally by the target. Squares make the order independent of the sign of
+    targets.
 
     Parameters
     ----------
@@ -407,13 +414,13 @@ def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
 
 
 def _rounded(key: FloatArray) -> FloatArray:
-    """Return numbers without their last digits, which depend on the order of summation."""
+    """Return numbers rounded to 1e-9 of the largest, because rounding errors depend on the order of sums."""
     unit = _EQUALITY_TOL * float(np.abs(key).max())
     return np.round(key / unit) if unit > 0 else key
 
 
-def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
-    """Return random folds, of whole sequences if there are enough of them; no folds for fewer than six units.
+def row_folds(n_folds: int, lengths: Sequence[int]) -> Folds:
+    """Return random folds, of whole sequences if there are enough; no folds for fewer than six rows.
 
     Parameters
     ----------
@@ -431,10 +438,8 @@ def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
     return _train_and_test_rows(fold_of_unit[unit], min(n_folds, n_units))
 
 
-def folds_of_classes(
-    n_folds: int, classes: IntArray, lengths: Sequence[int]
-) -> list[tuple[IntArray, IntArray]]:
-    """Return stratified folds; the only sample of a class is never held out.
+def class_folds(n_folds: int, classes: IntArray, lengths: Sequence[int]) -> list[tuple[IntArray, IntArray]]:
+    """Return stratified folds; a sample without another sample of its class is never held out.
 
     Parameters
     ----------
@@ -447,16 +452,17 @@ def folds_of_classes(
     """
     unit = _units(lengths, n_folds)
     first_rows = np.flatnonzero(np.diff(unit, prepend=-1))
-    of_unit = classes[first_rows]
+    class_of_unit = classes[first_rows]
     if len(first_rows) < len(classes) and (
-        (of_unit[unit] != classes).any() or np.bincount(of_unit, minlength=classes.max() + 1).min() < 2
+        (class_of_unit[unit] != classes).any()
+        or np.bincount(class_of_unit, minlength=classes.max() + 1).min() < 2
     ):
-        unit, of_unit = np.arange(len(classes)), classes
-    fold_of_unit = np.full(len(of_unit), -1)
-    _, first_of_class = np.unique(of_unit, return_index=True)
-    # Classes in the order of first occurrence, so that their names do not matter.
+        unit, class_of_unit = np.arange(len(classes)), classes
+    fold_of_unit = np.full(len(class_of_unit), -1)
+    _, first_of_class = np.unique(class_of_unit, return_index=True)
+    # Classes in the order of first occurrence, so that results do not depend on their names.
     for offset, k in enumerate(np.argsort(first_of_class)):
-        members = np.flatnonzero(of_unit == k)
+        members = np.flatnonzero(class_of_unit == k)
         if len(members) > 1:
             shuffled = np.random.RandomState(offset).permutation(members)
             fold_of_unit[shuffled] = (np.arange(len(members)) + offset) % n_folds

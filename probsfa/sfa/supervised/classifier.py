@@ -15,23 +15,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
 from probsfa._validation import check_estimator_type
-from probsfa.sfa.supervised.choice import Options, choose, folds_of_classes
-from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, concatenated
+from probsfa.sfa.supervised.choice import Options, choose, class_folds
+from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, concatenate_for_score
 
 __all__ = ["GaussianClassifier", "GraphSFAClassifier"]
 
-# ---- Gaussian classifier; covariances between separate and pooled ones
+# ---- Gaussian classifier with a compromise of separate and pooled covariances
 
 
 class GaussianClassifier(ClassifierMixin, BaseEstimator):
     """Regularised discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165, eqs. 16 and 18).
 
-    With the scatter ``S_k`` of the ``n_k`` samples of class k around its mean, and their sums S and N::
+    The covariance of class k is computed from the scatter ``S_k`` of its ``n_k`` samples around their mean,
+    and from the sums S and N of these over classes::
 
         C_k = ((1 - pooling) S_k + pooling S) / ((1 - pooling) n_k + pooling N)
 
-    and ``(1 - damping) C_k + damping m I`` with the mean variance m of all samples. The fewer samples a class
-    has, the closer is its covariance to the pooled one.
+    The final covariance is ``(1 - damping) C_k + damping m I`` with the mean variance m of all samples. The
+    covariance of a class with few samples is close to the pooled covariance.
 
     Parameters
     ----------
@@ -40,8 +41,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     damping : float, default=0.01
         Share of the identity in the covariances, from 0 to 1.
     temperature : float, default=1.0
-        Log-probabilities are divided by the temperature and normalized. Above 1 it compensates for
-        covariances that are too small, such as those of features of the training samples.
+        Divisor of the log-probabilities, which are then normalized. A temperature above 1 compensates for
+        covariances that are too small, as for features of the training samples.
 
     Attributes
     ----------
@@ -49,7 +50,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         The classes.
     """
 
-    temperature = 1.0  # default of classifiers saved by earlier versions
+    temperature = 1.0  # for files of earlier versions
 
     def __init__(self, pooling: float = 0.0, damping: float = 0.01, temperature: float = 1.0) -> None:
         self.pooling = pooling
@@ -78,9 +79,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         factor = None
         for k, n in enumerate(counts):
             if self.pooling < 1:
-                own_group = centred[members == k]
+                class_rows = centred[members == k]
                 weight = (1 - self.pooling) * n + self.pooling * len(X)
-                scatter = ((1 - self.pooling) * (own_group.T @ own_group) + self.pooling * pooled) / weight
+                scatter = ((1 - self.pooling) * (class_rows.T @ class_rows) + self.pooling * pooled) / weight
                 factor = None
             else:
                 scatter = pooled / len(X)
@@ -120,11 +121,11 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
 
 _POOLING_WEIGHTS = (1.0, 0.3, 0.1, 0.02, 0.0)
-_N_PROBES = 3  # steps that are tried with every expansion and shrinkage; the others only with the best
+_N_FIRST_STEPS = 3  # classifiers for the selection of expansion and shrinkage
 _DAMPING_VALUES = (0.1, 0.01, 0.3)
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-_MIN_CLASS_SIZE = 4  # samples of a class; with fewer, folds leave two for training
-_MIN_LOG_PROBABILITY = float(np.log(1e-4))  # largest loss of a single held-out sample
+_MIN_CLASS_SIZE = 4  # with fewer samples of a class, folds leave two for training
+_MIN_LOG_PROBABILITY = float(np.log(1e-4))  # limits the loss of a single held-out sample
 
 
 def _classifier_has(name: str) -> Any:
@@ -231,7 +232,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         X : array-like (N, D), list of array-likes (N_i, D), or images (N, H, W[, C]) with the preset
             Samples.
         y : array-like (N,), or list of array-likes (N_i,), or one label for each sequence
-            Classes, at least two, some of them with several samples.
+            At least two classes; a class must have several samples.
 
         Returns
         -------
@@ -247,7 +248,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         Warns
         -----
         UserWarning
-            If more than half of the classes have one sample, or if y seems to mark missing labels by -1.
+            If more than half of the classes have one sample, or if -1 in y may mark missing labels.
         """
         self._check_parameters()
         if self.classifier is not None:
@@ -265,26 +266,26 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         steps = [self.classifier] if self.classifier is not None else _gaussians()
         counts: list[int] = [n_classes - 1] if self.n_components in (None, "auto") else [self.n_components]
         if self.n_components == "auto":
-            maximum = self._most_components(sequences.values)
+            maximum = self._max_n_components(sequences.values)
             counts = sorted({min(c, maximum) for c in (-(-(n_classes - 1) // 2), n_classes - 1, maximum)})
         options = Options(
             self._bases(),
-            self._further,
+            self._larger_bases,
             counts,
             steps,
-            n_probes=_N_PROBES,
+            n_first_steps=_N_FIRST_STEPS,
             temperatures=_TEMPERATURES if self.classifier is None else (1.0,),
         )
         if len(classes) < _MIN_CLASS_SIZE * n_classes:
-            options = options.for_few_samples()
-        folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.has_alternatives else []
+            options = options.reduced_for_few_samples()
+        folds = class_folds(self.cv, classes, sequences.lengths) if options.has_alternatives else []
         choice = choose(
             self.rank_tol, sequences.values, labels, classes, options, folds, _loss, sequences.lengths
         )
         features = self._fit_features(sequences, labels, choice, automatic=self.n_components == "auto")
         try:
             self.classifier_ = clone(choice.step).fit(features, classes)
-        except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread
+        except IndexError:  # of scikit-learn's linear discriminant analysis, without variance within classes
             raise ValueError(
                 f"{type(choice.step).__name__} cannot be fitted to the slow features: they are constant in "
                 "each class, and the variance within classes is zero. Use fewer columns, more rows, or "
@@ -323,12 +324,12 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         sample_weight : array-like (N,), optional
             Weights of the rows.
         """
-        predicted, labels = concatenated(self.predict(X), y)
+        predicted, labels = concatenate_for_score(self.predict(X), y)
         return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
 
 
 def _gaussians() -> list[GaussianClassifier]:
-    """Return the Gaussian classifiers to choose from, the simplest first."""
+    """Return the candidate Gaussian classifiers, the simplest first."""
     return [
         GaussianClassifier(pooling, damping) for damping in _DAMPING_VALUES for pooling in _POOLING_WEIGHTS
     ]
@@ -357,7 +358,7 @@ def _check_targets(labels: NDArray[Any]) -> None:
 
 
 def _check_classes(names: NDArray[Any], classes: NDArray[np.intp]) -> None:
-    """Raise an error or warn if the classes cannot be learned, or are probably numbers."""
+    """Raise an error if classes cannot be fitted; warn if labels are probably quantities."""
     if len(names) < 2:
         raise ValueError(
             f"y has one class, {str(names[0])!r}; a classifier requires at least two. Add samples of "

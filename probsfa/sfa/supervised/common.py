@@ -16,26 +16,27 @@ from probsfa.graphs._named import GraphBuilder, in_time
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError, blocks_of, canonical_axes, check_rank_tol, default_rank_tol
 from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows
-from probsfa.sfa.graph import GraphSFA, keep_components
+from probsfa.sfa.graph import GraphSFA, truncate_components
 from probsfa.sfa.supervised.choice import Basis, Choice, canonical_order, whole_blocks
 
 __all__ = [
     "PrincipalProducts",
     "SlowFeatureStep",
     "check_labelled",
-    "concatenated",
+    "concatenate_for_score",
     "flat_images",
     "image_shape",
 ]
 
 # ---- images as rows
 
-# Few images are more than twice as long as wide; sequences mostly have many more rows than columns.
+# An array in a list is probably an image if its shorter side and the ratio of its sides are within these
+# limits.
 _MIN_IMAGE_SIDE, _MAX_IMAGE_RATIO = 4, 2
 
 
 def flat_images(X: Any) -> Any:
-    """Return images (N, H, W) or (N, H, W, C), or a list of such, as rows (N, H W C); else X as it is."""
+    """Return images (N, H, W) or (N, H, W, C), or a list of them, as rows (N, H W C); other X unchanged."""
     if isinstance(X, list) and X and all(_is_images(x) for x in X):
         return [x.reshape(len(x), -1) for x in X]
     return X.reshape(len(X), -1) if _is_images(X) else X
@@ -62,8 +63,8 @@ def _is_images(X: Any) -> bool:
     return isinstance(X, np.ndarray) and X.ndim in (3, 4) and X.shape[0] > 0
 
 
-def _labelled_shape(X: Any, y: Any) -> tuple[int, ...] | None:
-    """Return the shape of the members of a list of two-dimensional arrays of equal shape with one label each.
+def _labelled_array_shape(X: Any, y: Any) -> tuple[int, ...] | None:
+    """Return the common shape of a list of two-dimensional arrays with one label each.
 
     None for other data.
     """
@@ -78,7 +79,7 @@ def _labelled_shape(X: Any, y: Any) -> tuple[int, ...] | None:
 
 def _warn_of_list_of_images(X: Any, y: Any) -> None:
     """Warn if X is a list of sequences that are probably images."""
-    shape = _labelled_shape(X, y)
+    shape = _labelled_array_shape(X, y)
     if shape is None or min(shape) < _MIN_IMAGE_SIDE or max(shape) > _MAX_IMAGE_RATIO * min(shape):
         return
     warnings.warn(
@@ -93,7 +94,7 @@ def _warn_of_list_of_images(X: Any, y: Any) -> None:
 # ---- products of principal components: quadratic functions of many columns
 
 
-_EQUALITY_TOL = 1e-9  # relative; standard deviations closer than this are equal
+_EQUALITY_TOL = 1e-9  # relative; smaller differences of standard deviations are rounding errors
 
 
 class PrincipalProducts(TransformerMixin, BaseEstimator):
@@ -102,16 +103,16 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, default=40
-        Number of components. It is reduced to the rank, and further if it would separate components of equal
-        variance.
+        Maximum number of components; the number is reduced to the rank, and so that components of equal
+        variance are used together.
     standardize : bool, default=False
         Whether the columns are scaled to unit variance first.
     whiten : bool, default=False
-        Whether every component is scaled to unit variance; otherwise all are divided by the standard
-        deviation of the first.
+        Whether every component is scaled to unit variance; otherwise all components are divided by the
+        standard deviation of the first.
     """
 
-    standardize = False  # defaults of estimators saved by earlier versions
+    standardize = False  # for files of earlier versions
     whiten = False
 
     def __init__(self, n_components: int = 40, standardize: bool = False, whiten: bool = False) -> None:
@@ -128,15 +129,16 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
             std = centred.std(axis=0)
             floor = np.sqrt(default_rank_tol(1)) * np.abs(self.mean_)
             scales = np.where(std > floor, std, np.inf)
-        unit = np.ones(X.shape[1], dtype=np.float64)
+        ones = np.ones(X.shape[1], dtype=np.float64)
         _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
         rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
-        # Rounding determines the order of components of equal variance: use all of them, or none.
+        # Rounding errors determine the order of components of equal variance, so that all or none of them are
+        # used.
         is_distinct = np.append(-np.diff(d[:rank]) > _EQUALITY_TOL * d[0], True) if rank else np.array([True])
         ends = np.flatnonzero(is_distinct) + 1
         K = int(max(ends[ends <= max(self.n_components, ends[0])]))
         for block in blocks_of(is_distinct[:K]):
-            Vt[block] = canonical_axes(Vt[block].T, unit).T @ Vt[block]
+            Vt[block] = canonical_axes(Vt[block].T, ones).T @ Vt[block]
         units = d[:K] / np.sqrt(len(X)) if rank else np.ones(K, dtype=np.float64)
         if not self.whiten:
             units = units[:1]
@@ -149,15 +151,15 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         return Polynomial(2).expand(Y)
 
 
-# ---- shared code of classification and regression by slow features: data, features, choices
+# ---- base class of the supervised estimators
 
 
 _PRESETS = ("images",)
-# Shrinkage intensities. Small ones change exact results little, large ones are for few samples.
-_INTENSITIES = (0.01, 0.1, 0.3)  # in addition to no shrinkage and the estimate
+# Candidate shrinkage intensities, from nearly no shrinkage to strong shrinkage for few samples.
+_INTENSITIES = (0.01, 0.1, 0.3)  # in addition to 0 and the estimate
 _IDENTITY_INTENSITIES = (0.02, 0.1, 0.3, 0.6, 0.9)
 _WHITENING_INTENSITIES = (0.0, 0.01, 0.1)
-_MAX_COMPONENTS = 64  # limit of automatic choices
+_MAX_COMPONENTS = 64  # with n_components="auto"
 
 
 class SlowFeatureStep:
@@ -172,7 +174,7 @@ class SlowFeatureStep:
     n_components: Any
     cv: int
     gsfa_: GraphSFA
-    # Numbers of whitened principal components with products; n components are n (n + 3) / 2 functions.
+    # Numbers of whitened principal components; with products, n components give n (n + 3) / 2 functions.
     _few_components: tuple[int, ...] = (3, 6, 12)
 
     def _check_parameters(self) -> None:
@@ -201,7 +203,7 @@ class SlowFeatureStep:
         return sequences, labels_of_rows(y, sequences.lengths)
 
     def _rows(self, X: Any, y: Any = None) -> Any:
-        """Return images as rows, and store their shape if there are labels; return other data unchanged."""
+        """Return images as rows, and in training store their shape; return other data unchanged."""
         shape = image_shape(X)
         if self.preset != "images":
             if shape is not None and not isinstance(X, list):
@@ -213,7 +215,7 @@ class SlowFeatureStep:
                 _warn_of_list_of_images(X, y)
             return X
         if y is not None:
-            member_shape = _labelled_shape(X, y)
+            member_shape = _labelled_array_shape(X, y)
             if member_shape is not None:
                 raise ValueError(
                     f"X is a list of {len(X)} arrays of shape {member_shape} with one label each, which may "
@@ -228,23 +230,24 @@ class SlowFeatureStep:
         return flat_images(X)
 
     def _order(self, sequences: Sequences, targets: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the order of the samples for training: that of the rows if it matters.
+        """Return a canonical order of the samples, or the order of the rows if the graph may depend on it.
 
-        Folds and the centres of kernels are chosen by position, and should not depend on the order of the
-        input. Graphs in time, TrainingGraphs and functions of (X, y) may depend on it.
+        Folds and the centres of kernels are selected by position; a canonical order makes them independent of
+        the input order. Temporal graphs, TrainingGraphs and functions of (X, y) may depend on the order of
+        the rows.
         """
-        of_rows = self.graph is None or isinstance(self.graph, (str, GraphBuilder))
-        if len(sequences.lengths) > 1 or not of_rows or in_time(self.graph):
+        has_known_graph = self.graph is None or isinstance(self.graph, (str, GraphBuilder))
+        if len(sequences.lengths) > 1 or not has_known_graph or in_time(self.graph):
             return np.arange(sequences.n_rows)
         return canonical_order(sequences.values, targets)
 
-    def _graph_of(self) -> Any:
+    def _graph_parameter(self) -> Any:
         """Return the parameter `graph` of GraphSFA."""
         return self.graph
 
     def _bases(self) -> list[Basis]:
-        """Return the first candidates of functions and shrinkage intensities."""
-        is_fixed_graph, graph = isinstance(self.graph, TrainingGraph), self._graph_of()
+        """Return the first candidates of expansions and shrinkage intensities."""
+        is_fixed_graph, graph = isinstance(self.graph, TrainingGraph), self._graph_parameter()
         if self.preset == "images":
             return [
                 Basis(
@@ -254,14 +257,16 @@ class SlowFeatureStep:
                     graph,
                 )
             ]
-        expansion = None if self._open_expansion else self.expansion
+        expansion = None if self._is_expansion_automatic else self.expansion
         target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
         if self.shrinkage is None:
             return [Basis(expansion, target, [0.0], graph)]
         if not isinstance(self.shrinkage, str):
             candidates: list[float | str] = [float(self.shrinkage)]
         elif is_fixed_graph:
-            candidates = ["auto"]  # fitted to all samples: cross-validation would always choose no shrinkage
+            candidates = [
+                "auto"
+            ]  # the graph includes held-out samples, so that cross-validation would select no shrinkage
         else:
             candidates = [0.0, *_INTENSITIES, "auto"]
         bases = [Basis(expansion, target, candidates, graph)]
@@ -273,12 +278,16 @@ class SlowFeatureStep:
             )
         return bases
 
-    def _further(self, best: Basis, n_samples: int) -> list[Basis]:
-        """Return quadratic functions of columns that are standardized, or not, as in the best basis so far.
+    def _larger_bases(self, best: Basis, n_samples: int) -> list[Basis]:
+        """Return bases of quadratic functions; columns are standardized as in the best basis so far.
 
-        Without shrinkage to the identity they require two samples for each function.
+        Bases without shrinkage to the identity require two samples for each function.
         """
-        if not self._open_expansion or isinstance(self.graph, TrainingGraph) or self.shrinkage is None:
+        if (
+            not self._is_expansion_automatic
+            or isinstance(self.graph, TrainingGraph)
+            or self.shrinkage is None
+        ):
             return []
         standardize = best.target == "diagonal"
         is_automatic = isinstance(self.shrinkage, str)
@@ -303,10 +312,10 @@ class SlowFeatureStep:
         return bases
 
     @property
-    def _open_expansion(self) -> bool:
+    def _is_expansion_automatic(self) -> bool:
         return self.preset is None and isinstance(self.expansion, str)
 
-    def _most_components(self, X: FloatArray) -> int:
+    def _max_n_components(self, X: FloatArray) -> int:
         """Return the maximum number of features to try."""
         expanded = self.preset is not None or self.expansion is not None
         return _MAX_COMPONENTS if expanded else min(X.shape[1], _MAX_COMPONENTS)
@@ -316,8 +325,8 @@ class SlowFeatureStep:
     ) -> FloatArray:
         """Fit `gsfa_`; return the features of the samples, fewer if the rank is lower.
 
-        A chosen number of features is reduced if it splits a block of equal delta values. There is no warning
-        of few rows if no shrinkage was best on held-out samples.
+        An automatic number of features is reduced if it splits a block of equal delta values. The warning of
+        too few rows is suppressed if cross-validation selected the shrinkage.
         """
         n_components, basis = choice.n_components, choice.basis
         options = {
@@ -328,7 +337,9 @@ class SlowFeatureStep:
             "shrinkage_target": basis.target,
         }
         X, lengths = sequences.values, sequences.lengths
-        n_computed = n_components + 1 if automatic else n_components  # one more shows where a block ends
+        n_computed = (
+            n_components + 1 if automatic else n_components
+        )  # one more shows whether the last block is complete
         with warnings.catch_warnings():
             if self.shrinkage == "auto" and not np.isnan(choice.loss):
                 warnings.filterwarnings("ignore", r"The \d+ rows have rank \d+")
@@ -337,12 +348,12 @@ class SlowFeatureStep:
             except RankError:
                 if self.n_components is not None and self.n_components != "auto":
                     raise
-                if not in_time(basis.graph):  # the first fit issued all warnings
+                if not in_time(basis.graph):  # the first fit issued its warnings
                     warnings.simplefilter("ignore")
                 self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
         if automatic:
-            keep_components(self.gsfa_, whole_blocks(self.gsfa_.delta_values_, n_components))
-        del self.gsfa_.graph_  # the features of new samples do not need it
+            truncate_components(self.gsfa_, whole_blocks(self.gsfa_.delta_values_, n_components))
+        del self.gsfa_.graph_  # features of new samples do not depend on it
         return self._features(X)
 
     def _features(self, X: FloatArray) -> FloatArray:
@@ -350,13 +361,13 @@ class SlowFeatureStep:
         return np.asarray(self.gsfa_.transform(X))
 
     def _on_features(self, X: Any, function: Callable[[FloatArray], Any]) -> Any:
-        """Return a function of the slow features of new rows, as an array or a list like the input."""
+        """Return a function of the slow features of new rows, in the format of the input."""
         check_is_fitted(self)
         sequences = check_sequences(self, self._rows(X), reset=False, allow_nan=False)
         return sequences.restore(function(self._features(sequences.values)))
 
 
-def concatenated(pieces: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def concatenate_for_score(pieces: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return predictions and labels of all rows, each in one array, for a score."""
     if not isinstance(pieces, list):
         return np.asarray(pieces), np.asarray(labels)

@@ -18,7 +18,7 @@ from probsfa.statespace.residual_structure import required_gain_of_cycle
 if TYPE_CHECKING:
     from probsfa.statespace.choice.search import Search
 
-__all__ = ["Proposals", "propose_list", "propose_by_search"]
+__all__ = ["Proposals", "propose_by_search", "propose_list"]
 
 #: Iterator over the options of candidates; each candidate is fitted before the next one is requested.
 Proposals = Iterator[dict[str, Any]]

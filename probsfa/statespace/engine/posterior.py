@@ -29,12 +29,12 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = [
     "Filtering",
     "Posterior",
-    "leave_one_out_distributions",
     "check_finite",
     "choose",
     "draw_states",
     "expected_statistics",
     "filter_rows",
+    "leave_one_out_distributions",
     "log_likelihood",
     "observation_moments",
     "smooth",

@@ -61,7 +61,7 @@ from probsfa.statespace.student import (
     weights_at,
 )
 
-__all__ = ["clip_outliers", "fit_robust", "repetitive_columns", "outlier_mask"]
+__all__ = ["clip_outliers", "fit_robust", "outlier_mask", "repetitive_columns"]
 
 # A value is an outlier if its distance from adjacent observations, or from the median of its column, exceeds
 # these numbers of robust standard deviations; largest fraction of outliers in a column.

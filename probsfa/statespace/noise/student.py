@@ -24,7 +24,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.noise.tails import HeavyTails, LeftOut
 from probsfa.statespace.quantities import Quantity
 
-__all__ = ["MIN_DEGREES", "MAX_DEGREES", "StudentNoise"]
+__all__ = ["MAX_DEGREES", "MIN_DEGREES", "StudentNoise"]
 
 #: Limits of the degrees of freedom: the variance is finite above two, and the upper limit is nearly Gaussian.
 MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0

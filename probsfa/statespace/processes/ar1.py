@@ -12,9 +12,9 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.quantities import Quantity
 
 __all__ = [
+    "MAX_DECAY",
     "MIN_DECAY",
     "OF_AR1",
-    "MAX_DECAY",
     "cubic_decay",
     "from_free",
     "maximized",

@@ -45,6 +45,6 @@ __all__ = [
     "YeoJohnson",
     "argument_from_json",
     "argument_to_json",
-    "transform_from_list",
     "make_transforms",
+    "transform_from_list",
 ]

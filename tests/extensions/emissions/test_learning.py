@@ -267,7 +267,7 @@ def test_a_link_for_some_columns_leaves_the_others():
     one = EmissionSFA(1, link="monotone").fit(frame)
     assert one.links_ == ("monotone",) * 3 + ("identity",)
     np.testing.assert_allclose(model.column_mean("a", np.array([19.0, 21.0])), [19.0, 21.0])
-    with pytest.raises(ValueError, match="column 3 is 'bernoulli'"):
+    with pytest.raises(ValueError, match="column 3 has 'bernoulli'"):
         EmissionSFA(1, link={"d": "monotone"}).fit(frame)
     with pytest.raises(ValueError, match="no column"):
         EmissionSFA(1, link="monotone").fit(frame[["d"]])

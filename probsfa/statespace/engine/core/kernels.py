@@ -15,7 +15,7 @@ from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.panel import Units, empty_aligned, pack_rows
 from probsfa.statespace.parameters import StateSpace
 
-__all__ = ["MAX_STATES", "ENVIRONMENT_VARIABLE", "available", "kernels", "pack", "warn_if_missing"]
+__all__ = ["ENVIRONMENT_VARIABLE", "MAX_STATES", "available", "kernels", "pack", "warn_if_missing"]
 
 #: Environment variable that switches the compiled engine off if it is "0".
 ENVIRONMENT_VARIABLE = "PROBSFA_CORE"
