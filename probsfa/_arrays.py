@@ -1,4 +1,4 @@
-"""Validation of one array-like: types and values; messages name the position of the first invalid value."""
+"""Validation of the types and values of one array-like; messages name the first invalid value."""
 
 import re
 import sys
@@ -22,12 +22,14 @@ __all__ = [
     "labels_of_rows",
 ]
 
-#: Rows that are searched together for an invalid value, so that the search needs little memory.
+#: Number of rows searched at a time for invalid values, which limits temporary memory.
 SCAN_ROWS = 4096
-#: Range of magnitudes of data: sums of squares neither overflow nor underflow in double precision.
+#: Maximum absolute value of data, and minimum range of a column: sums of squares neither overflow nor
+#: underflow.
 MAX_ABSOLUTE_VALUE, MIN_SPREAD = 1e150, 1e-140
 
-# Advice for estimators without a model of missing values; others define the attribute `_advice_on_missing`.
+# Advice for estimators without a model of missing values; an estimator may define `_advice_on_missing`
+# instead.
 _ADVICE_ON_MISSING = (
     'Omit incomplete rows with SFA(missing="skip"), or impute them with ProbabilisticSFA.impute.'
 )
@@ -38,7 +40,7 @@ _DATE_PATTERN = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     """Return numbers of any shape as a float64 array, NaN where missing.
 
-    For functions of arrays; estimators use :func:`check_array`, which validates more.
+    Functions of arrays use this; estimators use :func:`check_array`, which also validates finite values.
 
     Parameters
     ----------
@@ -50,7 +52,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of float64
-        In the shape of `X`. The result may be the array of the caller: do not write to it.
+        Values in the shape of `X`; possibly the array of the caller, which must not be changed.
 
     Raises
     ------
@@ -87,25 +89,25 @@ def check_array(
     estimator: Any, X: Any, name: str, *, reset: bool, allow_nan: bool, min_rows: int
 ) -> NDArray[np.float64]:
     """Check one array-like and return it as a float64 array (N, D)."""
-    values = _plain(estimator, X, reset, min_rows)
+    values = _as_is(estimator, X, reset, min_rows)
     if values is None:
-        values = _converted(estimator, X, name, reset, min_rows)
+        values = _convert(estimator, X, name, reset, min_rows)
     _check_finite(estimator, values, name, allow_nan)
     position = first_overflow(values)
     if position is not None:
         columns = getattr(estimator, "feature_names_in_", None)
         raise ValueError(
-            f"{name} has {values[position]:.3g} in {_position_text(position, columns)}, which overflows when "
-            "squared (limit "
-            f"{MAX_ABSOLUTE_VALUE:g}). Rescale the column, or replace the value by NaN if it is missing."
+            f"{name} has {values[position]:.3g} in {_describe_position(position, columns)}, which overflows "
+            f"when squared (limit {MAX_ABSOLUTE_VALUE:g}). Rescale the column, or replace the value by NaN "
+            "if it is missing."
         )
     return values
 
 
-def _plain(estimator: Any, X: Any, reset: bool, min_rows: int) -> NDArray[np.float64] | None:
-    """Return an array of floats that needs no conversion, None for any other input.
+def _as_is(estimator: Any, X: Any, reset: bool, min_rows: int) -> NDArray[np.float64] | None:
+    """Return an array of floats that requires no conversion; None for other input.
 
-    For small arrays, :func:`sklearn.utils.validation.validate_data` takes as long as a fit.
+    This saves time: :func:`sklearn.utils.validation.validate_data` takes as long as a fit to a small array.
     """
     is_float64 = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.flags.aligned
     if (
@@ -123,13 +125,13 @@ def _plain(estimator: Any, X: Any, reset: bool, min_rows: int) -> NDArray[np.flo
     return array
 
 
-def _converted(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) -> NDArray[np.float64]:
+def _convert(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) -> NDArray[np.float64]:
     """Return any array-like as floats, or raise an error that names the argument."""
-    # Imported here: the command reads tables without scikit-learn, which takes longer to import.
+    # Imported here, because the command line reads tables without scikit-learn, whose import is slow.
     from sklearn.utils.validation import validate_data
 
     X = as_frame(_fill_masked(X))
-    _check_kind(X, name)
+    _check_dimensions(X, name)
     X = _without_na(X)
     try:
         values: NDArray[np.float64] = validate_data(
@@ -137,7 +139,7 @@ def _converted(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) ->
             X,
             reset=reset,
             dtype=np.float64,
-            ensure_all_finite=False,  # done by the caller, so that the message names the value
+            ensure_all_finite=False,  # the caller checks this, with the value in the message
             ensure_min_samples=min_rows,
         )
     except ValueError as error:
@@ -150,7 +152,7 @@ def first_overflow(values: NDArray[np.float64]) -> tuple[int, int] | None:
     """Return the (row, column) of the first value whose square overflows in sums, or None."""
     for start in range(0, len(values), SCAN_ROWS):
         block = values[start : start + SCAN_ROWS]
-        # NaN, a missing value, is ignored.
+        # fmax and fmin ignore NaN.
         if (
             np.fmax.reduce(block, axis=None) > MAX_ABSOLUTE_VALUE
             or np.fmin.reduce(block, axis=None) < -MAX_ABSOLUTE_VALUE
@@ -164,10 +166,10 @@ def first_overflow(values: NDArray[np.float64]) -> tuple[int, int] | None:
 def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None:
     """Raise a ValueError for a column with so little variation that squares underflow in double precision.
 
-    Without this check the column would be treated as constant, or results would be NaN.
+    Otherwise the column would be treated as constant, or results would be NaN.
     """
     first_rows = values[:SCAN_ROWS]
-    # Most columns vary within a few rows; only the others are searched completely.
+    # Most columns vary within a few rows; only other columns are searched completely.
     undecided_columns = ~(
         np.fmax.reduce(first_rows, axis=0) - np.fmin.reduce(first_rows, axis=0) >= MIN_SPREAD
     )
@@ -190,7 +192,7 @@ def _fill_masked(X: Any) -> Any:
         try:
             X = np.ma.array(X)  # the conversion of a list by NumPy ignores masks
         except ValueError:
-            return X  # there is a separate error message for rows of unequal length
+            return X  # rows of unequal length raise an error later
     if not isinstance(X, np.ma.MaskedArray):
         return X
     if X.dtype.kind in "biuf":
@@ -199,7 +201,7 @@ def _fill_masked(X: Any) -> Any:
 
 
 def _without_na(X: Any) -> Any:
-    """Return the same values with NaN for NA of pandas, and sparse columns of DataFrames as dense ones.
+    """Return the values with NaN for NA of pandas, and with dense columns for sparse columns of DataFrames.
 
     NumPy cannot convert NA, and scikit-learn treats a DataFrame of sparse columns as a sparse matrix.
     """
@@ -222,15 +224,15 @@ def _without_na(X: Any) -> Any:
 
 
 def _objects_with_nan(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values of type object with NaN for missing ones; other types unchanged."""
+    """Return values of type object with NaN for missing values; other types unchanged."""
     if values.dtype.kind != "O":
         return values
     missing = sys.modules["pandas"].isna(values)
     return np.where(missing, np.nan, values)
 
 
-def _check_kind(X: Any, name: str) -> None:
-    """Raise an error for values that NumPy would convert silently, or reject without naming the position."""
+def _check_dimensions(X: Any, name: str) -> None:
+    """Raise an error for values that NumPy would convert silently, or reject without the position."""
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a Bunch, or a dictionary of columns
         keys = ", ".join(repr(key) for key in list(X)[:6])
         raise TypeError(
@@ -267,19 +269,19 @@ def _check_kind(X: Any, name: str) -> None:
 def _check_value_types(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
     """Validate the type of the values; return an array, or None for a DataFrame or a sparse matrix.
 
-    `remedy` is the remedy in the message for rows of unequal length.
+    `remedy` is the advice in the message about rows of unequal length.
     """
-    _check_collected(X, name)
+    _check_not_lazy(X, name)
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         for j, column in enumerate(X.columns):
             _check_values(np.asarray(X.iloc[:, j]), f"column {column!r} of {name}", column)
         return None
-    if hasattr(X, "columns") and hasattr(X, "schema"):  # of polars or Arrow: without an index
+    if hasattr(X, "columns") and hasattr(X, "schema"):  # of polars or Arrow, without an index
         for column in getattr(X, "column_names", X.columns):
             _check_values(np.asarray(X[column]), f"column {column!r} of {name}", column, has_index=False)
         return None
     if hasattr(X, "toarray"):
-        return None  # a sparse matrix: the conversion has a good error message
+        return None  # a sparse matrix, which the conversion rejects
     try:
         array = np.asarray(X)
     except ValueError:
@@ -288,12 +290,12 @@ def _check_value_types(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
     return array
 
 
-def _check_collected(X: Any, name: str) -> None:
-    """Raise an error for a query that is not collected, such as a LazyFrame of polars, alone or in a list."""
+def _check_not_lazy(X: Any, name: str) -> None:
+    """Raise an error for a LazyFrame of polars, which must be collected; also in a list."""
     if isinstance(X, (list, tuple)):
         for i, member in enumerate(X):
             if hasattr(member, "collect"):
-                _check_collected(member, f"{name}[{i}]")
+                _check_not_lazy(member, f"{name}[{i}]")
     elif hasattr(X, "collect") and not hasattr(X, "shape"):
         raise ValueError(f"{name} is a {type(X).__name__}, which is not collected. Use {name}.collect().")
 
@@ -308,25 +310,25 @@ def _check_values(array: NDArray[Any], name: str, column: Any = None, has_index:
     if kind in "Mm":
         raise ValueError(
             f"{name} contains dates or durations ({array.dtype}); expected numbers."
-            f"{_remedy(column, None, has_index)}"
+            f"{_advice_on_type(column, None, has_index)}"
         )
     if kind not in "OUST":
         return
     for position in np.ndindex(array.shape):
         value = array[position]
-        # Timestamps of pandas are dates; its missing time is a date that is unequal to itself.
+        # Timestamps of pandas are dates. NaT, the missing date, differs from itself.
         if isinstance(value, (str, bytes, date, timedelta)) and value == value:
             where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), position, strict=False))
             text = isinstance(value, (str, bytes))
-            remedy = _remedy(column, value, has_index)
+            remedy = _advice_on_type(column, value, has_index)
             raise ValueError(
                 f"{name} contains {'text' if text else 'a date or duration'} "
                 f"({str(value)!r}){where and f' in {where}'}; expected numbers, NaN where missing.{remedy}"
             )
 
 
-def _remedy(column: Any, value: Any, has_index: bool) -> str:
-    """Return what to do with a text or a date among the values, in a column of a table or elsewhere."""
+def _advice_on_type(column: Any, value: Any, has_index: bool) -> str:
+    """Return advice about a text or a date among the values; `column` is its column in a table, or None."""
     text = isinstance(value, (str, bytes))
     if column is None:
         return "" if text else " Pass times as the index of a pandas DataFrame, or as times=."
@@ -347,15 +349,15 @@ def _remedy(column: Any, value: Any, has_index: bool) -> str:
 
 def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_nan: bool) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
-        total = values.sum()  # usual case, in one fast pass: a finite sum has finite terms
-    if np.isfinite(total):
+        sum_of_values = values.sum()  # one fast pass: the sum is finite only if all terms are
+    if np.isfinite(sum_of_values):
         return
     columns = getattr(estimator, "feature_names_in_", None)
     position = _first(np.isinf, values)
     if position is not None:
         sign = "-" if values[position] < 0 else ""
         raise ValueError(
-            f"{name} contains infinity: {sign}inf in {_position_text(position, columns)}. "
+            f"{name} contains infinity: {sign}inf in {_describe_position(position, columns)}. "
             "Replace infinite values, by NaN if they are missing."
         )
     if allow_nan:
@@ -363,7 +365,7 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
     position = _first(np.isnan, values)
     if position is not None:
         raise ValueError(
-            f"{name} contains NaN: the first is in {_position_text(position, columns)}. "
+            f"{name} contains NaN: the first is in {_describe_position(position, columns)}. "
             f"{type(estimator).__name__} requires complete data here. "
             f"{getattr(estimator, '_advice_on_missing', _ADVICE_ON_MISSING)}"
         )
@@ -379,7 +381,7 @@ def _first(test: Callable[[NDArray[np.float64]], NDArray[np.bool_]], values: NDA
     return None
 
 
-def _position_text(position: tuple[int, int], names: Any) -> str:
+def _describe_position(position: tuple[int, int], names: Any) -> str:
     row, column = position
     return f"row {row}, column {column}" + ("" if names is None else f" ({str(names[column])!r})")
 
@@ -391,7 +393,7 @@ def _position_text(position: tuple[int, int], names: Any) -> str:
 
 def is_data_array(X: Any) -> bool:
     """Return whether `X` is a two-dimensional ``xarray.DataArray``: rows by columns."""
-    xarray = sys.modules.get("xarray")  # without the import there is no DataArray
+    xarray = sys.modules.get("xarray")  # no import, no DataArray
     return xarray is not None and isinstance(X, xarray.DataArray) and X.ndim == 2
 
 

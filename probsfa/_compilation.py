@@ -7,14 +7,14 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-__all__ = ["enable_compilation_cache", "keep_programs_of_commands"]
+__all__ = ["enable_command_line_cache", "enable_compilation_cache"]
 
-# There are many small programs: cache also those that compile within a second.
+# JAX would not cache programs that compile within a second; the package has many of these.
 _ALL_PROGRAMS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-# Size of the cache beyond which the oldest programs are removed.
+# Maximum size of the cache; the oldest programs are then removed.
 _MAX_CACHE_BYTES = 2**28
 
 
@@ -22,10 +22,10 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     """Cache compiled JAX programs on disk, for later processes.
 
     JAX compiles a model for each number of factors and each (rounded) length of the data, which takes seconds
-    in every process. This function enables JAX's persistent compilation cache for the whole process,
-    including other code that uses JAX. Call it before the first fit. Processes that are started afterwards,
-    such as the workers of ``GridSearchCV(n_jobs=2)``, use the same folder, through environment variables of
-    JAX (``JAX_COMPILATION_CACHE_DIR`` and two for small programs).
+    in every process. This function enables the persistent compilation cache of JAX in the whole process, also
+    for other code that uses JAX. Call the function before the first fit. It sets environment variables of
+    JAX, so that processes that are started afterwards, such as the workers of ``GridSearchCV(n_jobs=2)``, use
+    the same folder.
 
     Parameters
     ----------
@@ -56,26 +56,26 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     _restrict_permissions(folder)
     for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
         jax.config.update(name, value)
-        os.environ[name.upper()] = str(value)  # processes started from now on read their settings there
-    compilation_cache.reset_cache()  # otherwise an open cache would keep the old folder
+        os.environ[name.upper()] = str(value)  # for processes that are started later
+    compilation_cache.reset_cache()  # an open cache would remain in the old folder
     return folder
 
 
-def keep_programs_of_commands() -> Path | None:
+def enable_command_line_cache() -> Path | None:
     """Enable the cache of compiled programs for the command line.
 
-    The function sets environment variables before JAX is imported, so that commands that do not use JAX need
-    not import it. It has no effect if JAX has been imported, if these variables already set a folder or
-    disable the cache, or if the user's cache folder is not writable.
+    The function sets environment variables before JAX is imported, so that commands without JAX do not import
+    it. It has no effect if JAX has been imported, if environment variables set a folder or disable the cache,
+    or if the cache folder of the user is not writable.
 
-    Each kind of processor has its own folder, because programs are compiled for its instruction set and home
-    folders may be shared between machines. File names of JAX depend on everything else, such as versions of
-    JAX and its compiler. The oldest files are removed if the folder is large.
+    Each kind of processor has a separate folder, because programs are compiled for an instruction set and
+    machines may share home folders. File names of JAX depend on other properties, such as the version of JAX.
+    The oldest files are removed if the folder is large.
 
     Returns
     -------
     Path or None
-        The folder; None if nothing is done.
+        The folder; None if the cache is not enabled.
 
     See Also
     --------
@@ -130,25 +130,25 @@ def _processor() -> str:
     """Return a short identifier of the kind of processor."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            lines = file.read().partition("\n\n")[0].splitlines()  # of the first processor
-        lines_of_processor = [
+            lines = file.read().partition("\n\n")[0].splitlines()  # the first processor
+        identifying_lines = [
             line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))
         ]
     except OSError:  # not available on every system
-        lines_of_processor = [platform.processor()]
-    return sha256("\n".join([platform.machine(), *lines_of_processor]).encode()).hexdigest()[:12]
+        identifying_lines = [platform.processor()]
+    return sha256("\n".join([platform.machine(), *identifying_lines]).encode()).hexdigest()[:12]
 
 
 def _delete_oldest(folder: Path) -> None:
     """Remove the oldest files of a folder that is too large, down to half of the limit."""
     with os.scandir(folder) as entries:
-        known = [(entry.stat(), entry.path) for entry in entries]
-    files = [(status.st_mtime, status.st_size, path) for status, path in known]
-    total = sum(size for _, size, _ in files)
-    if total <= _MAX_CACHE_BYTES:
+        entries_with_status = [(entry.stat(), entry.path) for entry in entries]
+    files = [(status.st_mtime, status.st_size, path) for status, path in entries_with_status]
+    total_size = sum(size for _, size, _ in files)
+    if total_size <= _MAX_CACHE_BYTES:
         return
     for _, size, path in sorted(files):
         Path(path).unlink(missing_ok=True)  # another process may have removed it
-        total -= size
-        if total <= _MAX_CACHE_BYTES // 2:
+        total_size -= size
+        if total_size <= _MAX_CACHE_BYTES // 2:
             return

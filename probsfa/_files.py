@@ -11,9 +11,9 @@ from pathlib import Path
 
 __all__ = ["discard_temporary_files", "is_written_through", "replacing"]
 
-# Existing temporary files, which are removed if the process must be terminated.
+# Existing temporary files, which are removed if the process is terminated.
 _temporary_files: set[Path] = set()
-# Errors of writing, which the system raises without the name of the file.
+# Errors of a full disk; the system raises them without the name of the file.
 _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -21,9 +21,10 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     """Yield temporary files, which replace the outputs when all of them are written.
 
-    Each is in the folder of its output and has the same extension. If the block fails or is interrupted, they
-    are removed and no output is changed. The target of a symbolic link is replaced. Outputs that are not
-    regular files, such as ``/dev/null`` or a named pipe, are written to and not replaced.
+    Each temporary file is in the folder of its output and has the same extension. If the block fails or is
+    interrupted, temporary files are removed and outputs do not change. The target of a symbolic link is
+    replaced. Outputs that are not regular files, such as ``/dev/null`` or a named pipe, are not replaced:
+    data are written to them.
 
     Parameters
     ----------
@@ -34,12 +35,12 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     Yields
     ------
     list of Path
-        A temporary file for each output, empty.
+        An empty temporary file for each output.
 
     Raises
     ------
     OSError
-        If a file cannot be written. It names the outputs if the disk is full.
+        If a file cannot be written; the error names the outputs if the disk is full.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
             _temporary_files.add(temporary_files[-1])
             os.close(handle)
         yield temporary_files
-        # Writing to a pipe can fail, and is done before renaming, which cannot.
+        # Writing to a pipe can fail, and therefore precedes renaming.
         for temporary_file, path, node in zip(temporary_files, paths, nodes, strict=True):
             if node:
                 with (
@@ -90,7 +91,7 @@ def is_written_through(output: str | os.PathLike[str]) -> bool:
     Parameters
     ----------
     output : path-like
-        A name of a file, which need not exist.
+        Name of a file, which may not exist.
 
     Returns
     -------
@@ -114,13 +115,13 @@ def is_written_through(output: str | os.PathLike[str]) -> bool:
 
 def discard_temporary_files() -> None:
     """Remove the temporary files of all outputs, before the process is terminated."""
-    for draft in list(_temporary_files):
-        draft.unlink(missing_ok=True)
+    for temporary_file in list(_temporary_files):
+        temporary_file.unlink(missing_ok=True)
 
 
 def _is_stream(path: Path) -> bool:
     """Return whether a name is an open stream of a process: /dev/stdout, /dev/fd/1, /proc/self/fd/1."""
-    for _ in range(40):  # as deep as systems follow links
+    for _ in range(40):  # the number of links that systems follow
         if os.path.realpath(path.parent).startswith("/proc/"):
             return True
         if not path.is_symlink():

@@ -8,7 +8,7 @@ __all__ = ["check_not_forked"]
 class _History:
     """Use of JAX in this process and in its parents before a fork."""
 
-    used = False  # by probsfa, here or in a parent before the fork
+    used = False  # by probsfa, in this process or in a parent before the fork
     forked_since = False
 
     @classmethod
@@ -21,21 +21,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def check_not_forked() -> None:
-    """Raise an error in a forked child of a process that has used JAX, in which JAX would wait forever.
+    """Raise an error in a forked child of a process that has used JAX, because JAX would never return.
 
-    JAX computes on threads of its own. ``os.fork`` copies the memory of a process and only the thread that
-    calls it, so that the first computation in the child waits for threads that do not exist.
-    ``multiprocessing`` and ``concurrent.futures.ProcessPoolExecutor`` fork by default on Linux up to Python
-    3.13; the start methods "spawn" and "forkserver", and the default backend of joblib, start processes that
-    have not used JAX.
+    JAX computes in its own threads. ``os.fork`` copies only the thread that calls it, so that the first
+    computation in the child would wait for threads that do not exist. ``multiprocessing`` and
+    ``concurrent.futures.ProcessPoolExecutor`` fork by default on Linux up to Python 3.13; the start methods
+    "spawn" and "forkserver", and the default backend of joblib, start processes that have not used JAX.
 
-    Call this before each use of JAX; the first call in a process records the use. JAX may be used in a child
-    that was forked before that.
+    Call this function before each use of JAX; the first call in a process records the use. JAX may be used in
+    children that were forked before the first call.
 
     Raises
     ------
     RuntimeError
-        If this process was forked from one that had called this function.
+        If this process was forked from a process that had called this function.
 
     Examples
     --------

@@ -22,17 +22,18 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     """Decorate an estimator class so that ``transform`` returns a list of DataFrames for a list of sequences.
 
     scikit-learn converts the result of ``transform`` to one DataFrame and does not support lists. If
-    DataFrames are configured, this decorator transforms the list with all further arguments (times, for
-    example), and converts each result to a DataFrame with the index of its sequence.
+    DataFrames are configured, the decorated method transforms the list, with further arguments such as times,
+    and converts each result to a DataFrame with the index of its sequence.
 
-    For a DataArray of xarray the result is a DataArray with the coordinates of its rows, or, if DataFrames
-    are configured, a DataFrame with these as its index.
+    For a DataArray of xarray the result is a DataArray with the coordinates of the rows. If DataFrames are
+    configured, it is a DataFrame with these coordinates as index.
 
-    ``fit_transform`` passes arguments of ``fit`` that ``transform`` also has, which scikit-learn drops.
+    ``fit_transform`` passes arguments that ``fit`` and ``transform`` share to both; scikit-learn passes them
+    to ``fit`` only.
     """
     to_frame: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
     set_output_transform: Callable[..., Any] = to_frame.__wrapped__  # type: ignore[attr-defined]
-    own_arguments = set(inspect.signature(set_output_transform).parameters) - {"self", "X"}
+    transform_arguments = set(inspect.signature(set_output_transform).parameters) - {"self", "X"}
 
     @functools.wraps(to_frame)
     def transform(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
@@ -40,10 +41,10 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
         if not is_list_of_sequences(X):
             if container != "default":
                 return to_frame(self, as_frame(X), *args, **kwargs)
-            return _labelled(self, X, to_frame(self, X, *args, **kwargs))
+            return _with_labels(self, X, to_frame(self, X, *args, **kwargs))
         if container == "default":
             results = to_frame(self, X, *args, **kwargs)
-            return [_labelled(self, x, result) for x, result in zip(X, results, strict=True)]
+            return [_with_labels(self, x, result) for x, result in zip(X, results, strict=True)]
         results = set_output_transform(self, X, *args, **kwargs)
         return [
             _Result(self, result).set_output(transform=container).transform(as_frame(sequence))
@@ -51,13 +52,13 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
         ]
 
     inherited: Callable[..., Any] = cls.fit_transform  # type: ignore[attr-defined]
-    knows_lists = inherited is not TransformerMixin.fit_transform
+    supports_lists = inherited is not TransformerMixin.fit_transform
 
     @functools.wraps(inherited)
     def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
-        shared_params = {name: value for name, value in fit_params.items() if name in own_arguments}
+        shared_params = {name: value for name, value in fit_params.items() if name in transform_arguments}
         if (
-            knows_lists
+            supports_lists
             and not shared_params
             and is_list_of_sequences(X)
             and output_container(self) == "default"
@@ -72,15 +73,15 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     return cls
 
 
-def _labelled(estimator: Any, X: Any, result: Any) -> Any:
+def _with_labels(estimator: Any, X: Any, result: Any) -> Any:
     """Return the outputs of an estimator with the labels of the rows of `X`.
 
     For a DataArray this is done for all estimators. For DataFrames it is done for estimators that define
     `_frames_for_frames`, unless ``set_output`` selects arrays.
     """
-    as_chosen = "transform" in getattr(estimator, "_sklearn_output_config", {})
+    is_configured = "transform" in getattr(estimator, "_sklearn_output_config", {})
     is_frame = hasattr(X, "columns") or hasattr(X, "column_names")
-    for_frames = is_frame and getattr(estimator, "_frames_for_frames", False) and not as_chosen
+    for_frames = is_frame and getattr(estimator, "_frames_for_frames", False) and not is_configured
     returns_frame = is_data_array(X) or for_frames
     if not returns_frame or not isinstance(result, np.ndarray) or len(result) != len(X):
         return result
@@ -94,7 +95,7 @@ def output_container(estimator: Any) -> Any:
 
 
 class _Result(TransformerMixin, BaseEstimator):
-    """Replacement for an estimator with a given result, so that scikit-learn makes the DataFrame."""
+    """Substitute of an estimator with a given result, for the conversion to a DataFrame by scikit-learn."""
 
     def __init__(self, estimator: Any, result: Any) -> None:
         self.estimator = estimator

@@ -11,7 +11,7 @@ __all__ = ["deprecated", "import_name", "modules_in_stub"]
 def modules_in_stub(path: str) -> dict[str, str]:
     """Return the module of every name in a stub, by its lines ``from MODULE import NAME as NAME``."""
     modules = {}
-    # Parsed by hand: the import of ast and pathlib takes longer than everything else here.
+    # Lines are split, because the imports of ast and pathlib would take most of the time.
     with open(path, encoding="utf-8") as stub:
         for line in stub:
             if line.startswith("from "):
@@ -30,7 +30,7 @@ def import_name(
     namespace : dict
         The globals of the package.
     modules : dict of str
-        Module of each name; the package itself for its modules.
+        Module of each name; the package for modules of the package.
     """
     package = namespace["__name__"]
 
@@ -40,21 +40,21 @@ def import_name(
         if modules[name] == package:  # a module of this package
             return importlib.import_module(f"{package}.{name}")
         value = getattr(importlib.import_module(modules[name]), name)
-        namespace[name] = value  # stored, so that later access is fast
+        namespace[name] = value  # later access does not call this function
         return value
 
     return look_up, lambda: sorted(namespace["__all__"])
 
 
 def deprecated(module: str, names: dict[str, tuple[str, str]]) -> Callable[[str], object]:
-    """Return ``__getattr__`` of a module for names that were public in the version before.
+    """Return ``__getattr__`` of a module for names that were public in an earlier version.
 
     Parameters
     ----------
     module : str
         Name of the module.
     names : dict of (str, str)
-        For each old name, the place of the object as "module:name", and a message with the replacement.
+        For each old name, the object as "module:name", and advice about a replacement.
     """
 
     def look_up(name: str) -> object:

@@ -12,7 +12,7 @@ from probsfa._validation import Sequences
 
 __all__ = ["like_array", "like_input", "like_rows", "select_rows"]
 
-#: Names of the nullable types of pandas that hold numbers; values become "Float64".
+#: Names of the nullable numeric types of pandas; values are converted to "Float64".
 _NULLABLE_TYPES = re.compile(r"boolean|U?Int\d+|Float\d+")
 
 
@@ -29,22 +29,22 @@ def like_input(
     Parameters
     ----------
     X : array-like, DataFrame or Table, or list of them
-        Input of the user: DataFrames of pandas and polars, tables of pyarrow, DataArrays of xarray, arrays.
+        Input of the user: DataFrame of pandas or polars, Table of pyarrow, DataArray of xarray, or array.
     sequences : Sequences
-        The same, validated.
+        The validated input.
     values : ndarray of shape (N, C)
         A value for each row and column.
     columns : sequence, optional
         Names of the columns of `values`; by default they are those of `X`.
     sources : sequence of int, optional
-        Numbers of the columns of `X` to which the first columns of `values` belong; all by default.
+        Indices of the columns of `X` whose values are the first columns of `values`; all by default.
 
     Returns
     -------
     ndarray, DataFrame, Table or DataArray, or list of them
-        DataFrames and tables have the columns of the input. DataFrames of pandas have its index, and nullable
-        floats for its nullable numbers; a DataArray has its dimensions and coordinates. All other results are
-        arrays.
+        DataFrames and tables have the columns of the input. DataFrames of pandas also have its index, and
+        nullable floats for nullable numbers. A DataArray has its dimensions and coordinates. Other results
+        are arrays.
     """
     if sequences.is_list:
         return [like_array(x, values[s], columns, sources) for x, s in zip(X, sequences.slices, strict=True)]
@@ -52,7 +52,7 @@ def like_input(
 
 
 def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = None) -> Any:
-    """Convert other rows (H, D), such as a forecast, to the type of one input.
+    """Convert new rows (H, D), such as a forecast, to the type of one input.
 
     Parameters
     ----------
@@ -89,10 +89,12 @@ def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = N
 
 
 def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequence[int] | None = None) -> Any:
-    """Convert values of the rows of one sequence to its type; parameters as in :func:`like_input`."""
+    """Convert values of one sequence to the type of the input; parameters as in :func:`like_input`."""
     if _is_pandas(x):
         names = x.columns if columns is None else columns
-        frame = type(x)(values, index=x.index, columns=names, copy=False)  # the array is not used elsewhere
+        frame = type(x)(
+            values, index=x.index, columns=names, copy=False
+        )  # no other reference to the array exists
         return _nullable_as_in(frame, x.dtypes if sources is None else x.dtypes.iloc[list(sources)])
     if is_data_array(x):
         return _like_data_array(x, values, columns, sources)
@@ -105,17 +107,17 @@ def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequenc
 
 
 def select_rows(X: Any, rows: slice) -> Any:
-    """Return some of the rows of an array, DataFrame or Table, of its type."""
+    """Return some rows of an array, DataFrame or Table, in its type."""
     return X.iloc[rows] if _is_pandas(X) else X[rows]
 
 
 def _is_pandas(x: Any) -> bool:
-    # DataFrames are recognised by their attributes, so that their libraries are not imported for arrays.
+    # DataFrames are recognized by attributes, because importing their libraries is slow.
     return hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc")
 
 
 def _nullable_as_in(frame: Any, dtypes: Any) -> Any:
-    """Convert the first columns of a DataFrame to nullable floats if given types are nullable."""
+    """Convert the first columns of a DataFrame to nullable floats where `dtypes` are nullable."""
     for j, dtype in enumerate(dtypes):
         if isinstance(dtype, np.dtype):
             continue
@@ -134,7 +136,7 @@ def _like_data_array(x: Any, values: FloatArray, columns: Any, sources: Sequence
     if len(columns) == len(column_numbers):
         return x.isel({features: column_numbers}).copy(data=values)
     by_row = {name: coordinate for name, coordinate in x.coords.items() if features not in coordinate.dims}
-    if not column_numbers:  # the columns are new ones, such as latent factors
+    if not column_numbers:  # new columns, such as latent factors
         return type(x)(values, dims=(rows, "component"), coords={**by_row, "component": list(columns)})
     labels = x.indexes[features][column_numbers] if features in x.indexes else columns[: len(column_numbers)]
     by_row[features] = [*labels, *columns[len(column_numbers) :]]

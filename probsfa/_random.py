@@ -13,8 +13,8 @@ def generator(seed: Seed) -> np.random.Generator:
     Parameters
     ----------
     seed : int, Generator, RandomState or None
-        An integer leads to the same generator each time; a generator is returned unchanged; a seed is drawn
-        from a RandomState; None leads to a different generator each time.
+        An integer gives the same generator in each call, None a different one. A Generator is returned
+        unchanged. A RandomState draws a seed.
 
     Returns
     -------

@@ -29,7 +29,7 @@ class RowTransformer(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Returns
         -------
         ndarray (N, K), or list of ndarrays (N_i, K)
-            One column for each output, in the order of fitted attributes that have an entry for each output.
+            Outputs, in the order of the fitted attributes.
         """
         self._check_fitted()
         sequences = check_sequences(self, X, reset=False, allow_nan=get_tags(self).input_tags.allow_nan)
@@ -51,7 +51,7 @@ class RowTransformer(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 class InvertibleTransformer(RowTransformer):
     """A transformer that also reconstructs rows from their outputs."""
 
-    _finite_outputs: bool | str = True  # "allow-nan": a row of NaN is reconstructed as NaN
+    _finite_outputs: bool | str = True  # "allow-nan": NaN is reconstructed as NaN
 
     def inverse_transform(self, Y: Any) -> Any:
         """Return the reconstruction of rows from their outputs.

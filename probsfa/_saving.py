@@ -1,16 +1,16 @@
-"""Save and load fitted estimators: arrays and plain text, no pickle.
+"""Save and load fitted estimators as arrays and plain text, without pickle.
 
 A file is a NumPy archive (``.npz``) of arrays and one JSON text, the header. The header contains the version
-of the format and a tree of nodes: numbers, texts, arrays by their names in the archive, collections, records
-of this package, and estimators of this package and of scikit-learn. An estimator is stored as its parameters
-and fitted attributes, or as the result of its method ``_to_arrays`` (:class:`Saveable`). Functions raise an
-error, because restoring them would require running code from the file.
+of the format and a tree of nodes. A node is a number, a text, the name of an array in the archive, a
+collection, a record of this package, or an estimator of this package or scikit-learn. An estimator is stored
+as its parameters and fitted attributes, or as the result of its method ``_to_arrays`` (:class:`Saveable`).
+Functions raise an error, because loading them would run code from the file.
 
-The header also has a checksum of tree and arrays, and the outputs of the estimator for two rows, which must
-be reproduced after loading.
+The header also has a checksum of tree and arrays, and outputs of the estimator for two rows, which are
+compared after loading.
 
-Version 1 of the format can also be read. In it a :class:`probsfa.ProbabilisticSFA` or
-:class:`probsfa.BayesianSFA` was a file of another kind, or the bytes of such a file within a pipeline.
+Version 1 of the format can also be read. In version 1, a :class:`probsfa.ProbabilisticSFA` or
+:class:`probsfa.BayesianSFA` was a file of another kind; a pipeline contained the bytes of such a file.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._files import replacing
 from probsfa._times import seconds_of
 
-__all__ = ["VERSION", "Saveable", "checked_sizes", "load", "save"]
+__all__ = ["VERSION", "Saveable", "check_array_shapes", "load", "save"]
 
 VERSION = 2
 
@@ -46,10 +46,11 @@ _PACKAGES = ("probsfa", "sklearn")
 # Modules whose records are saved.
 _RECORD_MODULES = tuple(f"probsfa.{name}" for name in ("expansions", "extensions", "graphs", "linalg", "sfa"))
 _METHODS = ("transform", "predict")
-_RELATIVE_TOLERANCE = 1e-6  # relative difference that other releases of the libraries may make
+_RELATIVE_TOLERANCE = 1e-6  # relative difference between releases of the libraries
 _JSON_TYPES = (bool, int, float, str)
 _COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
-# Attributes of classes, by kind of node; `__match_args__` are the fields of named tuples and dataclasses.
+# Attribute that the class of each kind of node must have; `__match_args__` are fields of named tuples and
+# dataclasses.
 _ATTRIBUTES = dict(
     estimator="_get_param_names", model="_from_arrays", record="__match_args__", object="__dict__"
 )
@@ -64,16 +65,22 @@ _RENAMED_MEMBERS: dict[str, dict[str, str]] = {
     "Column": {"n_cells": "n_model_columns"},
     "DiffusionMap": {"_shares": "_density_factors"},
     "GraphSFA": {"_seen": "_batches"},
+    "GroupGraph": {"_flows_between": "_weights_between_groups"},
     "HierarchicalSFA": {"_arrangement": "_input_layout"},
+    "PermutedGraph": {"_place": "_ranks"},
     "SFA": {"_seen": "_batches"},
+    "SparseGraph": {"_between": "_edges_without_loops", "_between_degrees": "_degrees_without_loops"},
+    "SparseWalk": {"_borders": "_row_starts"},
+    "TemporalGraph": {"joined": "has_edge"},
+    "TiedWindowGraph": {"_inside": "_within_weights", "_spread_weights": "_deviation_weights"},
 }
 
 
 class Saveable:
     """Mixin for estimators that can be saved.
 
-    A class that is not restored from its parameters and fitted attributes defines two methods.
-    ``_to_arrays()`` returns a dictionary of numbers, texts, arrays and collections; the class method
+    By default an estimator is restored from its parameters and fitted attributes. Other classes define two
+    methods: ``_to_arrays()`` returns a dictionary of numbers, texts, arrays and collections; the class method
     ``_from_arrays(state)`` restores the estimator, or raises an error for invalid values.
     """
 
@@ -165,8 +172,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If it is not a model of this package, is damaged, or has a later version of the format. Sizes are
-        checked before anything is unpacked.
+        If the file is not a model of this package, is damaged, or has a later version of the format. Sizes
+        are checked before arrays are unpacked.
 
     Examples
     --------
@@ -186,7 +193,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _restore(header, arrays)
-    except Exception as error:  # a changed file can cause any error in the libraries that are used
+    except Exception as error:  # a damaged file can cause any error in the libraries
         reason = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
         reason = " ".join(reason.split()).rstrip(".")[:300]
         raise ValueError(f"{os.fspath(path)} contains no usable model: {reason}.") from error
@@ -224,7 +231,7 @@ def _digest(tree: Any, arrays: dict[str, NDArray[Any]]) -> str:
 
 
 def _probe(estimator: Any) -> dict[str, Any] | None:
-    """Return a method, two rows and its outputs for them; None if the estimator rejects such rows."""
+    """Return a method, two rows and their outputs; None if the estimator rejects such rows."""
     n_features = getattr(estimator, "n_features_in_", None)
     if n_features is None:
         return None
@@ -243,7 +250,7 @@ def _probe(estimator: Any) -> dict[str, Any] | None:
 
 
 def _reproduces(estimator: Any, probe: Any, arrays: dict[str, NDArray[Any]]) -> bool:
-    """Whether the estimator has the outputs for two rows that it had when it was saved."""
+    """Return whether the estimator has the saved outputs for two rows."""
     if probe["verb"] not in _METHODS:
         raise ValueError(f"its method is {probe['verb']!r:.40}")
     result = np.asarray(getattr(estimator, probe["verb"])(_decode(probe["rows"], arrays)))
@@ -258,14 +265,14 @@ def _reproduces(estimator: Any, probe: Any, arrays: dict[str, NDArray[Any]]) -> 
 
 
 class _Arrays:
-    """Encode values as nodes, and collect their arrays, each once."""
+    """Encoder of values as nodes, which collects each array once."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, NDArray[Any]] = {}
-        self._known: dict[int, tuple[Any, str]] = {}  # the array is stored too, so that its id is not reused
+        self._known: dict[int, tuple[Any, str]] = {}  # with the array, so that its id is not reused
 
     def encode(self, value: Any, location: str) -> Any:
-        """Return the node of a value; `location` is its name in messages."""
+        """Return the node of a value; `location` is the name of the value in messages."""
         if value is None or type(value) in _JSON_TYPES:
             return value
         if isinstance(value, timedelta | np.timedelta64):
@@ -296,15 +303,15 @@ class _Arrays:
 
     def _object(self, value: Any, location: str) -> Any:
         cls = type(value)
-        of_record = _is_in(cls.__module__, _RECORD_MODULES)
+        has_records = _is_in(cls.__module__, _RECORD_MODULES)
         serializable_base = next((base for base in cls.__mro__ if "_to_arrays" in vars(base)), None)
         if serializable_base is not None and _is_fitted(value):
             cls, state, kind = serializable_base, value._to_arrays(), "model"
         elif isinstance(value, BaseEstimator) and _is_in(cls.__module__, _PACKAGES):
             state, kind = vars(value), "estimator"
-        elif of_record and hasattr(cls, "__match_args__"):
+        elif has_records and hasattr(cls, "__match_args__"):
             state, kind = {field: getattr(value, field) for field in cls.__match_args__}, "record"
-        elif of_record and hasattr(value, "__dict__") and not callable(value):
+        elif has_records and hasattr(value, "__dict__") and not callable(value):
             state, kind = vars(value), "object"
         else:
             package, name = cls.__module__.split(".")[0], cls.__qualname__
@@ -355,7 +362,7 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return _decode_array(node, arrays)
     if kind == "scalar":
         value, dtype = node["scalar"], np.dtype(str(node["dtype"]))
-        # NumPy pads text to its dtype, which must not take more memory than the file.
+        # NumPy pads text to its dtype, which must not require more memory than the file.
         largest = max(4 * len(value) if isinstance(value, str) else 0, 16)
         if dtype.kind not in "biufU" or not isinstance(value, _JSON_TYPES) or dtype.itemsize > largest:
             raise ValueError(f"{node!r:.60} is not a number or text of its type")
@@ -363,7 +370,7 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if kind == "file":  # of version 1
         content = arrays[node["file"]].astype(np.uint8).tobytes()
         header, inner_arrays = _read(io.BytesIO(content), len(content), "a model within it")
-        if header["kind"] not in _VERSION1:  # a file cannot contain another file of this version
+        if header["kind"] not in _VERSION1:  # files of version 2 contain no other files
             raise ValueError("it contains a model of an unexpected kind")
         return _restore(header, inner_arrays)
     if kind == "sparse":
@@ -410,7 +417,7 @@ def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
     if kind == "estimator":
         defaults = inspect.signature(cls.__init__).parameters
         missing = set(cls._get_param_names()) - set(state)
-        # A file may be older than a parameter with a default.
+        # Files of earlier versions lack new parameters, which have defaults.
         state = {**{name: defaults[name].default for name in missing}, **state}
         if any(value is inspect.Parameter.empty for value in state.values()):
             raise ValueError(f"a {cls.__name__} lacks a parameter")
@@ -422,9 +429,9 @@ def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
 
 
 def _class(kind: str, name: str) -> Any:
-    """Return the class "module:name", if it is one that is saved as this kind.
+    """Return the class "module:name"; raise an error for a class that is not saved as this kind.
 
-    A class whose module has changed is found by its name in the package, such as ``probsfa.graphs``.
+    If the module of a class has changed, the class is searched in its package, such as ``probsfa.graphs``.
     """
     module, _, path = name.partition(":")
     packages = _RECORD_MODULES if kind in ("record", "object") else _PACKAGES
@@ -443,21 +450,20 @@ def _class(kind: str, name: str) -> Any:
     return candidate
 
 
-def checked_sizes(
+def check_array_shapes(
     state: dict[str, Any],
     shapes: Mapping[str, Sequence[str]],
     optional: Iterable[str],
     positive: Iterable[str],
 ) -> dict[str, int]:
-    """Check arrays that an estimator is restored from, and return their lengths.
+    """Validate the arrays of a saved estimator, and return their lengths.
 
     Parameters
     ----------
     state : dict
         Arrays and other values by name.
     shapes : mapping of str to sequence of str
-        A letter or word for each dimension of every array; equal letters mean equal lengths, "*" means any
-        length.
+        A letter for each dimension of every array: equal letters for equal lengths, "*" for any length.
     optional : iterable of str
         Arrays that may be absent.
     positive : iterable of str
@@ -471,8 +477,8 @@ def checked_sizes(
     Raises
     ------
     KeyError, ValueError
-        If an array is absent, or has a wrong shape or value; the message names it. Only "values" may have
-        NaN.
+        If an array is absent, or has a wrong shape or value; the message names the array. Only "values" may
+        have NaN.
     """
     sizes: dict[str, int] = {}
     for name, letters in shapes.items():
@@ -497,7 +503,7 @@ def checked_sizes(
 
 
 def _module_names(module: str) -> Iterator[str]:
-    """Yield a module, its package, and the modules of a package with records, which may be private."""
+    """Yield a module, its package, and all modules of a package with saved records."""
     package = ".".join(module.split(".")[:2])
     yield module
     yield package
@@ -508,11 +514,10 @@ def _module_names(module: str) -> Iterator[str]:
 
 # ------------------------------------------------------------------ the archive
 
-# Maximum compression ratio: numbers are compressed to a tenth of their size at best, and a model contains few
-# zeros.
+# Limits of the size of an archive, its compression ratio and its number of arrays. Compression reduces the
+# numbers of a model at most to a tenth of their size.
 _MAX_BYTES, _MAX_RATIO, _MAX_MEMBERS = 2**28, 100, 1000
-# Maximum sizes of headers: the header of an array is one line; the JSON text contains parameters and a few
-# messages.
+# Maximum sizes of the header of an array and of the JSON text, and maximum number of dimensions.
 _MAX_HEADER, _MAX_TEXT, _MAX_DIMENSIONS = 2**16, 2**24, 5
 _READERS: Any = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -524,7 +529,7 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
     """Return header and arrays of a file.
 
     The directory of the archive and the header of each array are checked before data are unpacked, so that a
-    file cannot take more memory than its size allows.
+    damaged file cannot exhaust the memory.
     """
     try:
         with zipfile.ZipFile(stream) as archive:
@@ -538,7 +543,7 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
         if len(arrays) != len(members):
             raise ValueError("two arrays have one name")
         header = json.loads(str(arrays.pop("header")))
-    # At arbitrary bytes, NumPy, zipfile, zlib and json raise a dozen kinds of errors.
+    # NumPy, zipfile, zlib and json raise many types of errors for arbitrary bytes.
     except Exception as error:
         raise ValueError(f"{name} is broken, or is not a model saved by probsfa ({error!s:.200}).") from error
     kind = header.get("kind") if isinstance(header, dict) and header.get("format") == "probsfa" else header
@@ -556,7 +561,7 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Return one array, if its size is that of its header; the archive has a checksum of it."""
+    """Return one array, after comparing its size with its header; the archive has its checksum."""
     with archive.open(member) as packed:
         read_header = _READERS[np.lib.format.read_magic(packed)]
         shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MAX_HEADER)

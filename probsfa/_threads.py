@@ -1,11 +1,10 @@
 """Processor cores, threads of the linear algebra libraries, and interrupts of long computations.
 
-The number of threads of a BLAS library is a setting of the whole process (OpenBLAS on POSIX threads, which
-the wheels of NumPy and SciPy contain) or of the calling thread (libraries on OpenMP, and MKL). Saving,
-setting and restoring the number works only for the second kind. With the first kind and two overlapping
-threads, the second thread would save the value that the first has set, and could restore it permanently.
-Libraries of the first kind are therefore limited when the first thread enters and restored when the last one
-leaves.
+The number of threads of a BLAS library is a setting of the process (OpenBLAS with POSIX threads, as in the
+wheels of NumPy and SciPy) or of the calling thread (libraries with OpenMP, and MKL). A thread can save, set
+and restore a setting of the thread. If two threads did the same for a setting of the process, the second
+thread would save the value set by the first, and could restore it permanently. A setting of the process is
+therefore changed when the first thread enters the context, and restored when the last thread leaves it.
 """
 
 import _thread
@@ -21,24 +20,24 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = ["interrupts_kept", "n_cores", "on_two_threads", "one_blas_thread", "one_core"]
+__all__ = ["lost_interrupts_raised", "n_cores", "on_two_threads", "one_blas_thread", "one_core"]
 
-_of_one_core: ContextVar[bool] = ContextVar("of_one_core", default=False)
+_uses_one_core: ContextVar[bool] = ContextVar("of_one_core", default=False)
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Use one core only in this thread, as for tasks of a cluster, whose workers run in parallel."""
-    token = _of_one_core.set(True)
+    """Use only one core in this thread, for example in parallel tasks of a cluster."""
+    token = _uses_one_core.set(True)
     try:
         yield
     finally:
-        _of_one_core.reset(token)
+        _uses_one_core.reset(token)
 
 
 def n_cores() -> int:
-    """Return the number of processor cores that this process may use, or this thread in :func:`one_core`."""
-    if _of_one_core.get():
+    """Return the number of processor cores for this process; 1 in a thread within :func:`one_core`."""
+    if _uses_one_core.get():
         return 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -56,11 +55,13 @@ class ThreadLimit:
 
     def __init__(self, libraries: Sequence[Any]) -> None:
         libraries_with_threads = [library for library in libraries if library.num_threads is not None]
-        self._of_threads = [library for library in libraries_with_threads if _is_set_by_thread(library)]
-        self._of_process = [library for library in libraries_with_threads if not _is_set_by_thread(library)]
+        self._thread_libraries = [library for library in libraries_with_threads if _is_set_by_thread(library)]
+        self._process_libraries = [
+            library for library in libraries_with_threads if not _is_set_by_thread(library)
+        ]
         self._lock = threading.Lock()
-        self._holders: set[int] = set()  # identifiers of the threads that hold the limit now
-        self._process_numbers: list[int] = []  # numbers of threads before the first of them entered
+        self._holders: set[int] = set()  # identifiers of the threads within the context
+        self._previous_settings: list[int] = []  # settings before the first thread entered
         self._entries_of_thread = (
             threading.local()
         )  # of the calling thread: the depth of nested calls of `enter`, and its earlier numbers
@@ -69,16 +70,16 @@ class ThreadLimit:
         """Set the limit, unless this thread has set it."""
         depth = getattr(self._entries_of_thread, "depth", 0)
         if depth == 0:
-            self._entries_of_thread.numbers = [library.num_threads for library in self._of_threads]
+            self._entries_of_thread.numbers = [library.num_threads for library in self._thread_libraries]
             try:
-                self._hold()
+                self._limit_process()
             except BaseException:
                 self._release()
                 raise
         self._entries_of_thread.depth = depth + 1
 
     def leave(self) -> None:
-        """Undo one :meth:`enter` of this thread; the last one of all threads removes the limit."""
+        """Undo one :meth:`enter` of this thread; the last thread to leave removes the limit."""
         self._entries_of_thread.depth -= 1
         if self._entries_of_thread.depth == 0:
             self._release()
@@ -88,31 +89,32 @@ class ThreadLimit:
         self._lock = threading.Lock()
         current_thread = self._holders & {threading.get_ident()}
         if self._holders and not current_thread:
-            _set(self._of_process, self._process_numbers)
+            _set(self._process_libraries, self._previous_settings)
         self._holders = current_thread
 
-    def _hold(self) -> None:
+    def _limit_process(self) -> None:
         with self._lock:
             if not self._holders:
-                self._process_numbers = [library.num_threads for library in self._of_process]
+                self._previous_settings = [library.num_threads for library in self._process_libraries]
             self._holders.add(threading.get_ident())
             if len(self._holders) == 1:
-                _set(self._of_process, [1] * len(self._of_process))
-        _set(self._of_threads, [1] * len(self._of_threads))
+                _set(self._process_libraries, [1] * len(self._process_libraries))
+        _set(self._thread_libraries, [1] * len(self._thread_libraries))
 
     def _release(self) -> None:
         with self._lock:
-            # Removed only afterwards, so that after an interrupt the next release tries again.
+            # This thread is removed after the reset, so that the next release repeats the reset after an
+            # interrupt.
             if self._holders == {threading.get_ident()}:
-                _set(self._of_process, self._process_numbers)
+                _set(self._process_libraries, self._previous_settings)
             self._holders.discard(threading.get_ident())
-        _set(self._of_threads, self._entries_of_thread.numbers)
+        _set(self._thread_libraries, self._entries_of_thread.numbers)
 
 
 def _is_set_by_thread(library: Any) -> bool:
-    """Whether the number of threads is a setting of the calling thread, and not of the process."""
+    """Return whether the number of threads is a setting of the calling thread, not of the process."""
     if library.internal_api == "mkl":
-        # Older versions of threadpoolctl set the number of the process instead.
+        # Older versions of threadpoolctl change the setting of the process.
         return "MKL_Set_Num_Threads_Local" in library.check_symbols
     return getattr(library, "threading_layer", None) == "openmp"
 
@@ -120,24 +122,22 @@ def _is_set_by_thread(library: Any) -> bool:
 def _set(libraries: Sequence[Any], numbers: Sequence[int]) -> None:
     for library, number in zip(libraries, numbers, strict=True):
         library.set_num_threads(number)
-        # In threadpoolctl, only the first thread that sets the number of OpenBLAS can change it while that
-        # thread exists. The last thread to leave may be another one.
+        # threadpoolctl allows only the first thread that set the number of OpenBLAS threads to change it, but
+        # another thread may leave last.
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread()
 
 
-_LIMITS: dict[str, ThreadLimit] = {}  # shared by all threads, created at first use
+_LIMITS: dict[str, ThreadLimit] = {}  # shared by all threads; filled at first use
 
 
-def _limit_of_blas() -> ThreadLimit:
-    """Return the limit of all BLAS libraries; finding them takes milliseconds."""
+def _blas_limit() -> ThreadLimit:
+    """Return the limit of all BLAS libraries, which are searched once, because this takes milliseconds."""
     if "blas" not in _LIMITS:
         import scipy.linalg  # noqa: F401  (brings a BLAS library of its own, found once it is loaded)
 
         libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-        _LIMITS.setdefault(
-            "blas", ThreadLimit(libraries)
-        )  # atomic: all threads use the object of the first one
+        _LIMITS.setdefault("blas", ThreadLimit(libraries))  # atomic: all threads share one object
     return _LIMITS["blas"]
 
 
@@ -148,7 +148,7 @@ def _forget_other_threads() -> None:
 
 
 class Helper:
-    """A second thread, kept between uses, because starting a thread is slow."""
+    """A second thread, which is reused, because starting a thread is slow."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -183,12 +183,12 @@ class Helper:
                 self._lock.release()
 
     def forget_other_threads(self) -> None:
-        """Reset in a forked process, in which the thread does not exist."""
+        """Reset in a forked process, which does not have the thread."""
         self._pool, self._lock = None, threading.Lock()
 
 
 def _wait_for(future: "Future[None]") -> None:
-    """Wait for the end, also after an interrupt, which is then raised; no work continues afterwards."""
+    """Wait for the end of a task, also after an interrupt, which is then raised."""
     interrupt = None
     while not future.done():
         try:
@@ -208,9 +208,9 @@ def on_two_threads(first: Callable[[], None], second: Callable[[], None]) -> Non
     Parameters
     ----------
     first : callable
-        Runs in the calling thread.
+        Function for the calling thread.
     second : callable
-        Runs in a helper thread, or after ``first`` if the helper is busy.
+        Function for a helper thread; it runs after ``first`` if the helper is busy.
     """
     _helper.both(first, second)
 
@@ -223,10 +223,10 @@ if hasattr(os, "register_at_fork"):
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread while many small matrices are factorised.
 
-    Threads that share a small matrix mostly wait for each other. The context can be nested and entered by
-    many threads: the numbers of threads are restored when the last one leaves.
+    Threads mostly wait for each other in products of small matrices. The context can be nested, and several
+    threads can enter it; settings are restored when the last thread leaves.
     """
-    limit = _limit_of_blas()
+    limit = _blas_limit()
     limit.enter()
     try:
         yield
@@ -238,10 +238,10 @@ def one_blas_thread() -> Iterator[None]:
 
 # Keyboard interrupts that are lost in callbacks are raised again.
 #
-# Python runs the handler of Ctrl-C at any point of the main thread. In a callback of the garbage collector,
-# of which JAX has one, or of a weak reference, exceptions are printed and ignored: the fit would continue.
+# Python runs the handler of Ctrl-C at any point of the main thread. Python prints and ignores exceptions in
+# callbacks of the garbage collector (JAX has one) and of weak references, so that a fit would continue.
 
-# Seconds after which a lost interrupt is raised again; the callback has ended by then.
+# Delay in seconds before a lost interrupt is raised again, after the callback has ended.
 _REPEAT_INTERVAL = 0.05
 
 _lock = threading.Lock()
@@ -253,7 +253,7 @@ def _hook(unraisable: Any) -> None:
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         (_previous or sys.__unraisablehook__)(unraisable)
         return
-    # Not immediately: it would be lost in this hook, too.
+    # An immediate interrupt would also be lost, in this hook.
     timer = threading.Timer(_REPEAT_INTERVAL, _interrupt)
     timer.daemon = True
     timer.start()
@@ -268,12 +268,12 @@ def _interrupt() -> None:
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """Raise again, a moment later, an interrupt that is lost in this block; also a decorator.
+def lost_interrupts_raised() -> Iterator[None]:
+    """Raise interrupts that are lost in this block again; also a decorator.
 
     Examples
     --------
-    >>> with interrupts_kept():
+    >>> with lost_interrupts_raised():
     ...     total = sum(range(3))
     """
     global _users, _previous

@@ -1,9 +1,9 @@
 """Conversion of the times of rows (dates, durations, numbers, or an index) to float64.
 
-Plain numbers keep their own unit. Dates (``datetime64``, a ``DatetimeIndex``, ``datetime`` objects) become
-seconds since 1970-01-01 UTC, durations become seconds. The order of dates is checked before the conversion,
-on their integers. Seconds since 1970 in float64 have a resolution of about 0.2 microseconds; uneven dates
-with distances below a multiple of this resolution raise an error.
+Numbers are not converted. Dates (``datetime64``, a ``DatetimeIndex``, ``datetime`` objects) are converted to
+seconds since 1970-01-01 UTC, durations to seconds. The order of dates is checked on their integers, before
+the conversion. Seconds since 1970 in float64 have a resolution of about 0.2 microseconds; uneven dates whose
+steps are below ten times this resolution raise an error.
 """
 
 import re
@@ -45,7 +45,7 @@ _DURATIONS = (
     (1e-6, "us"),
     (1e-9, "ns"),
 )
-# Minimum distance of uneven dates, as a multiple of the resolution of seconds in double precision.
+# Minimum step of uneven dates, relative to the resolution of seconds in double precision.
 _MIN_RESOLVED_STEPS = 10.0
 
 _UNIT_NAMES = {
@@ -62,8 +62,8 @@ def seconds_of(duration: Any, name: str = "duration") -> float:
     Parameters
     ----------
     duration : str, timedelta or timedelta64
-        A text is a number and a unit, as in ``"24h"``, ``"1D"``, ``"7 days"``; without a number it is one
-        unit. A year has 365.2425 days.
+        Duration. A text has a unit and usually a number, as in ``"24h"``, ``"1D"``, ``"7 days"``, ``"h"``. A
+        year has 365.2425 days.
     name : str
         Name of the argument in error messages.
 
@@ -91,7 +91,7 @@ def seconds_of(duration: Any, name: str = "duration") -> float:
 
 
 class TimeAxis(NamedTuple):
-    """Unit and calendar of the times of rows, as far as known.
+    """Unit and calendar of the times of rows.
 
     Attributes
     ----------
@@ -99,14 +99,14 @@ class TimeAxis(NamedTuple):
         "rows" without times; "numbers" in an unknown unit; "dates" also for durations; "unknown" in files of
         earlier versions.
     calendar : {"day", "month", "business day"} or None
-        Calendar of evenly spaced rows whose distances in seconds differ, such as months. Times are the number
-        of calendar steps since 1970 times the mean duration of a step in seconds.
+        Calendar of rows that are evenly spaced in the calendar but not in seconds, such as months. Times are
+        the number of calendar steps since 1970, times the mean duration of a step in seconds.
     from_index : bool
         Whether the times are from the index of a frame.
     even : bool
-        Whether all rows are one step apart; also true for sequences of one row.
+        Whether rows are evenly spaced; also true for sequences of one row.
     unit : float
-        Number of seconds in one unit of dates or durations: in a fit the (median) time step, otherwise 1.
+        Unit of dates and durations in seconds: the median time step in a fit, otherwise 1.
     """
 
     kind: str = "rows"
@@ -126,11 +126,11 @@ class TimeIndex(NamedTuple):
     Attributes
     ----------
     times : ndarray (N,)
-        Numbers as given; dates and durations in units of ``axis.unit`` seconds.
+        Times: numbers unchanged; dates and durations in units of ``axis.unit`` seconds.
     axis : TimeAxis
         Unit and calendar of the times.
     step : float or None
-        Time between rows, if it is exactly known and constant.
+        Exact time between evenly spaced rows; None for other rows.
     median_step : float or None
         Median time between the rows of a sequence; None if no sequence has two rows.
     labels : tuple or None
@@ -144,10 +144,7 @@ class TimeIndex(NamedTuple):
     labels: tuple[Any, ...] | None
 
     def in_steps(self) -> "TimeIndex":
-        """Return dates and durations in units of their median step, the unit of time of a fit.
-
-        Numbers are unchanged.
-        """
+        """Return dates and durations in units of their median step; numbers unchanged."""
         unit = self.median_step
         if self.axis.kind != "dates" or unit is None:
             return self
@@ -183,8 +180,8 @@ def check_times(
     name : str
         Name of the argument in error messages.
     even_steps_known : bool, default=False
-        Whether the caller computes the step of evenly spaced rows from the dates themselves, so that rounding
-        of the times has no effect as long as they increase.
+        Whether the caller computes the step of evenly spaced rows from dates. Rounding errors of the times
+        then have no effect.
 
     Returns
     -------
@@ -289,7 +286,7 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
     if array.dtype.kind == "O" and n_rows and all(type(t) is date for t in array):
         array = np.array(array, dtype="datetime64[D]")
     if array.dtype.kind in "OUS":
-        # Text such as "1.5" would be converted silently, and text such as "2024-01-01" is ambiguous.
+        # NumPy would convert text such as "1.5" silently.
         text = next((t for t in array if isinstance(t, (str, bytes))), None)
         if text is not None:
             raise ValueError(
@@ -334,28 +331,28 @@ def _to_float(ticks: NDArray[Any]) -> NDArray[np.float64]:
 def _check_resolution(
     ticks: NDArray[Any], seconds: NDArray[np.float64], name: str, even_steps_known: bool
 ) -> None:
-    """Raise a ValueError if times in double precision do not resolve the distances between rows."""
-    gaps = np.diff(ticks)
+    """Raise a ValueError if the steps between rows are too small for times in double precision."""
+    steps = np.diff(ticks)
     kind = ticks.dtype.kind
     with np.errstate(invalid="ignore"):
         exact = kind == "f" or (kind in "iu" and bool(np.all(seconds.astype(ticks.dtype) == ticks)))
-    if exact or gaps.size == 0:
+    if exact or steps.size == 0:
         _check_increasing(seconds, name)
         return
-    resolved = float(np.spacing(np.abs(seconds).max()))
-    nearest = float(gaps.min() / np.timedelta64(1, "s")) if kind in "Mm" else float(gaps.min())
-    exact_steps = even_steps_known and bool(np.all(gaps == gaps[0]))
-    if nearest >= (1.0 if exact_steps else _MIN_RESOLVED_STEPS) * resolved:
+    resolution = float(np.spacing(np.abs(seconds).max()))
+    min_step = float(steps.min() / np.timedelta64(1, "s")) if kind in "Mm" else float(steps.min())
+    exact_steps = even_steps_known and bool(np.all(steps == steps[0]))
+    if min_step >= (1.0 if exact_steps else _MIN_RESOLVED_STEPS) * resolution:
         return
     if kind in "iu":
         raise ValueError(
-            f"{name} has rows that are {nearest:g} apart: times are numbers in double precision, whose "
-            f"resolution at such large values is only {resolved:g}. Use times since the first row: "
+            f"{name} has rows that are {min_step:g} apart: times are numbers in double precision, whose "
+            f"resolution at such large values is only {resolution:g}. Use times since the first row: "
             f"{name} - {name}[0]."
         )
     raise ValueError(
-        f"{name} has rows that are {duration_text(nearest)} apart, but seconds since 1970 in double "
-        f"precision resolve only {duration_text(resolved)}. Use durations since the first row, such as "
+        f"{name} has rows that are {duration_text(min_step)} apart, but seconds since 1970 in double "
+        f"precision resolve only {duration_text(resolution)}. Use durations since the first row, such as "
         "times = dates - dates[0]."
     )
 
@@ -376,9 +373,9 @@ def _check_increasing(ticks: NDArray[Any], name: str) -> None:
 
 # Times of rows, from `times=` or from the index of a frame: dates, durations, periods, or numbers.
 #
-# Rows are evenly spaced if all steps are equal, either in seconds (hours) or in steps of a calendar (months,
-# business days, days of a time zone with daylight saving time). Other indexes are unevenly spaced times. An
-# index of plain numbers or of text is not used.
+# Rows are evenly spaced if all steps are equal in seconds (such as hours) or in a calendar (such as months,
+# business days, or days in a time zone with daylight saving time). Otherwise they are unevenly spaced. An
+# index of numbers or text is not used.
 
 #: Mean seconds of one step of each calendar.
 CALENDARS = {"day": 86_400.0, "month": 365.2425 / 12.0 * 86_400.0, "business day": 7.0 / 5.0 * 86_400.0}
@@ -421,17 +418,16 @@ def read_time_index(
     Parameters
     ----------
     X : object
-        Argument of the caller: a frame of pandas, or with `as_list` a list of them; other types have no
-        index.
+        Data of the user: a frame of pandas, or a list of frames; other types have no index.
     lengths : sequence of int
         Rows of every sequence.
     as_list : bool
-        Whether the data came as a list of sequences.
+        Whether the data are a list of sequences.
     times : array-like or list of array-likes, optional
         Explicit times; they have priority over the index.
     axis : TimeAxis, optional
-        Time axis of a fitted model: dates are converted to seconds by its calendar. None in a fit, where the
-        unit is the median step of the dates.
+        Time axis of a fitted model, whose calendar converts dates to seconds. None in a fit; the unit is then
+        the median step of the dates.
 
     Returns
     -------
@@ -446,7 +442,7 @@ def read_time_index(
     Warns
     -----
     UserWarning
-        If an index seems to contain times in an unsupported form.
+        If an index probably contains times in an unsupported form.
 
     Examples
     --------
@@ -485,7 +481,7 @@ def _read_index(
     ]
     if not any(has_times(index) for index in indexes):
         for index, label in zip(indexes, labels, strict=True):
-            _warn_of_unread(index, label)
+            _warn_of_unused_index(index, label)
         return None
     without_times = next((i for i, index in enumerate(indexes) if not has_times(index)), None)
     if without_times is not None:
@@ -513,23 +509,25 @@ def _read_dates(
     """Return the times of an index for each sequence; `labels` are names in messages."""
     if infer:
         calendar = _calendar_of_periods(pieces)
-    stamps = [_stamps(piece, label) for piece, label in zip(pieces, labels, strict=True)]
+    stamps = [_to_stamps(piece, label) for piece, label in zip(pieces, labels, strict=True)]
     seconds = [_checked_seconds(piece, label) for piece, label in zip(stamps, labels, strict=True)]
-    counts = None if calendar is None else _counts(stamps, calendar)
+    counts = None if calendar is None else _calendar_steps(stamps, calendar)
     if counts is not None:
         assert calendar is not None
         unit = CALENDARS[calendar]
-        step = _common([np.diff(count) * unit for count in counts])
+        step = _common_value([np.diff(count) * unit for count in counts])
         seconds = [count * unit for count in counts]
-        axis = TimeAxis("dates", calendar, from_index, _even(step, counts))
+        axis = TimeAxis("dates", calendar, from_index, _is_evenly_spaced(step, counts))
         return _time_index(seconds, axis, step, pieces)
-    step = _common([_clock_steps(piece) for piece in stamps])
+    step = _common_value([_clock_steps(piece) for piece in stamps])
     if step is None and infer:
         for calendar_name in CALENDARS:
-            counts = _counts(stamps, calendar_name)
-            if counts is not None and _common([np.diff(count) for count in counts]) is not None:
+            counts = _calendar_steps(stamps, calendar_name)
+            if counts is not None and _common_value([np.diff(count) for count in counts]) is not None:
                 return _read_dates(pieces, labels, calendar=calendar_name, from_index=from_index)
-    return _time_index(seconds, TimeAxis("dates", None, from_index, _even(step, seconds)), step, pieces)
+    return _time_index(
+        seconds, TimeAxis("dates", None, from_index, _is_evenly_spaced(step, seconds)), step, pieces
+    )
 
 
 def _time_index(
@@ -540,8 +538,8 @@ def _time_index(
 
 
 def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:
-    """Return dates as seconds, by a calendar if one is set and all dates are on its steps."""
-    counts = None if calendar is None else _counts([stamps], calendar)
+    """Return dates as seconds; by a calendar, if all dates are steps of it."""
+    counts = None if calendar is None else _calendar_steps([stamps], calendar)
     if counts is not None:
         assert calendar is not None
         return np.asarray(counts[0] * CALENDARS[calendar], dtype=np.float64)
@@ -549,12 +547,12 @@ def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:
     return check_times(stamps_without_zone.to_numpy(), [len(stamps)], as_list=False, name="fh")
 
 
-def _even(step: float | None, pieces: Sequence[NDArray[Any]]) -> bool:
+def _is_evenly_spaced(step: float | None, pieces: Sequence[NDArray[Any]]) -> bool:
     return step is not None or all(len(piece) < 2 for piece in pieces)
 
 
 def _calendar_of_periods(pieces: Sequence[Any]) -> str | None:
-    """Return the calendar of periods, None for units of the clock and for other types."""
+    """Return the calendar of periods; None for periods of fixed duration and for other types."""
     calendars = set()
     for piece in pieces:
         base = re.sub(r"^\d+", "", getattr(piece, "freqstr", None) or "").partition("-")[0]
@@ -565,7 +563,7 @@ def _calendar_of_periods(pieces: Sequence[Any]) -> str | None:
     return calendars.pop() if len(calendars) == 1 else None
 
 
-def _stamps(index: Any, label: str) -> Any:
+def _to_stamps(index: Any, label: str) -> Any:
     """Return an index of times as a DatetimeIndex or a TimedeltaIndex."""
     import pandas as pd
 
@@ -586,7 +584,7 @@ def _stamps(index: Any, label: str) -> Any:
 
 
 def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
-    """Return the seconds of one sequence, increasing."""
+    """Return the increasing times of one sequence in seconds."""
     stamps_without_zone = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
     try:
         ticks = stamps_without_zone.to_numpy()
@@ -607,36 +605,36 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
 
 
 def _clock_steps(stamps: Any) -> NDArray[np.float64]:
-    """Return the seconds between rows, computed such that equal numbers of ticks give equal results."""
+    """Return the seconds between rows; equal numbers of ticks give exactly equal results."""
     return np.asarray(np.diff(stamps.asi8) / TICKS_PER_SECOND[stamps.unit], dtype=np.float64)
 
 
-def _common(steps: Sequence[NDArray[Any]]) -> float | None:
-    """Return the common value of all arrays; None if values differ or there is no value."""
+def _common_value(steps: Sequence[NDArray[Any]]) -> float | None:
+    """Return the value that all entries of the arrays have in common; None if they differ or are empty."""
     joined = np.concatenate(steps)
     return float(joined[0]) if joined.size and bool(np.all(joined == joined[0])) else None
 
 
-def _counts(pieces: Sequence[Any], calendar: str) -> list[NDArray[np.float64]] | None:
-    """Return the number of steps of a calendar since 1970; None if rows are not on such steps."""
+def _calendar_steps(pieces: Sequence[Any], calendar: str) -> list[NDArray[np.float64]] | None:
+    """Return the numbers of calendar steps since 1970; None if a row is between two steps."""
     counts = []
     for stamps in pieces:
         if not hasattr(stamps, "tz"):
             return None
         if calendar == "day" and stamps.tz is None:
             return None
-        wall = stamps.tz_localize(None)
-        if len(np.unique((wall - wall.normalize()).asi8)) > 1:
+        local_times = stamps.tz_localize(None)
+        if len(np.unique((local_times - local_times.normalize()).asi8)) > 1:
             return None
-        count = _count(wall, calendar)
+        count = _sequence_calendar_steps(local_times, calendar)
         if count is None or bool(np.any(np.diff(count) <= 0)):
             return None
         counts.append(count.astype(np.float64))
     return counts
 
 
-def _count(wall: Any, calendar: str) -> NDArray[np.int64] | None:
-    days = wall.to_numpy().astype("datetime64[D]")
+def _sequence_calendar_steps(local_times: Any, calendar: str) -> NDArray[np.int64] | None:
+    days = local_times.to_numpy().astype("datetime64[D]")
     if calendar == "day":
         return np.asarray(days.astype(np.int64))
     if calendar == "business day":
@@ -645,17 +643,17 @@ def _count(wall: Any, calendar: str) -> NDArray[np.int64] | None:
     months = days.astype("datetime64[M]")
     next_months = (months + np.timedelta64(1, "M")).astype("datetime64[D]")
     first, last = months.astype("datetime64[D]"), next_months - np.timedelta64(1, "D")
-    on_the_same_day = (
-        len(np.unique(wall.day)) == 1,
+    has_regular_day = (
+        len(np.unique(local_times.day)) == 1,
         np.all(days == last),
         np.all(days == np.busday_offset(first, 0, roll="forward")),
         np.all(days == np.busday_offset(last, 0, roll="backward")),
     )
-    return np.asarray(months.astype(np.int64)) if any(on_the_same_day) else None
+    return np.asarray(months.astype(np.int64)) if any(has_regular_day) else None
 
 
-def _warn_of_unread(index: Any, label: str) -> None:
-    """Warn of an index that seems to contain times in an unsupported form."""
+def _warn_of_unused_index(index: Any, label: str) -> None:
+    """Warn of an index that probably contains times in an unsupported form."""
     if index is None or len(index) < 2:
         return
     reason = None
@@ -720,14 +718,14 @@ def timescales_from_decay(decay: Any, time_unit: float = 1.0) -> FloatArray:
 
 
 def describe_index(axis: TimeAxis, time_unit: float) -> str:
-    """Return a sentence, with a space before it, on dates that were used as times and on the unit of time.
+    """Return a message about dates that are used as times and about the unit of time, after a space.
 
     Parameters
     ----------
     axis : TimeAxis
         Type and unit of the times.
     time_unit : float
-        Unit of time of the model. It is one median step; models of earlier versions have seconds.
+        Unit of time of the model: one median step, or one second in models of earlier versions.
     """
     if axis.kind != "dates":
         return ""

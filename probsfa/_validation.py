@@ -36,18 +36,18 @@ class Sequences:
     Attributes
     ----------
     values : ndarray (N, D)
-        All rows in order, float64; NaN is missing. The values may be the array of the caller: do not write to
-        them.
+        All rows in order, float64; NaN is missing. Possibly the array of the caller, which must not be
+        changed.
     lengths : tuple of int
-        Numbers of rows of the sequences, all positive, with sum N.
+        Number of rows of each sequence; positive, with sum N.
     times : ndarray (N,) or None
         Times of observation: numbers, or time since 1970-01-01 UTC in units of ``axis.unit`` seconds.
     is_list : bool
-        Whether the input was a list of sequences; results are then lists, too.
+        Whether the input was a list of sequences; results are then also lists.
     feature_names : tuple of str or None
         Column names, if the estimator was fitted to a frame.
     step : float or None
-        Exact time between rows, if the index is regular; `times` have rounding errors.
+        Exact time between evenly spaced rows; `times` have rounding errors.
     axis : TimeAxis
         Time axis of `times`.
     labels : tuple or None
@@ -110,8 +110,8 @@ class Sequences:
             return 1.0
         return float(np.median(np.concatenate([np.diff(self.times[s]) for s in self.slices])))
 
-    def retimed(self, unit: float) -> "Sequences":
-        """Return the same rows with times in another unit."""
+    def with_time_unit(self, unit: float) -> "Sequences":
+        """Return the rows with times in another unit."""
         if self.times is None:
             return self
         return replace(self, times=self.times / unit, step=None if self.step is None else self.step / unit)
@@ -130,10 +130,10 @@ class Sequences:
         )
 
     def standardised(self, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> "Sequences":
-        """Return the same rows with standardized values ``(values - shift) / scale``."""
+        """Return the rows with standardized values ``(values - shift) / scale``."""
         return replace(self, values=(self.values - shift) / scale)
 
-    def cut_out(self, segments: list[slice]) -> "Sequences":
+    def segments_as_sequences(self, segments: list[slice]) -> "Sequences":
         """Return segments of rows as separate sequences."""
         rows = np.concatenate([np.arange(s.start, s.stop) for s in segments])
         times = None if self.times is None else self.times[rows]
@@ -177,7 +177,8 @@ def check_sequences(
     Parameters
     ----------
     estimator : scikit-learn estimator
-        With `reset`, ``n_features_in_`` and ``feature_names_in_`` are set; otherwise X is compared with them.
+        The estimator. With `reset`, ``n_features_in_`` and ``feature_names_in_`` are set; otherwise X must
+        match them.
     X : array-like (T, D), or list of array-likes (T_i, D)
         A list of two-dimensional members is several sequences; a nested list of numbers is one array. NaN,
         None, masked values and the NA of pandas are missing.
@@ -188,14 +189,14 @@ def check_sequences(
     lengths : array-like of int, optional
         Lengths of consecutive sequences in one array (as in hmmlearn).
     times : array-like (T,) or list of array-likes, optional
-        Strictly increasing inside each sequence.
+        Times, strictly increasing in each sequence.
     min_rows : int
         Minimum total number of rows.
     require_observed : bool, optional
         Whether a column without observed values is an error; by default if `reset` and `allow_nan`.
     index : {"use", "warn", "ignore"}, default="ignore"
-        How the index of a DataFrame is used if `times` is not given. "use": dates, durations and periods are
-        the times. "warn": a warning is issued if rows are not evenly spaced. "ignore": it has no effect.
+        Use of the index of a DataFrame if `times` is None. "use": dates, durations and periods are times.
+        "warn": unevenly spaced rows cause a warning. "ignore": the index has no effect.
     axis : TimeAxis, optional
         Time axis of a fitted model, which defines the unit of dates and their calendar (days, months or
         business days). By default the unit is the median step of the dates.
@@ -250,7 +251,7 @@ def check_sequences(
         check_spread(estimator, values, "X")
     names = getattr(estimator, "feature_names_in_", None)
     timed = None
-    if times is not None or (index == "use" and type(X) is not np.ndarray):  # an array has no index
+    if times is not None or (index == "use" and type(X) is not np.ndarray):  # arrays have no index
         timed = read_time_index(X, sizes, as_list=is_list, times=times, axis=axis)
     if timed is None and index == "warn":
         _warn_of_uneven_index(estimator, X, sizes, is_list)
@@ -293,7 +294,7 @@ def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_l
 
 
 def is_list_of_sequences(X: Any) -> bool:
-    """Return whether X is a list of sequences or one array-like; raise an error for ambiguous input.
+    """Return whether X is a list of sequences; raise an error for ambiguous input.
 
     Raises
     ------
@@ -343,7 +344,7 @@ def check_positive(name: str, value: Any) -> float:
 
 
 def readable_count(number: float) -> str:
-    """Return a number for a message, without decimals: in full up to 15 digits, otherwise its magnitude."""
+    """Return a number as text without decimals: all digits up to 1e15, otherwise the order of magnitude."""
     return f"{number:,.0f}" if number < 1e15 else f"{number:.0e}"
 
 
@@ -353,13 +354,14 @@ def check_memory(required: float, content: str, remedy: str, available: float | 
     Parameters
     ----------
     required : float
-        Bytes of its largest arrays.
+        Bytes of the largest arrays.
     content : str
-        Beginning of the message, with ``{size}`` in the place of the size.
+        Beginning of the message, with ``{size}`` for the size.
     remedy : str
-        What to change.
+        Advice in the message.
     available : float, optional
-        Bytes of RAM; those of the machine by default, without a check if the system does not report them.
+        Bytes of RAM; by default the memory of the machine. There is no check if the system does not report
+        it.
     """
     if available is None:
         try:
@@ -382,7 +384,7 @@ def check_estimator_type(name: str, value: Any, method: str) -> None:
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
-    """Return one of a few options, or raise a ValueError that names them."""
+    """Return the value; raise a ValueError if it is not one of the options."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return value

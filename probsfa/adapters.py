@@ -1,7 +1,7 @@
-"""Estimators with the methods of sktime: a transformer and a forecaster of pandas series.
+"""Estimators with the interface of sktime: a transformer and a forecaster of pandas series.
 
-Their methods ``fit``, ``transform``, ``predict``, ``predict_interval`` and others have the signatures of
-sktime's transformers and forecasters. sktime is neither imported nor subclassed.
+Methods such as ``fit``, ``transform``, ``predict`` and ``predict_interval`` have the signatures of
+transformers and forecasters in sktime. sktime is neither imported nor subclassed.
 
 Examples
 --------
@@ -46,10 +46,8 @@ class SeriesTransformer(BaseEstimator):
     --------
     SeriesForecaster : Forecasts.
 
-    Notes
-    -----
-    A DataFrame with an index of two levels is a panel: the first level names the series, the second has the
-    times of their rows. The series of a panel have the same columns, and its rows are ordered by series.
+    Notes ----- A DataFrame with an index of two levels is a panel: the first level is the name of the series,
+    the second level the time of the row. All series have the same columns, and rows are ordered by series.
 
     Examples
     --------
@@ -84,7 +82,7 @@ class SeriesTransformer(BaseEstimator):
         if self.estimator is not None:
             check_estimator_type("estimator", self.estimator, "transform")
         estimator = ProbabilisticSFA() if self.estimator is None else clone(self.estimator)
-        self.estimator_ = estimator.set_output(transform="pandas").fit(_series_of(X), y)
+        self.estimator_ = estimator.set_output(transform="pandas").fit(_estimator_input(X), y)
         return self
 
     def transform(self, X: Any, y: Any = None) -> Any:
@@ -102,14 +100,14 @@ class SeriesTransformer(BaseEstimator):
             Outputs, with the index of `X` and column names of the estimator.
         """
         check_is_fitted(self)
-        result = self.estimator_.transform(_series_of(X))
+        result = self.estimator_.transform(_estimator_input(X))
         if not isinstance(result, list):
             return result
         import pandas as pd
 
-        joined: Any = pd.concat(result)
-        joined.index = X.index
-        return joined
+        panel: Any = pd.concat(result)
+        panel.index = X.index
+        return panel
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit the estimator and return its outputs; parameters as in `fit`."""
@@ -303,7 +301,7 @@ class SeriesForecaster(BaseEstimator):
         return self.estimator_.forecast(_table(self._y), fh=_horizon(self.fh, self.cutoff), **arguments)
 
     def _quantiles(self, fh: Any, X: Any, probabilities: dict[tuple[Any, ...], float]) -> Any:
-        """Return quantiles by variable; keys are the lower levels of the columns."""
+        """Return quantiles by variable; keys of `probabilities` are the lower levels of the columns."""
         import pandas as pd
 
         forecast = self._forecast(fh, X)
@@ -323,13 +321,13 @@ class SeriesForecaster(BaseEstimator):
 
 
 def _table(y: Any) -> Any:
-    """Return a series as a table of one column."""
+    """Return a series as a DataFrame of one column."""
     if not (hasattr(y, "index") and hasattr(y, "iloc")):
         raise ValueError(f"y must be a Series or a DataFrame of pandas; got a {type(y).__name__}.")
     return y if y.ndim == 2 else y.to_frame("y" if y.name is None else str(y.name))
 
 
-def _series_of(X: Any) -> Any:
+def _estimator_input(X: Any) -> Any:
     """Return the input of an estimator: a table, or a list of tables for a panel."""
     if hasattr(X, "to_frame") and getattr(X, "ndim", 0) == 1:
         return X.to_frame("x" if X.name is None else str(X.name))

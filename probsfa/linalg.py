@@ -1,4 +1,4 @@
-"""Symmetric eigenproblems of slowness: numerical rank independent of units, whitening, signs.
+"""Generalized eigenproblems of slowness: numerical rank, whitening, and signs.
 
 Slow feature analysis minimises ``w' A w`` under ``w' B w = 1``: ``A`` (D, D) is a second moment of
 differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite. ``B`` may be singular
@@ -8,11 +8,11 @@ differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite
 2. keep the eigenvectors ``V`` of ``R`` with eigenvalues above ``rank_tol`` times the largest one;
 3. whiten, ``W = S^-1 V Lambda^-1/2``, so that ``W' B W = 1``; and diagonalise ``W' A W``.
 
-The rank is that of the correlation matrix, so that it does not depend on the units of the columns.
+The rank of the correlation matrix is used, because it does not depend on the units of the columns.
 
-Some training graphs have repeated delta values, such as 2 for every direction in which no classes differ.
-The eigenvectors of such a block are determined up to a rotation, which depends on rounding errors of the
-solver. :func:`canonical_axes` makes it unique, so that outputs do not depend on the order of the columns.
+Some training graphs have repeated delta values, such as 2 for every direction in which classes do not differ.
+The eigenvectors of such a block are determined up to a rotation, which depends on rounding errors.
+:func:`canonical_axes` makes the rotation unique, so that outputs do not depend on the order of the columns.
 """
 
 import numbers
@@ -40,10 +40,12 @@ __all__ = [
 ]
 
 
-_MAX_DENSE_DIRECTIONS = 32  # for at most this number of directions, solving for all is as fast as for a few
-_MIN_RELATIVE_EIGENVALUE = 1e-6  # rounding errors of 1e-16 / 1e-6: ten correct digits of delta values
-_TIE_TOL = 1e-8  # relative; closer correlations count as equal, because of rounding errors
-_ROUNDING_TOL = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
+_MAX_DENSE_DIRECTIONS = 32  # for fewer directions, computing all eigenvectors is as fast as computing a few
+_MIN_RELATIVE_EIGENVALUE = (
+    1e-6  # rounding errors are 1e-16 / 1e-6, so that delta values have ten correct digits
+)
+_TIE_TOL = 1e-8  # relative; smaller differences of correlations are rounding errors
+_ROUNDING_TOL = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to 1e8 rows
 
 
 class RankError(ValueError):
@@ -96,9 +98,9 @@ class SlowDirections(NamedTuple):
 def default_rank_tol(n_features: int) -> float:
     """Return the default of `rank_tol`: 1e-12, or ten times the rounding of a D-by-D eigenproblem.
 
-    1e-12 in variance is 1e-6 in standard deviation, relative to the leading direction. It is above
-    the rounding error of a column duplicated in single precision (about 1e-14), and below the variance of any
-    direction whose delta value has correct digits.
+    The value 1e-12 in variance is 1e-6 in standard deviation, relative to the leading direction. It exceeds
+    the rounding error of a column duplicated in single precision (about 1e-14). Delta values of directions
+    with smaller variances have no correct digits.
     """
     return max(1e-12, 10 * n_features * float(np.finfo(np.float64).eps))
 
@@ -117,11 +119,11 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
     B : array-like (D, D)
         Covariance matrix, symmetric positive semidefinite.
     rank_tol : float, optional
-        Eigenvalues of the correlation matrix up to this fraction of the largest count as zero. Default
+        Eigenvalues of the correlation matrix up to this fraction of the largest are treated as zero. Default
         :func:`default_rank_tol`.
     variance_floor : array-like (D,) or float, default=0.0
-        Columns with at most this variance count as constant (for example the rounding error of the variance
-        with a large offset).
+        Columns with at most this variance are treated as constant (for example, rounding errors at a large
+        offset).
 
     Returns
     -------
@@ -210,27 +212,27 @@ def slow_directions(
     (array([0.1, 2. ]), 2)
     """
     A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
-    W, scales, rank = _whiten_fast(B, rank_tol, variance_floor)
+    W, scales, rank = _whiten_by_cholesky(B, rank_tol, variance_floor)
     check_rank(n_components, rank, B.shape[0])
     K = rank if n_components is None else n_components
     whitened = W.T @ A @ W
     whitened = (whitened + whitened.T) / 2
-    solved = min(K + 1, rank)  # one more, to find whether the last block of equal delta values is complete
-    partial = solved < rank and rank > _MAX_DENSE_DIRECTIONS
+    n_solved = min(K + 1, rank)  # one more shows whether the last block of equal delta values is complete
+    partial = n_solved < rank and rank > _MAX_DENSE_DIRECTIONS
     if partial:
-        deltas, rotation = scipy.linalg.eigh(whitened, subset_by_index=(0, solved - 1))
-    if not partial or not _separated(A, deltas, W @ rotation, scales)[K - 1]:
+        deltas, rotation = scipy.linalg.eigh(whitened, subset_by_index=(0, n_solved - 1))
+    if not partial or not _ends_of_blocks(A, deltas, W @ rotation, scales)[K - 1]:
         deltas, rotation = np.linalg.eigh(whitened)  # faster than scipy's solver for all eigenvectors
     directions = canonical_directions(A, B, deltas, W @ rotation, scales, K)
     return directions._replace(rank=rank)
 
 
-def _whiten_fast(B: FloatArray, rank_tol: float | None, variance_floor: ArrayLike) -> Whitening:
-    """Return a whitening by triangular factors if the rank is certainly full, else :func:`whiten`.
+def _whiten_by_cholesky(B: FloatArray, rank_tol: float | None, variance_floor: ArrayLike) -> Whitening:
+    """Return a whitening by a Cholesky factor if the rank is certainly full, else :func:`whiten`.
 
-    The factorization takes a tenth of the time of the eigenproblem. Its reciprocal condition number in the
-    1-norm is at most the ratio of smallest and largest eigenvalue; the estimate of LAPACK is rarely wrong by
-    more than a factor of 3 (Higham 1987, SIAM Review 29:575).
+    The factorization takes a tenth of the time of the eigenproblem. The reciprocal condition number in the
+    1-norm is at most the ratio of the smallest and the largest eigenvalue; the estimate of LAPACK is rarely
+    wrong by more than a factor of 3 (Higham 1987, SIAM Review 29:575).
     """
     tol = default_rank_tol(len(B)) if rank_tol is None else rank_tol
     scales = _scales(B, variance_floor)
@@ -255,15 +257,15 @@ def canonical_directions(
 ) -> SlowDirections:
     """Return the first solutions of a solver in a unique form.
 
-    Delta values that differ by rounding only are replaced by their mean; their directions are rotated by
-    :func:`canonical_axes`. Signs are those of :func:`canonical_signs`.
+    Delta values that differ only by rounding errors are replaced by their mean, and :func:`canonical_axes`
+    rotates their directions. :func:`canonical_signs` determines the signs.
 
     Parameters
     ----------
     A, B : ndarray (D, D)
         The eigenproblem.
     deltas : ndarray (M,)
-        Ascending.
+        Delta values in ascending order.
     weights : ndarray (D, M)
         Directions, ``w' B w = 1``.
     scales : ndarray (D,)
@@ -271,7 +273,7 @@ def canonical_directions(
     n_components : int
         Number of solutions to return, up to M. The last block of equal delta values should be complete.
     """
-    ends = _separated(A, deltas, weights, scales)
+    ends = _ends_of_blocks(A, deltas, weights, scales)
     n_solved = n_components + int(np.argmax(ends[n_components - 1 :]))
     deltas, weights = deltas[:n_solved].copy(), weights[:, :n_solved]
     loadings = B @ weights
@@ -284,17 +286,17 @@ def canonical_directions(
     return SlowDirections(deltas, weights * signs, loadings * signs, len(ends), scales)
 
 
-def _separated(
+def _ends_of_blocks(
     A: FloatArray, deltas: FloatArray, weights: FloatArray, scales: FloatArray
 ) -> NDArray[np.bool_]:
-    """Return whether each delta value differs from the next one by more than rounding; True for the last.
+    """Return whether each delta value differs from the next by more than rounding errors; True for the last.
 
-    The smaller the variance of the inputs in a direction, the larger are its weights in units of their
-    standard deviations, and the larger is the effect of rounding errors of the moments on its delta value.
+    Directions of small input variance have large weights, which amplify the rounding errors of the moments in
+    their delta values.
     """
     varying = scales > 0
-    largest = float(np.max(np.diagonal(A)[varying] / scales[varying] ** 2, initial=0.0))
-    errors = _ROUNDING_TOL * largest * np.sum((scales[:, None] * weights) ** 2, axis=0)
+    largest_ratio = float(np.max(np.diagonal(A)[varying] / scales[varying] ** 2, initial=0.0))
+    errors = _ROUNDING_TOL * largest_ratio * np.sum((scales[:, None] * weights) ** 2, axis=0)
     return np.append(np.diff(deltas) > errors[:-1] + errors[1:], True)
 
 
@@ -318,11 +320,11 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray (m, m)
-        Rotation: multiply outputs, weights and loadings by this matrix from the right. The outputs are then
-        the principal axes of their correlations with the inputs, in descending order. If several axes explain
-        the same share, as with decorrelated inputs, the first axis is that of the input that is reconstructed
-        best by these outputs; the next is that of the input reconstructed best by the remaining outputs, and
-        so on.
+        Rotation matrix, by which outputs, weights and loadings are multiplied from the right. The rotated
+        outputs are the principal axes of their correlations with the inputs, in descending order. If several
+        axes have equal singular values, as for decorrelated inputs, the first axis points to the input that
+        these outputs reconstruct best. Each further axis points to the input that the remaining outputs
+        reconstruct best.
 
     Examples
     --------
@@ -339,18 +341,18 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     axes = Vt.T.copy()
     ends = np.append(-np.diff(sizes) > _TIE_TOL * sizes[0], True)
     for block in blocks_of(ends):
-        axes[:, block] = axes[:, block] @ _nearest_inputs(correlations @ axes[:, block])
+        axes[:, block] = axes[:, block] @ _axes_towards_inputs(correlations @ axes[:, block])
     return axes
 
 
-def _nearest_inputs(correlations: FloatArray) -> FloatArray:
-    """Return orthonormal axes (m, m), each towards the input with the largest residual of previous axes."""
+def _axes_towards_inputs(correlations: FloatArray) -> FloatArray:
+    """Return orthonormal axes (m, m), each towards the input with the largest remaining residual."""
     remaining = correlations.copy()
     axes = np.empty((remaining.shape[1], remaining.shape[1]), dtype=np.float64)
     for j in range(len(axes)):
         sizes = np.linalg.norm(remaining, axis=1)
         axis = remaining[np.argmax(sizes >= (1 - _TIE_TOL) * sizes.max())]
-        axis = axis - axes[:, :j] @ (axes[:, :j].T @ axis)  # again, to reduce rounding errors
+        axis = axis - axes[:, :j] @ (axes[:, :j].T @ axis)  # a second projection, to reduce rounding errors
         axes[:, j] = axis / np.linalg.norm(axis)
         remaining -= np.outer(remaining @ axes[:, j], axes[:, j])
     return axes
@@ -362,11 +364,11 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike, *, tie_tol: float = 
     Parameters
     ----------
     loadings : array-like (D, K)
-        Covariances of inputs and outputs (or anything proportional to them, output by output).
+        Covariances of inputs and outputs, up to a factor for each output.
     scales : array-like (D,)
         Standard deviations of the inputs; inputs of scale zero are ignored.
     tie_tol : float, default=1e-8
-        Relative difference of correlations that counts as zero; it must exceed their rounding errors.
+        Relative difference of correlations that is treated as zero; larger than their rounding errors.
 
     Returns
     -------
@@ -385,8 +387,8 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike, *, tie_tol: float = 
     scales = np.asarray(scales, dtype=np.float64)
     divisors = np.where(scales > 0, scales, 1.0)[:, None]
     correlations = np.where(scales[:, None] > 0, loadings / divisors, 0.0)
-    size = np.abs(correlations)
-    largest = np.argmax(size >= (1 - tie_tol) * size.max(axis=0, initial=0.0), axis=0)
+    magnitudes = np.abs(correlations)
+    largest = np.argmax(magnitudes >= (1 - tie_tol) * magnitudes.max(axis=0, initial=0.0), axis=0)
     largest_correlations = correlations[largest, np.arange(correlations.shape[1])]
     return np.where(largest_correlations < 0, -1.0, 1.0)
 

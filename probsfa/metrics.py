@@ -401,8 +401,8 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray (min(K, L),)
-        Radians, ascending; the last is the largest angle. Accurate for small angles too (Knyazev & Argentati
-        2002, SIAM J. Sci. Comput. 23:2008).
+        Angles in radians, ascending. Small angles are also accurate (Knyazev & Argentati 2002, SIAM J. Sci.
+        Comput. 23:2008).
 
     Raises
     ------
@@ -467,7 +467,7 @@ def _errors(
 
 
 def _chosen(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return the mask in that shape, false for masked entries of masked arrays."""
+    """Return the mask in a shape; masked entries of masked arrays are False."""
     if mask is None:
         return np.ones(shape, dtype=bool)
     return np.broadcast_to(np.asarray(np.ma.filled(mask, False), dtype=bool), shape)
@@ -482,8 +482,8 @@ def _same_shape(**arrays: ArrayLike) -> list[FloatArray]:
 
 
 def _standardize(Y: FloatArray) -> FloatArray:
-    """Return columns of mean zero and length one; constant columns become zero."""
+    """Return columns with mean zero and norm one; constant columns are zero."""
     centred = Y - Y.mean(axis=0)
-    length = np.linalg.norm(centred, axis=0)
-    standard: FloatArray = centred / np.where(length > 0, length, 1.0)
+    norms = np.linalg.norm(centred, axis=0)
+    standard: FloatArray = centred / np.where(norms > 0, norms, 1.0)
     return standard

@@ -1,4 +1,4 @@
-"""Cross-validation for time series: rows in order of time are not independent."""
+"""Cross-validation for time series, whose rows are not independent."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -96,8 +96,8 @@ KEEP = """
 import os, sys
 if sys.argv[1:]:
     import jax
-from probsfa._compilation import keep_programs_of_commands
-folder = keep_programs_of_commands()
+from probsfa._compilation import enable_command_line_cache
+folder = enable_command_line_cache()
 print(folder, os.environ.get("JAX_COMPILATION_CACHE_DIR"), "jax" in sys.modules)
 """
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from probsfa import GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA
-from probsfa._threads import interrupts_kept
+from probsfa._threads import lost_interrupts_raised
 from probsfa.sfa import graph
 from probsfa.sfa.kernel import estimator as kernel
 from probsfa.sfa.spectral import eigenmaps
@@ -30,7 +30,7 @@ def lose_an_interrupt():
 
 def test_a_lost_interrupt_is_raised_again():
     before = sys.unraisablehook
-    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+    with pytest.raises(KeyboardInterrupt), lost_interrupts_raised():
         lose_an_interrupt()
         time.sleep(10.0)
     assert sys.unraisablehook is before
@@ -44,7 +44,7 @@ def test_other_errors_of_callbacks_are_reported_as_ever(monkeypatch):
         gc.callbacks.remove(callback)
         raise RuntimeError("mine")
 
-    with interrupts_kept(), interrupts_kept():
+    with lost_interrupts_raised(), lost_interrupts_raised():
         gc.callbacks.append(callback)
         gc.collect()
     assert [str(x.exc_value) for x in told] == ["mine"]

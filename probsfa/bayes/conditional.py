@@ -59,7 +59,7 @@ def rows_given_draws(
     list of GivenDraw
         One part; for a hierarchical model one for each sequence.
     """
-    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     ends = np.cumsum([panel.n_rows for panel in panels]).tolist()
     for chain, draw in chosen:
         params = [p.state_space for p in parameters_of_draw(fitted.draws, chain, draw, len(panels))]

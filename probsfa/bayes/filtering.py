@@ -112,7 +112,7 @@ def filter_sequences(
     """
     if state is not None and len(sequences.lengths) > 1:
         raise ValueError("state continues one sequence; X has several.")
-    timed = fitted.units.retimed(sequences)
+    timed = fitted.units.with_time_unit(sequences)
     n_noises = len(sequences.lengths) if fitted.hierarchical else 1
     pairs = pairs_of_mixture(fitted, n_predictive)
     draws = [parameters_of_draw(fitted.draws, *pair, n_noises) for pair in pairs]

@@ -34,15 +34,15 @@ class Units(NamedTuple):
     exog_shift: FloatArray = np.zeros(0)
     exog_scale: FloatArray = np.zeros(0)
 
-    def retimed(self, sequences: Sequences) -> Sequences:
+    def with_time_unit(self, sequences: Sequences) -> Sequences:
         """Return sequences with times in steps."""
-        return sequences.retimed(self.time_unit)
+        return sequences.with_time_unit(self.time_unit)
 
     def standardized(self, sequences: Sequences) -> Sequences:
         """Return sequences with values, covariates and times in these units."""
         exog = sequences.exog
         return replace(
-            sequences.standardised(self.shift, self.scale).retimed(self.time_unit),
+            sequences.standardised(self.shift, self.scale).with_time_unit(self.time_unit),
             exog=None if exog is None else (exog - self.exog_shift) / self.exog_scale,
         )
 

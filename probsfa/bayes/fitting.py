@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from probsfa._threads import interrupts_kept
+from probsfa._threads import lost_interrupts_raised
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.convergence import convergence_diagnostics, have_converged
@@ -97,7 +97,7 @@ class InferenceProblem(NamedTuple):
     modes: list[LaplaceApproximation]
 
 
-@interrupts_kept()
+@lost_interrupts_raised()
 def fit_posterior(
     sequences: Sequences,
     time_index: NDArray[Any],

@@ -223,7 +223,7 @@ class _Maker:
         logs = np.empty((*shape, sequences.n_rows))
         left_out_draws, value_logs = np.empty_like(observed), np.empty_like(observed)
         if self._fitted.degrees is not None:
-            [panel], _ = panels_of(self._fitted.units.retimed(sequences), False)
+            [panel], _ = panels_of(self._fitted.units.with_time_unit(sequences), False)
             for i, weighted in enumerate(weighted_draws(self._fitted, panel, pairs)):
                 draw_index, params = divmod(i, len(selected)), weighted.params
                 latents[draw_index] = draw_factors(params, weighted.panel, 1, rng)[0]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 
-from probsfa._saving import checked_sizes
+from probsfa._saving import check_array_shapes
 from probsfa._times import TimeAxis
 from probsfa._validation import Sequences, check_lengths
 from probsfa.bayes.coordinates.data import TargetData
@@ -30,7 +30,7 @@ from probsfa.statespace.processes import KINDS
 
 __all__ = ["from_arrays", "to_arrays"]
 
-# Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
+# Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.check_array_shapes`).
 # States S; the names of arrays of processes other than AR(1) factors, which other models do not have.
 # Covariates P.
 _SHAPES_OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
@@ -227,7 +227,7 @@ def _check(state: dict[str, Any]) -> dict[str, int]:
     shapes = _REQUIRED | _OPTIONAL
     if state["hierarchical"]:
         shapes |= dict(draws_noise_variance="CNGD", raw_noise_variance="CNGD")
-    sizes = checked_sizes(state, shapes, _OPTIONAL, _POSITIVE)
+    sizes = check_array_shapes(state, shapes, _OPTIONAL, _POSITIVE)
     orders = np.sort(state["permutations"], axis=1)
     if sizes["L"] != sizes["C"] * sizes["N"] or np.any(orders != np.arange(sizes["K"])):
         raise ValueError("permutations must be an order of the factors for each draw")

@@ -133,7 +133,7 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
         Lag-one covariances between sequences are zero.
     """
     if fitted.degrees is not None:
-        panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+        panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
         posterior = mixture_posterior(
             (draw.params, draw.panel) for draw in _weighted(fitted, panels, n_predictive)
         )
@@ -158,7 +158,7 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 
 def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> CellMixture:
     """Return the distribution of the missing values, row by row; parameters as in :func:`predict_latents`."""
-    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     missing = np.isnan(sequences.values)
     if fitted.degrees is not None:
         cells = _missing_under_student_noise(_weighted(fitted, panels, n_predictive), missing)
@@ -188,7 +188,7 @@ def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> Interp
     """
     if sequences.mask.all():
         return None
-    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     boundaries = np.cumsum([panel.n_rows for panel in panels])[:-1]
     parts = np.split(sequences.values, boundaries)
     mean_errors = RunningMean()
@@ -226,7 +226,7 @@ def predict_ahead(
     horizon : sequence of ndarray (H, P), optional
         Covariates at these times.
     """
-    panels, last_rows = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    panels, last_rows = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     forecasts: list[list[Forecast]] = [[] for _ in sequences.lengths]
     if fitted.degrees is not None:
         spreads: list[list[FloatArray]] = [[] for _ in sequences.lengths]
@@ -309,7 +309,7 @@ def _draw_paths(
     selected = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
     pairs = [(int(chain), int(draw)) for chain, draw in zip(*selected, strict=True)]
     if fitted.degrees is not None:
-        [panel], _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+        [panel], _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
         for weighted in weighted_draws(fitted, panel, pairs):
             given = GivenDraw(weighted.params, weighted.panel)
             yield [(given, draw_factors(weighted.params, weighted.panel, 1, rng)[0])], weighted.degrees
@@ -328,7 +328,7 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
     """
     mean = RunningMean()
     if fitted.degrees is not None:
-        panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+        panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
         for weighted in _weighted(fitted, panels, n_predictive):
             means = smooth(weighted.params, weighted.panel).means
             mean.add(means[:, None, :] * weighted.params.loadings)
@@ -391,7 +391,7 @@ def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: 
     n_draws, moments = min(n_predictive, _N_BOUND_DRAWS), MixtureMoments()
     draws: Iterable[list[GivenDraw]]
     if fitted.degrees is not None:
-        panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+        panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
         draws = (
             [GivenDraw(weighted.params, weighted.panel)] for weighted in _weighted(fitted, panels, n_draws)
         )

@@ -1,4 +1,4 @@
-"""Checks of options and files before any library is imported, so that a wrong name is reported at once."""
+"""Checks of options and files before libraries are imported, so that errors are reported immediately."""
 
 import argparse
 import importlib.util
@@ -31,7 +31,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         If there is such a problem.
     """
     if args.command == "demo":
-        _check_figures_possible()
+        _check_matplotlib()
         if args.output is not None and args.output.exists():
             check_outputs([args.output / name for name in DEMO_FILES], force=args.force)
         return
@@ -50,11 +50,11 @@ def check_arguments(args: argparse.Namespace) -> None:
     if plot is not None:
         if plot.suffix.lower() not in FIGURE_EXTENSIONS:
             raise CommandError(f"{plot}: is not a figure file name; use an extension .png, .pdf or .svg.")
-        _check_figures_possible()
+        _check_matplotlib()
 
 
-def _check_figures_possible() -> None:
-    """Raise an error if the library of figures is not installed, before a fit that may take minutes."""
+def _check_matplotlib() -> None:
+    """Raise an error if matplotlib is not installed, before a fit that may take minutes."""
     if importlib.util.find_spec("matplotlib") is None:
         raise CommandError("the figure requires matplotlib; install it by `pip install matplotlib`.")
 
@@ -71,7 +71,7 @@ def _check_input(path: Path) -> None:
         raise CommandError(f"{path}: cannot be read (permission denied).")
     if path.suffix.lower() in _BINARY_TABLE_EXTENSIONS:
         with path.open("rb") as file:
-            if b"\0" in file.read(4096):  # tables of text are often named .xls, too
+            if b"\0" in file.read(4096):  # text tables are often also named .xls
                 raise CommandError(f"{path}: is not a text file; save the table as CSV.")
 
 

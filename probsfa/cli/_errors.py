@@ -1,4 +1,4 @@
-"""The error for problems that the user can correct."""
+"""Error for problems that the user can correct."""
 
 __all__ = ["CommandError"]
 

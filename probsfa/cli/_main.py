@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from probsfa._compilation import keep_programs_of_commands
+from probsfa._compilation import enable_command_line_cache
 from probsfa.cli._checks import check_arguments
 from probsfa.cli._errors import CommandError
 from probsfa.cli._parser import make_parser, parse
@@ -26,13 +26,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str or None
-        Arguments, without the name of the program; those of the process if None.
+        Arguments without the name of the program; by default the arguments of the process.
 
     Returns
     -------
     int
-        Exit code: 0; 2 for an error that the user can correct, reported in one line; 130 after an interrupt;
-        143 after termination; 141 after a broken pipe.
+        Exit code: 0 after success, 2 after an error that the user can correct, 130 after an interrupt, 143
+        after termination, 141 after a broken pipe.
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv:
@@ -43,21 +43,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with raise_stopped_on_signals(), warnings.catch_warnings():
             check_arguments(args)
-            keep_programs_of_commands()
-            # If the cache cannot be used, programs are compiled as without a cache.
+            enable_command_line_cache()
+            # If the cache cannot be used, programs are compiled without it.
             warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
             warnings.showwarning = lambda message, *_, **__: screen.warn(str(message))
             _run(args, screen)
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python would report a second error when it closes the stream.
+        # This prevents a second error when Python closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Stopped as stopped:
-        screen.error(stopped.sentence)
+        screen.error(stopped.message)
         return stopped.exit_code
     except KeyboardInterrupt:
-        screen.error("interrupted; nothing was written.")
+        screen.error("interrupted; no file was written.")
         return 130
     except (CommandError, OSError) as error:
         screen.error(str(error))
@@ -65,14 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         screen.error("there is not enough memory.")
         return 2
-    except ValueError as error:  # from the model, whose messages have names of parameters
+    except ValueError as error:  # messages of the model have names of parameters
         screen.error(re.sub("|".join(_OPTIONS), lambda name: _OPTIONS[name[0]], str(error)))
         return 2
     return 0
 
 
 def _run(args: argparse.Namespace, screen: Screen) -> None:
-    """Run the selected command; only its module is imported, because commands load different libraries."""
+    """Run the selected command. Only its module is imported, because commands use different libraries."""
     if args.command == "compare":
         from probsfa.cli.compare import run
     elif args.command == "demo":

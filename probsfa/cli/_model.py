@@ -16,30 +16,35 @@ if TYPE_CHECKING:
 
 __all__ = ["description", "fit_model", "has_ar1_noise", "make_estimator", "n_factors", "timescales"]
 
-# Noise variance, relative to that of the column, below which noise is reported as zero.
+# Noise variance relative to the variance of the column; smaller noise is reported as zero.
 _MIN_NOISE_SHARE = 1e-4
 
 
-def make_estimator(args: argparse.Namespace, *, n_filling: int = 0) -> Any:
-    """Make the estimator, unfitted.
+def make_estimator(args: argparse.Namespace, *, n_observed: int = 0) -> Any:
+    """Return the unfitted estimator.
 
     Parameters
     ----------
     args : argparse.Namespace
         Options of the command.
-    n_filling : int, default=0
-        Number of observed values of the file, if the model is only used to impute this file.
+    n_observed : int, default=0
+        Number of observed values of the file, if the model only imputes this file; else 0.
     """
     from probsfa.statespace import ProbabilisticSFA  # a slow import
     from probsfa.statespace.learning.options import imputation_tolerance
 
     return ProbabilisticSFA(
-        args.n_components, max_iter=args.max_iter, tol=imputation_tolerance(n_filling), random_state=args.seed
+        args.n_components,
+        max_iter=args.max_iter,
+        tol=imputation_tolerance(n_observed),
+        random_state=args.seed,
     )
 
 
-def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, filling: bool = False) -> Any:
-    """Fit a model to a file with the options of the command, and report how the fit ended.
+def fit_model(
+    series: "Input", args: argparse.Namespace, screen: Screen, *, for_imputation: bool = False
+) -> Any:
+    """Fit a model to a file with the options of the command, and report the end of the fit.
 
     Parameters
     ----------
@@ -49,14 +54,13 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
         The options of the command.
     screen : Screen
         Output for progress and the report.
-    filling : bool, default=False
-        Whether the model is only used to impute the file; the fit then ends when imputed values hardly
-        change.
+    for_imputation : bool, default=False
+        Whether the model only imputes the file; the fit then ends when imputed values hardly change.
 
     Raises
     ------
     KeyboardInterrupt
-        If the fit was interrupted; nothing is written then.
+        If the fit was interrupted.
     """
     if len(series.values) < 2:
         raise CommandError(
@@ -66,12 +70,14 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
         raise CommandError(
             f"{series.table.source}: all data columns are constant. Choose other columns with --columns."
         )
-    model = make_estimator(args, n_filling=int(np.count_nonzero(~np.isnan(series.values))) if filling else 0)
+    model = make_estimator(
+        args, n_observed=int(np.count_nonzero(~np.isnan(series.values))) if for_imputation else 0
+    )
     columns = "1 column" if len(series.names) == 1 else f"{len(series.names)} columns"
     with screen.working(f"fitting a model to {columns}"), warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", UserWarning
-        )  # these warnings name Python parameters; the report has the relevant ones
+        )  # they name Python parameters; the report has the relevant warnings
         model.fit(series.X, times=series.times)
     if not model.converged_ and model.status_.startswith("Interrupted"):
         raise KeyboardInterrupt
@@ -97,7 +103,7 @@ def has_ar1_noise(model: Any) -> bool:
 
 
 def timescales(model: Any) -> FloatArray:
-    """Return time scales in steps, or in units of the times if these are plain numbers."""
+    """Return time scales in steps, or in units of the times if these are numbers."""
     return np.asarray(model.timescales_ / getattr(model, "time_unit_", 1.0), dtype=np.float64)
 
 

@@ -18,7 +18,7 @@ STANDARD_STREAM = "-"
 
 
 def is_standard_stream(path: Path | None) -> bool:
-    """Whether a path is "-", which stands for standard input or output.
+    """Return whether a path is "-", which means standard input or output.
 
     Examples
     --------
@@ -31,8 +31,8 @@ def is_standard_stream(path: Path | None) -> bool:
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Raise an error for output files that cannot or must not be written, before any computation.
 
-    Output is written into existing devices and pipes, so that they do not require `force`, except block
-    devices, whose content would be destroyed.
+    Existing pipes and devices do not require `force`, because they are not replaced. Block devices require
+    it, because their content would be destroyed.
 
     Parameters
     ----------
@@ -50,16 +50,16 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
     """
     if sum(map(is_standard_stream, outputs)) > 1:
         raise CommandError("-: only one output can go to standard output.")
-    read = {path.resolve() for path in inputs if not is_standard_stream(path)}
+    input_paths = {path.resolve() for path in inputs if not is_standard_stream(path)}
     earlier_outputs: set[Path] = set()
     for path in outputs:
         if is_standard_stream(path):
             continue
         if is_written_through(path):
-            _check_node(path, force)
+            _check_special_file(path, force)
             continue
         resolved = path.resolve()
-        if resolved in read:
+        if resolved in input_paths:
             raise CommandError(f"{path}: is the input file; write to another one.")
         if resolved in earlier_outputs:
             raise CommandError(f"{path}: is the name of two outputs.")
@@ -74,7 +74,7 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
             raise CommandError(f"{path}: exists already; replace it with --force.")
 
 
-def _check_node(path: Path, force: bool) -> None:
+def _check_special_file(path: Path, force: bool) -> None:
     """Raise an error for a device or pipe that cannot be written to."""
     mode = path.stat().st_mode
     if stat.S_ISSOCK(mode):
@@ -87,7 +87,7 @@ def _check_node(path: Path, force: bool) -> None:
 
 @contextmanager
 def writing(*outputs: Path) -> Iterator[list[Path]]:
-    """Yield temporary files, as `replacing` does; the file of "-" is copied to standard output at the end.
+    """Yield temporary files, as `replacing` does; for "-", the file is copied to standard output at the end.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def writing(*outputs: Path) -> Iterator[list[Path]]:
     Yields
     ------
     list of Path
-        A temporary file for each output, empty.
+        An empty temporary file for each output.
     """
     files = [path for path in outputs if not is_standard_stream(path)]
     with tempfile.TemporaryDirectory() as folder, replacing(*files) as temporary_files:

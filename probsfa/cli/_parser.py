@@ -1,4 +1,4 @@
-"""Options of the `probsfa` command. Imports no other library, so that help is printed quickly."""
+"""Options of the `probsfa` command. The module imports no other library, so that help is printed quickly."""
 
 import argparse
 import re
@@ -9,7 +9,7 @@ from probsfa import __version__
 
 __all__ = ["make_parser", "parse"]
 
-# Sufficient iterations for imputation: more iterations do not improve its accuracy.
+# Number of iterations that suffices for imputation; more iterations do not improve its accuracy.
 DEFAULT_MAX_ITER = 200
 
 DESCRIPTION = (
@@ -30,7 +30,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     argparse.Namespace
     """
     parser = make_parser()
-    args = parser.parse_args(_with_codes_attached(argv))
+    args = parser.parse_args(_join_missing_codes(argv))
     if args.command == "demo":
         return args
     if not args.dry_run and args.command != "compare" and args.output is None:
@@ -40,8 +40,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _with_codes_attached(argv: Sequence[str]) -> list[str]:
-    """Join "--missing-code -999,-99.9" to one argument: argparse would treat the second as an option."""
+def _join_missing_codes(argv: Sequence[str]) -> list[str]:
+    """Join "--missing-code -999,-99.9" to one argument, because argparse would treat -999 as an option."""
     attached: list[str] = []
     for text in argv:
         if attached and attached[-1] == "--missing-code" and re.match(r"-[\d.]", text):
@@ -52,7 +52,7 @@ def _with_codes_attached(argv: Sequence[str]) -> list[str]:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Make the parser; its attribute `command` is the name of the module of the command."""
+    """Return the parser; the attribute `command` of its result is the name of the module of the command."""
     parser = argparse.ArgumentParser(prog="probsfa", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"probsfa {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
@@ -111,7 +111,7 @@ def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--budget",
         type=_seconds,
         metavar="SECONDS",
-        help="choose the model by errors of hidden values, within this time",
+        help="select the model by errors of hidden values, within this time",
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     _add_model_options(parser)

@@ -22,7 +22,7 @@ _DEMO_COLUMN = "temp_LGA"
 
 
 def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, max_columns: int = 4) -> "Figure":
-    """Draw the longest missing blocks, one for each of a few columns."""
+    """Draw the longest missing block of each of a few columns."""
     from matplotlib.figure import Figure
 
     blocks_of_columns = [_longest_missing_block(series, j) for j in range(series.values.shape[1])]
@@ -44,7 +44,7 @@ def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, max_
 
 
 def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
-    """Draw a segment with imputed hidden blocks, and the slowest features of the year below it."""
+    """Draw a segment with imputed hidden blocks and, below it, the slowest features of the year."""
     from matplotlib.figure import Figure
 
     times = np.asarray(data.index, dtype="datetime64[ns]")
@@ -53,7 +53,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     upper, lower = halves
 
     column = data.columns.get_loc(_DEMO_COLUMN)
-    rows = _segment_with_most_changes(np.isnan(blocks.incomplete[:, column]), 14 * 24)
+    rows = _segment_with_most_missing(np.isnan(blocks.incomplete[:, column]), 14 * 24)
     segment = rows, column
     filled = blocks.filled[EstimatorImputation.name]
     ax = upper.subplots()
@@ -85,7 +85,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
 
 
 def _longest_missing_block(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
-    """Return the rows of the sequence with the longest missing block of a column, and the block."""
+    """Return the longest missing block of a column, after the rows of its sequence."""
     blocks = [
         (rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.row_times.sequences
     ]
@@ -93,7 +93,7 @@ def _longest_missing_block(series: Input, column: int) -> tuple[NDArray[np.intp]
 
 
 def longest_block(missing: NDArray[np.bool_]) -> slice:
-    """Return the longest block of missing values, an empty slice if there are none."""
+    """Return the longest block of missing values; an empty slice without missing values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], missing, [False]]).astype(np.int8)))
     starts, stops = edges[::2], edges[1::2]
     if not starts.size:
@@ -103,7 +103,7 @@ def longest_block(missing: NDArray[np.bool_]) -> slice:
 
 
 def window(block: slice, n_rows: int, min_rows: int = 60, max_rows: int = 240) -> slice:
-    """Return the rows around a block, with its length on each side, within limits."""
+    """Return the rows of a block with margins of its length, within limits."""
     margin = min(max(block.stop - block.start, min_rows), max_rows)
     return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * max_rows, n_rows))
 
@@ -113,9 +113,9 @@ def save_picture(figure: "Figure", path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _segment_with_most_changes(missing: NDArray[np.bool_], n_rows: int) -> slice:
-    """Return the segment of rows with the most missing values, without those near its ends."""
+def _segment_with_most_missing(missing: NDArray[np.bool_], n_rows: int) -> slice:
+    """Return the segment of rows with the most missing values away from its ends."""
     n_inner = n_rows - 2 * (n_rows // 8)
-    total = np.concatenate([[0], np.cumsum(missing)])
-    start = max(int(np.argmax(total[n_inner:] - total[:-n_inner])) - n_rows // 8, 0)
+    cumulative_count = np.concatenate([[0], np.cumsum(missing)])
+    start = max(int(np.argmax(cumulative_count[n_inner:] - cumulative_count[:-n_inner])) - n_rows // 8, 0)
     return slice(start, start + n_rows)

@@ -15,8 +15,8 @@ _HEADINGS = ("", "RMSE", "MAE", "90 % covers", "seconds")
 
 
 def scores_as_text(comparisons: "Iterable[Comparison]") -> str:
-    """Return the scores as tables, with errors in units of each column's standard deviation."""
-    tables = (f"{c.hidden}\n{align([_HEADINGS, *map(_cells, c.scores)])}" for c in comparisons)
+    """Return the scores as text tables; errors are in standard deviations of the columns."""
+    tables = (f"{c.hidden}\n{align([_HEADINGS, *map(_score_as_texts, c.scores)])}" for c in comparisons)
     return "\n\n".join([*tables, "Errors are in units of each column's standard deviation."])
 
 
@@ -35,7 +35,7 @@ def scores_as_csv(comparisons: "Iterable[Comparison]") -> str:
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:
-    """Align rows of values in columns: the first to the left, the others to the right.
+    """Align values in columns: the first column to the left, other columns to the right.
 
     Examples
     --------
@@ -51,6 +51,6 @@ def align(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _cells(score: "Score") -> tuple[str, ...]:
-    covers = "-" if score.coverage is None else f"{100.0 * score.coverage:.1f} %"
-    return score.method, f"{score.rmse:.3f}", f"{score.mae:.3f}", covers, f"{score.seconds:.1f}"
+def _score_as_texts(score: "Score") -> tuple[str, ...]:
+    coverage_text = "-" if score.coverage is None else f"{100.0 * score.coverage:.1f} %"
+    return score.method, f"{score.rmse:.3f}", f"{score.mae:.3f}", coverage_text, f"{score.seconds:.1f}"

@@ -36,13 +36,13 @@ class Screen:
             sys.stderr.flush()
 
     def warn(self, text: str) -> None:
-        """Write a warning to standard error, on one line, also if quiet."""
+        """Write a warning to standard error in one line, also if quiet."""
         sys.stderr.write(f"probsfa: note: {_one_line(text.splitlines())}\n")
         sys.stderr.flush()
 
     @contextmanager
     def working(self, activity: str) -> Iterator[None]:
-        """Show the current activity and its duration, on a terminal only."""
+        """Show the current activity and its duration, only on a terminal."""
         if self.quiet or not sys.stderr.isatty():
             yield
             return
@@ -65,7 +65,7 @@ class Screen:
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[int, int, str], None]]:
-        """Yield a function that shows a progress bar, if on a terminal: its lines overlap in a log."""
+        """Yield a function that shows a progress bar, only on a terminal."""
         if self.quiet or not sys.stderr.isatty():
             yield lambda done, total, activity: None
             return
@@ -81,7 +81,7 @@ class Screen:
             yield show
 
     def error(self, text: str) -> None:
-        """Write an error to standard error, on one line."""
+        """Write an error to standard error in one line."""
         sys.stderr.write(f"probsfa: error: {_one_line(text.splitlines())}\n")
 
 

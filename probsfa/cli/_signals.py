@@ -13,7 +13,7 @@ from probsfa._files import discard_temporary_files
 
 __all__ = ["GRACE_SECONDS", "Stopped", "raise_stopped_on_signals"]
 
-# Seconds until a command is terminated after a signal, because compiled code does not handle signals.
+# Time in seconds before a command is terminated after a signal; compiled code does not handle signals.
 GRACE_SECONDS = 2.0
 
 _SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -22,8 +22,8 @@ _SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 class Stopped(BaseException):
     """Raised by a signal that ends the command.
 
-    It is not a KeyboardInterrupt, after which estimators keep their parameters, because the command then
-    writes nothing.
+    It is not a KeyboardInterrupt, after which a fit would return its parameters so far: the command writes no
+    result.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ class Stopped(BaseException):
         self.number = number
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """The message for the user."""
-        return _sentence(self.number)
+        return _message(self.number)
 
     @property
     def exit_code(self) -> int:
@@ -50,15 +50,15 @@ class Stopped(BaseException):
 def raise_stopped_on_signals() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP raise `Stopped` in the block.
 
-    If the block runs for more than `GRACE_SECONDS` afterwards, the process is terminated, and temporary
-    files are removed. Outside the main thread, where Python handles no signals, nothing is done.
+    If the block then runs for more than `GRACE_SECONDS`, the process is terminated and temporary files are
+    removed. The context has no effect outside the main thread, where Python does not handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = {int(getattr(signal, name)) for name in _SIGNAL_NAMES if hasattr(signal, name)}
     previous_handlers = {number: signal.getsignal(number) for number in numbers}
-    # Handlers of signals that are ignored (nohup), or handled outside of Python, are not changed.
+    # Signals that are ignored (nohup) or handled outside of Python keep their handlers.
     previous_handlers = {
         number: handler
         for number, handler in previous_handlers.items()
@@ -70,7 +70,7 @@ def raise_stopped_on_signals() -> Iterator[None]:
     stopped = threading.Event()
 
     def stop(number: int, _: FrameType | None) -> None:
-        if not stopped.is_set():  # once: a second signal must not disturb the clean-up
+        if not stopped.is_set():  # a second signal must not disturb the clean-up
             stopped.set()
             raise Stopped(number)
 
@@ -78,17 +78,18 @@ def raise_stopped_on_signals() -> Iterator[None]:
         while received := receiver.recv(1):
             if received[0] in previous_handlers and not ended.wait(GRACE_SECONDS):
                 discard_temporary_files()
-                sys.stderr.write(f"\nprobsfa: error: {_sentence(received[0])}\n")
+                sys.stderr.write(f"\nprobsfa: error: {_message(received[0])}\n")
                 sys.stderr.flush()
                 os._exit(128 + received[0])
 
     hook = sys.unraisablehook
 
     def ignore_stopped(unraisable: "sys.UnraisableHookArgs") -> None:
-        if unraisable.exc_type is not Stopped:  # raised in a callback that cannot propagate it
+        if unraisable.exc_type is not Stopped:  # callbacks cannot propagate it
             hook(unraisable)
 
-    # The interpreter writes the number at once, also while compiled code delays the Python handler.
+    # The interpreter writes the number of the signal immediately, also if compiled code delays the Python
+    # handler.
     wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -108,6 +109,6 @@ def raise_stopped_on_signals() -> Iterator[None]:
         receiver.close()
 
 
-def _sentence(number: int) -> str:
+def _message(number: int) -> str:
     event = "interrupted" if number == signal.SIGINT else "terminated"
-    return f"{event}; nothing was written."
+    return f"{event}; no file was written."

@@ -67,7 +67,7 @@ def compare_on(
     X : ndarray (T, D), or list of them
         The series, NaN where missing; a list is several independent sequences.
     estimator : estimator
-        Unfitted.
+        Unfitted estimator.
     args : argparse.Namespace
         Options: share of hidden values (`fraction`), number of repetitions (`masks`) and `seed`.
     screen : Screen
@@ -82,7 +82,7 @@ def compare_on(
     from probsfa import imputation  # a slow import
     from probsfa.statespace.engine.core.kernels import warn_if_missing
 
-    warn_if_missing()  # issued once in a process; below, warnings are ignored
+    warn_if_missing()  # warnings are ignored below
     with screen.progress() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # warnings name parameters in Python, not options
         return imputation.compare_methods(

@@ -22,13 +22,13 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
         return
     model = fit_model(series, args, screen)
-    with writing(args.output) as [draft]:
-        model.save(draft)
+    with writing(args.output) as [temporary_file]:
+        model.save(temporary_file)
     if args.json:
         screen.result(
             json.dumps({"plan": series.plan_as_dict(), "model": model_as_dict(model, series)}, indent=2)
         )
-    else:  # standard output may be that of the model
+    else:  # the model may be written to standard output
         (screen.note if is_standard_stream(args.output) else screen.result)(summarize(model, series))
     screen.note(f"saved: {args.output}")
 
@@ -37,21 +37,21 @@ def summarize(model: Any, series: Input) -> str:
     """Describe a fitted model: time scales, noise and log-likelihood."""
     rows = len(series.values)
     step = "steps" if series.row_times.step is None else f"steps of {series.row_times.step}"
-    scales = [("slow feature", f"time scale ({step})")]
-    scales += [  # a decay that is not positive has no time scale
+    scale_table = [("slow feature", f"time scale ({step})")]
+    scale_table += [  # NaN if the decay is not positive
         (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(timescales(model))
     ]
     noise_shares = model.noise_variance_ / np.nanvar(series.values, axis=0)
-    noise = [("column", "standard deviation of the noise", "part of the variance")]
-    noise += [
-        (name, f"{np.sqrt(variance):.4g}", f"{100.0 * part:.2g} %")
-        for name, variance, part in zip(series.names, model.noise_variance_, noise_shares, strict=True)
+    noise_table = [("column", "standard deviation of the noise", "part of the variance")]
+    noise_table += [
+        (name, f"{np.sqrt(variance):.4g}", f"{100.0 * share:.2g} %")
+        for name, variance, share in zip(series.names, model.noise_variance_, noise_shares, strict=True)
     ]
     return "\n".join(
         [
-            align(scales),
+            align(scale_table),
             "",
-            align(noise),
+            align(noise_table),
             "",
             f"log-likelihood {model.log_likelihood_:.6g} nats, {model.log_likelihood_ / rows:.4g} per row",
         ]
@@ -59,7 +59,7 @@ def summarize(model: Any, series: Input) -> str:
 
 
 def model_as_dict(model: Any, series: Input) -> dict[str, Any]:
-    """Return a fitted model in types of JSON: time scales, noise, log-likelihood and the end of the fit."""
+    """Return the estimates of a fitted model in types of JSON."""
     return {
         "description": description(model),
         "timescales": [None if np.isnan(scale) else float(scale) for scale in timescales(model)],

@@ -23,7 +23,7 @@ from probsfa.cli.tables.input import Input, read_input
 
 __all__ = ["filled_texts", "run", "std_texts"]
 
-# Minimum time in seconds for the selection of a model, also if reading the file took longer than the budget.
+# Minimum time in seconds for the selection of a model, if reading the file has used the budget.
 _MIN_BUDGET = 0.1
 NewTexts = Callable[[int], Iterable[tuple[int, str]]]
 
@@ -68,7 +68,7 @@ def _fill(
 ) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
     """Return completed values, standard deviations, and the selection of a model if there is a budget.
 
-    A model is fitted unless one is given. The budget began at `start_time`.
+    A model is fitted if `model` is None. The budget starts at `start_time`.
     """
     choice = None
     if not np.isnan(series.values).any():
@@ -76,9 +76,9 @@ def _fill(
         return series.values, np.zeros_like(series.values), None
     release_memory()
     if model is None and args.budget is not None:
-        model, choice = _choose(series, args, screen, start_time)
+        model, choice = _select_model(series, args, screen, start_time)
     elif model is None:
-        model = fit_model(series, args, screen, filling=True)
+        model = fit_model(series, args, screen, for_imputation=True)
     release_memory()
     with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
@@ -93,7 +93,7 @@ def _fill(
             screen.warn(str(warning.message))
     filled, std = (series.in_order_of_file(result) for result in results)
     _check_finite(series, filled, std)
-    # Not at the top: the import is slow, and files are checked before.
+    # Imported here, because the import is slow and files are checked first.
     from probsfa.statespace.columns import list_columns, unexpectedly_negative
 
     negative = unexpectedly_negative(series.values, filled)
@@ -105,10 +105,10 @@ def _fill(
     return filled, std, choice
 
 
-def _choose(
+def _select_model(
     series: Input, args: argparse.Namespace, screen: Screen, start_time: float
 ) -> tuple[Any, dict[str, Any]]:
-    """Select a model within the budget; return it, and the selection in types of JSON.
+    """Select a model within the budget; return the model, and the selection in types of JSON.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def _choose(
     from probsfa.statespace import select_model  # a slow import
 
     remaining_time = max(args.budget - (time.perf_counter() - start_time), _MIN_BUDGET)
-    with screen.working("choosing a model"), warnings.catch_warnings():
+    with screen.working("selecting a model"), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         selection = select_model(series.X, times=series.times, budget=remaining_time, random_state=args.seed)
     if selection.interrupted:
@@ -135,7 +135,7 @@ def _choose(
     }
     measured = "" if math.isnan(error) else f"; error of hidden values {error:.3g} standard deviations"
     screen.note(
-        f"model: {choice['description']}, chosen among {n_models} in {selection.seconds:.0f} s{measured}"
+        f"model: {choice['description']}, selected among {n_models} in {selection.seconds:.0f} s{measured}"
     )
     return model, choice
 
@@ -147,14 +147,14 @@ def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
         row, column = map(int, bad[0])
         raise CommandError(
             f"{series.table.where(row, series.plan.data[column])}: the imputed value is not finite, so "
-            "nothing was written. Check for extreme values or units (--missing-code, --exclude)."
+            "that no file was written. Check for extreme values or units (--missing-code, --exclude)."
         )
 
 
 def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts:
-    """Return new texts of the missing values of a row.
+    """Return a function from a row to new texts of its missing values.
 
-    The resolution is a thousandth of the smallest standard deviation in the column.
+    Texts resolve a thousandth of the smallest standard deviation in the column.
     """
     missing = np.isnan(series.values)
     digits = [_digits(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
@@ -162,7 +162,7 @@ def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts
 
 
 def std_texts(series: Input, std: FloatArray) -> NewTexts:
-    """Return texts of the standard deviations of a row, 0 for observed values."""
+    """Return a function from a row to texts of its standard deviations, 0 for observed values."""
     missing = np.isnan(series.values)
     return _texts(
         series, np.ones_like(missing), lambda row, i: f"{std[row, i]:.4g}" if missing[row, i] else "0"
@@ -170,20 +170,20 @@ def std_texts(series: Input, std: FloatArray) -> NewTexts:
 
 
 def _texts(series: Input, is_filled: Any, text: Callable[[int, int], str]) -> NewTexts:
-    """Return new texts of the values of a row."""
+    """Return a function from a row to new texts of its values."""
     has_filled, decimal, data = is_filled.any(axis=1), series.table.decimal, series.plan.data
 
-    def of_row(row: int) -> list[tuple[int, str]]:
+    def texts_of_row(row: int) -> list[tuple[int, str]]:
         if not has_filled[row]:
             return []
         positions = np.flatnonzero(is_filled[row]).tolist()
         return [(data[i], text(row, i).replace(".", decimal)) for i in positions]
 
-    return of_row
+    return texts_of_row
 
 
 def _digits(std: FloatArray, missing: Any) -> int | None:
-    """Return the number of decimals of a column; None for all."""
+    """Return the number of decimals of a column; None for all digits."""
     smallest = float(np.min(std[missing], initial=math.inf))
     return 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
 
@@ -214,7 +214,7 @@ def _columns_of(model: Any) -> list[str]:
 
 
 def _check_model(path: Path, model: Any, series: Input) -> None:
-    """Raise an error for a model of other columns, or of another kind of times."""
+    """Raise an error for a model of other columns or of another type of times."""
     expected = _columns_of(model)
     if expected and expected != series.names:
         raise CommandError(

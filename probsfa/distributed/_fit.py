@@ -9,7 +9,7 @@ from probsfa.distributed._dask import compute, is_array
 from probsfa.distributed._graph_moments import sum_graph_moments, temporal_graph_moments
 from probsfa.distributed._moments import expander_of, sum_moments
 from probsfa.distributed._parts import DistributedRows, checked_parts
-from probsfa.graphs._named import build_graph, check_joined, lag_of_differences, needs_rows
+from probsfa.graphs._named import build_graph, check_has_edges, lag_of_differences, needs_rows
 from probsfa.graphs._ordered import temporal
 from probsfa.graphs.moments import MomentStream
 from probsfa.graphs.training_graph import TrainingGraph
@@ -138,4 +138,4 @@ def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
         0.0, (sum(rows.lengths), 1)
     )  # graphs of labels and of time need only the number of rows
     labels = labels_of_rows(compute(y)[0] if is_array(y) else y, rows.lengths)
-    return check_joined(build_graph(estimator.graph, shape, labels, lengths=rows.lengths))
+    return check_has_edges(build_graph(estimator.graph, shape, labels, lengths=rows.lengths))

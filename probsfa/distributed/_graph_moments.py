@@ -79,7 +79,7 @@ def sum_graph_moments(graph: TrainingGraph, rows: DistributedRows, expander: Any
             "each row."
         )
     if isinstance(graph, TemporalGraph) and np.array_equal(
-        graph.joined, _pairs_within_sequences(rows.lengths, graph.lag)
+        graph.has_edge, _pairs_within_sequences(rows.lengths, graph.lag)
     ):
         return temporal_graph_moments(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)
     return _of_any_graph(graph, rows, compute(expander)[0])

@@ -1,8 +1,9 @@
-"""Nonlinear expansions: transformers whose outputs span the space of functions for a linear method.
+"""Nonlinear expansions: transformers whose outputs are the basis functions of a linear method.
 
-All are scikit-learn transformers with ``get_feature_names_out``. An expansion that does not need ``fit`` is
-*stateless*: its ``expand`` maps the last axis of an array of any shape, so that a hierarchy expands all of
-its nodes in one call. :class:`DelayEmbedding` combines several rows; use it before an estimator.
+Expansions are scikit-learn transformers with ``get_feature_names_out``. An expansion that does not need
+``fit`` is *stateless*. The method ``expand`` maps the last axis of an array of any shape, so that a hierarchy
+expands all nodes in one call. :class:`DelayEmbedding` combines several rows; use it before an estimator, not
+as its expansion.
 """
 
 from probsfa._lazy import deprecated as _deprecated

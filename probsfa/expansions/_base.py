@@ -1,4 +1,4 @@
-"""Base class of expansions: input validation, names of outputs, and whether `fit` is needed."""
+"""Base class of expansions."""
 
 import abc
 from typing import Any, Self
@@ -21,11 +21,12 @@ __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
 class Expansion(Saveable, TransformerMixin, BaseEstimator, abc.ABC):
     """A transformer from D columns to more (or other) columns, row by row.
 
-    A subclass defines what is learned from training rows, the expansion, and the names of its outputs.
+    A subclass defines the fit to training rows (``_learn``), the expansion (``expand``) and the names of the
+    outputs (``_names_out``).
     """
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from training rows.
+        """Fit the expansion to training rows.
 
         Parameters
         ----------
@@ -65,9 +66,10 @@ class Expansion(Saveable, TransformerMixin, BaseEstimator, abc.ABC):
         return False
 
     def n_outputs(self, n_features: int) -> float | None:
-        """Return the number of columns that will be computed for inputs of `n_features` columns.
+        """Return the number of output columns for `n_features` input columns.
 
-        None if it is known after `fit` only. Estimators compare it with the memory before they fit.
+        None if the number is known only after `fit`. Estimators compare the required memory with the
+        available memory before they fit.
         """
         return None
 
@@ -81,7 +83,7 @@ class Expansion(Saveable, TransformerMixin, BaseEstimator, abc.ABC):
 
     @abc.abstractmethod
     def _names_out(self, names: list[str]) -> list[str]:
-        """Return the names of the outputs, given those of the inputs."""
+        """Return the names of the outputs, given names of the inputs."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_features_in_")

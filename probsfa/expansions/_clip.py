@@ -1,4 +1,4 @@
-"""Clip values to the range of the training data."""
+"""Expansion that clips values to the range of the training data."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ class Clip(Expansion):
     """Clip every column to the limits of the training data.
 
     Clipping prevents polynomials from diverging on unseen data (Sprekeler 2011, section 5.3, after Franzius,
-    Sprekeler & Wiskott 2007). Without it, an output slightly outside its range would be cubed in each level
-    of a hierarchy.
+    Sprekeler & Wiskott 2007). In a hierarchy of cubic polynomials, each layer would otherwise cube an output
+    that is slightly outside its training range.
 
     Parameters
     ----------
     limits : "range" or float, default="range"
-        "range" is from the smallest to the largest training value, which does not change the training data.
-        A number c is the mean plus and minus c standard deviations.
+        "range": from the smallest to the largest training value, which does not change the training data. A
+        number c: from the mean minus c to the mean plus c standard deviations.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class Concatenation(Expansion):
     Parameters
     ----------
     expansions : sequence of transformers
-        At least one; they are cloned, not changed.
+        At least one transformer; transformers are cloned.
 
     Attributes
     ----------

@@ -103,14 +103,14 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time; a list is several sequences.
         lengths : array-like of int, optional
-            Lengths of consecutive sequences in one array; :meth:`embedded_lengths` returns those of the
-            output.
+            Lengths of consecutive sequences in one array; :meth:`embedded_lengths` returns the lengths of
+            embedded sequences.
 
         Returns
         -------
         ndarray (T', n_delays * D), or list of such
-            The current row first, then the row `step` before, and so on. ``T' = T - (n_delays - 1) * step``
-            for a sequence, or T with ``start="nan"``.
+            The current row, then the row `step` rows earlier, and so on. A sequence has ``T' = T - (n_delays
+            - 1) * step`` rows, or T with ``start="nan"``.
         """
         check_is_fitted(self)
         self._check_parameters()
@@ -118,14 +118,14 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
         self._check_lengths(sequences)
         n_rows = sum(self.embedded_lengths(sequences.lengths))
         check_memory(
-            8.0 * sequences.n_features * (n_rows * self.n_delays + self._n_lost),
+            8.0 * sequences.n_features * (n_rows * self.n_delays + self._n_incomplete_rows),
             f"n_delays={self.n_delays} and step={self.step} need {{size}} for {n_rows:,} rows",
             "Use fewer or shorter delays, or fewer rows at a time.",
         )
-        parts: list[Any] = [self._embedded(sequences.values[rows]) for rows in sequences.slices]
+        parts: list[Any] = [self._embed(sequences.values[rows]) for rows in sequences.slices]
         config = getattr(self, "_sklearn_output_config", {})
         if config.get("transform", get_config()["transform_output"]) == "pandas":
-            # For an output without an index, scikit-learn uses the index of X, which has more rows.
+            # Without an index, scikit-learn would use the index of X, which has more rows.
             indexes = self._indexes(X, sequences)
             parts = [part if i is None else _frame(part, i) for part, i in zip(parts, indexes, strict=True)]
         if sequences.is_list:
@@ -145,7 +145,7 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
         [8, 2]
         """
         self._check_parameters()
-        lost = self._n_lost if self.start == "drop" else 0
+        lost = self._n_incomplete_rows if self.start == "drop" else 0
         return [int(n) - lost for n in np.asarray(lengths).ravel()]
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
@@ -161,21 +161,21 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
         return hasattr(self, "n_features_in_")
 
     @property
-    def _n_lost(self) -> int:
+    def _n_incomplete_rows(self) -> int:
         return (self.n_delays - 1) * self.step
 
     def _indexes(self, X: Any, sequences: Sequences) -> list[Any]:
         """Return the index of the remaining rows of each sequence; None if X has no index."""
-        lost = self._n_lost if self.start == "drop" else 0
+        lost = self._n_incomplete_rows if self.start == "drop" else 0
         if sequences.is_list:
             return [x.index[lost:] if hasattr(x, "iloc") else None for x in X]
         if not hasattr(X, "iloc"):
             return [None] * len(sequences.lengths)
         return [X.index[rows][lost:] for rows in sequences.slices]
 
-    def _embedded(self, values: FloatArray) -> FloatArray:
+    def _embed(self, values: FloatArray) -> FloatArray:
         """Embed one sequence."""
-        lost = self._n_lost
+        lost = self._n_incomplete_rows
         if self.start == "nan":
             values = np.concatenate([np.full((lost, values.shape[1]), np.nan), values])
         n = len(values) - lost
@@ -191,12 +191,12 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
         if self.start == "nan":
             return
         for i, n in enumerate(sequences.lengths):
-            if n <= self._n_lost:
+            if n <= self._n_incomplete_rows:
                 name = f"X[{i}]" if len(sequences.lengths) > 1 else "X"
                 raise ValueError(
                     f"{name} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, require at "
-                    f"least {self._n_lost + 1} in a sequence. Use a DelayEmbedding before an estimator in a "
-                    "pipeline, not as its expansion."
+                    f"least {self._n_incomplete_rows + 1} in a sequence. Use a DelayEmbedding before an "
+                    "estimator in a pipeline, not as its expansion."
                 )
 
 

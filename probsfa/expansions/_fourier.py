@@ -63,13 +63,15 @@ class FourierFeatures(Expansion):
     def expand(self, values: FloatArray) -> FloatArray:
         """Expand the last axis: (..., D) to (..., 2 F)."""
         n_rows = values.size // values.shape[-1]
-        self._check_size(4 * n_rows, self.frequencies_.shape[1])  # phases, and both functions twice
+        self._check_size(
+            4 * n_rows, self.frequencies_.shape[1]
+        )  # phases, and two copies of cosines and sines
         phase = values @ self.frequencies_
         return np.concatenate([np.cos(phase), np.sin(phase)], axis=-1) / np.sqrt(phase.shape[-1])
 
     def _learn(self, values: FloatArray) -> None:
         n = check_count("n_frequencies", self.n_frequencies)
-        self._check_size(2 * values.shape[1], n)  # two, because the random numbers are scaled
+        self._check_size(2 * values.shape[1], n)  # random numbers and a scaled copy
         if isinstance(self.gamma, str):
             if self.gamma != "scale":
                 raise ValueError(f'gamma must be a positive number or "scale"; got {self.gamma!r}.')

@@ -40,10 +40,9 @@ class Polynomial(Expansion):
     Power : An expansion with twice the number of columns, for inputs with outliers.
     Clip : Clipping of the inputs.
 
-    Notes
-    -----
-    There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. They are
-    unbounded, so that an outlier of the input becomes a much larger outlier of the output; see :class:`Clip`.
+    Notes ----- There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. Monomials
+    are unbounded, so that an outlier of an input becomes a much larger outlier of the outputs; see
+    :class:`Clip`.
 
     References
     ----------
@@ -87,7 +86,7 @@ class Polynomial(Expansion):
         if len(values) < 2:
             raise ValueError("whiten=True requires at least 2 rows; got n_samples = 1.")
         n_monomials = number_of_monomials(values.shape[1], degree)
-        _check_size(values.shape[1], degree, n_monomials)  # the covariance has as many rows
+        _check_size(values.shape[1], degree, n_monomials)  # memory of the covariance
         Z = monomials(values, degree)
         self.mean_ = Z.mean(axis=0)
         Z -= self.mean_
@@ -114,7 +113,7 @@ def number_of_monomials(n_inputs: int, degree: int) -> float:
     """
     logarithm = math.lgamma(n_inputs + degree + 1) - math.lgamma(n_inputs + 1) - math.lgamma(degree + 1)
     if logarithm < 15 * math.log(10):
-        return float(math.comb(n_inputs + degree, degree) - 1)  # slow for large numbers
+        return float(math.comb(n_inputs + degree, degree) - 1)  # exact, but slow for large numbers
     return math.exp(logarithm) if logarithm < 300 * math.log(10) else math.inf
 
 
@@ -139,9 +138,9 @@ def monomials(values: FloatArray, degree: int) -> FloatArray:
     """
     *leading, n_inputs = values.shape
     _check_size(n_inputs, degree, math.prod(leading))
-    if values.size == 0:  # which scikit-learn rejects
+    if values.size == 0:  # scikit-learn rejects it
         return np.empty((*leading, math.comb(n_inputs + degree, degree) - 1), dtype=np.float64)
-    # Values are validated before, and blocks may be small.
+    # Values are already validated, and validation is slow for small blocks.
     with config_context(assume_finite=True, skip_parameter_validation=True, transform_output="default"):
         powers = PolynomialFeatures(degree, include_bias=False)
         out: FloatArray = powers.fit_transform(values.reshape(-1, n_inputs))

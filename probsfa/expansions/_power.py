@@ -1,4 +1,4 @@
-"""The expansion of Escalante-B. & Wiskott: each input, and a power of its absolute value."""
+"""Expansion of each input by a power of its absolute value (Escalante-B. & Wiskott)."""
 
 import numpy as np
 

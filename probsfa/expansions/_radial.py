@@ -17,19 +17,19 @@ __all__ = ["RadialBasis"]
 class RadialBasis(Expansion):
     """Gaussian radial basis functions ``exp(-gamma |x - c|^2)``.
 
-    The functions are bounded and local, so that they are zero, not large, for an outlier. In many dimensions
-    many functions are needed (Sprekeler 2011, section 5.3).
+    The functions are bounded and local, so that they are zero for outliers. In many dimensions many functions
+    are needed (Sprekeler 2011, section 5.3).
 
     Parameters
     ----------
     n_centers : int, default=50
-        Number of centres, at most that of distinct rows.
+        Number of centres, at most the number of distinct rows.
     centers : {"kmeans", "sample"} or array-like (m, D), default="kmeans"
-        Centroids of the rows, distinct rows drawn at random, or given centres (`n_centers` is then not used).
-        The distance is Euclidean: scale the columns first.
+        Centres: centroids of the rows, distinct rows drawn at random, or given points (`n_centers` is then
+        not used). Distances are Euclidean, so that columns should be scaled.
     gamma : float or None, default=None
-        Inverse squared width. The default is ``1 / (2 s^2)``, ``s`` the mean distance from a centre to the
-        nearest other one.
+        Inverse squared width. The default is ``1 / (2 s^2)``, where ``s`` is the mean distance from a centre
+        to the nearest other centre.
     include_input : bool, default=False
         Whether the inputs themselves come first, so that linear functions are not lost.
     random_state : int, RandomState instance or None, default=0

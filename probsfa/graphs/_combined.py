@@ -20,10 +20,10 @@ __all__ = [
     "SampleWeightedGraph",
     "SubsetGraph",
     "UnionGraph",
-    "check_masses",
+    "check_group_weights",
     "check_sample_weight",
-    "equal_parts",
     "union",
+    "union_of_normalized",
     "weighted",
 ]
 
@@ -34,15 +34,15 @@ class PermutedGraph(TrainingGraph):
     Parameters
     ----------
     base : TrainingGraph
-        Its vertex i is sample ``order[i]``.
+        Graph whose vertex i is sample ``order[i]``.
     order : ndarray (N,)
         A permutation, for example ``np.argsort(labels)``.
     """
 
     def __init__(self, base: TrainingGraph, order: NDArray[np.intp]) -> None:
-        self._place = np.empty_like(order)  # rank of every sample
-        self._place[order] = np.arange(len(order))
-        super().__init__(base.node_weights[self._place], base.degrees[self._place])
+        self._ranks = np.empty_like(order)  # rank of every sample
+        self._ranks[order] = np.arange(len(order))
+        super().__init__(base.node_weights[self._ranks], base.degrees[self._ranks])
         self.base = base
         self.order = order
 
@@ -54,7 +54,7 @@ class PermutedGraph(TrainingGraph):
 
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
-        return self.base.component_labels()[self._place]
+        return self.base.component_labels()[self._ranks]
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         product = np.empty_like(X)
@@ -69,10 +69,10 @@ class PermutedGraph(TrainingGraph):
 
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
         vectors = self.base._slowest(root[self.order], count)
-        return None if vectors is None else vectors[self._place]
+        return None if vectors is None else vectors[self._ranks]
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        return self.order[self.base._random_walk(int(self._place[start]), n_steps, rng)]
+        return self.order[self.base._random_walk(int(self._ranks[start]), n_steps, rng)]
 
 
 # ---- a graph on a subset of the samples
@@ -84,7 +84,7 @@ class SubsetGraph(TrainingGraph):
     Parameters
     ----------
     base : TrainingGraph
-        Its vertex i is sample ``samples[i]``.
+        Graph whose vertex i is sample ``samples[i]``.
     samples : ndarray (n,), int
         Different row numbers below `n_samples`.
     n_samples : int
@@ -92,12 +92,12 @@ class SubsetGraph(TrainingGraph):
     """
 
     def __init__(self, base: TrainingGraph, samples: IntArray, n_samples: int) -> None:
-        def spread(values: FloatArray) -> FloatArray:
-            full = np.zeros(n_samples, dtype=np.float64)
-            full[samples] = values
-            return full
+        def extended(values: FloatArray) -> FloatArray:
+            extended_values = np.zeros(n_samples, dtype=np.float64)
+            extended_values[samples] = values
+            return extended_values
 
-        super().__init__(spread(base.node_weights), spread(base.degrees))
+        super().__init__(extended(base.node_weights), extended(base.degrees))
         self.base = base
         self.samples = samples
 
@@ -108,7 +108,7 @@ class SubsetGraph(TrainingGraph):
         return scipy.sparse.csr_array((edges.data, positions), shape=(self.n_vertices, self.n_vertices))
 
     def component_labels(self) -> IntArray:
-        """Return the connected component of every vertex, (N,); each row outside the graph is one."""
+        """Return the connected component of every vertex, (N,); each row outside the graph is a component."""
         labels_of_subset = self.base.component_labels()
         labels = np.arange(self.n_vertices, dtype=np.intp) + int(labels_of_subset.max()) + 1
         labels[self.samples] = labels_of_subset
@@ -134,7 +134,7 @@ class SubsetGraph(TrainingGraph):
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> FloatArray:
-    """Return sample weights (n,), or raise a ValueError naming them."""
+    """Return sample weights (n,); raise a ValueError for invalid ones."""
     weights = as_float_array(sample_weight, "sample_weight")
     if weights.shape != (n,):
         raise ValueError(
@@ -145,7 +145,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> FloatArray:
     return weights
 
 
-def check_masses(sizes: NDArray[Any]) -> None:
+def check_group_weights(sizes: NDArray[Any]) -> None:
     """Raise a ValueError if all samples of a group have zero weight."""
     if not (sizes > 0).all():
         raise ValueError("sample_weight is zero for all samples of a class or group. Remove these samples.")
@@ -166,7 +166,7 @@ class SampleWeightedGraph(TrainingGraph):
     base : TrainingGraph
         Graph without sample weights.
     sample_weight : ndarray (N,)
-        s, not negative.
+        s, nonnegative.
     """
 
     def __init__(self, base: TrainingGraph, sample_weight: FloatArray) -> None:
@@ -194,7 +194,7 @@ class SampleWeightedGraph(TrainingGraph):
         s = self.sample_weight[:, None]
         X = (
             X - (self.sample_weight / self.sample_weight.sum()) @ X
-        )  # adding a constant changes only rounding errors
+        )  # L maps constants to zero; centring reduces rounding errors
         product = self.base._laplacian_matmul(s * X)
         product -= self._product[:, None] * X
         product *= s
@@ -216,13 +216,13 @@ def union(
 ) -> "UnionGraph":
     """Return the union of graphs.
 
-    Node weights and edge weights of the union are weighted sums of those of the graphs. Examples: a labelled
-    time series, two labels at once, or labels of a subset of the samples.
+    Node weights and edge weights of the union are weighted sums over the graphs. Examples: a labelled time
+    series, two labels at once, or labels of a subset of the samples.
 
     Parameters
     ----------
     graphs : sequence of TrainingGraph
-        All with the same number of vertices, unless `samples` is given.
+        Graphs, with the same number of vertices unless `samples` is given.
     weights : array-like of float, optional
         Positive factor of every graph; by default 1. Factors ``1 / graph.R`` give the graphs equal shares of
         the objective.
@@ -260,7 +260,7 @@ def union(
     if not members or not all(isinstance(graph, TrainingGraph) for graph in members):
         raise ValueError("graphs must be a list of at least one training graph.")
     if samples is not None:
-        members = _on_rows(members, list(samples), n_samples)
+        members = _extended_to_rows(members, list(samples), n_samples)
     sizes = [graph.n_vertices for graph in members]
     if len(set(sizes)) > 1:
         raise ValueError(
@@ -273,17 +273,19 @@ def union(
     return UnionGraph(members, factors.tolist())
 
 
-def equal_parts(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
+def union_of_normalized(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
     """Return the weighted union of graphs after scaling each to ``Q = R = 1``.
 
-    The weights are then the shares of the graphs in the objective and in the constraints. The union of
-    consistent graphs is consistent.
+    The weights are then proportional to the contributions of the graphs to the objective and the constraints.
+    The union of consistent graphs is consistent.
     """
     scaled = [ReweightedGraph(graph, graph.node_weights / graph.Q, scale=1.0 / graph.R) for graph in graphs]
     return union(scaled, weights)
 
 
-def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | None) -> list[TrainingGraph]:
+def _extended_to_rows(
+    members: list[TrainingGraph], samples: list[Any], n_samples: int | None
+) -> list[TrainingGraph]:
     """Return each graph extended to all rows."""
     if len(samples) != len(members):
         raise ValueError(
@@ -319,7 +321,7 @@ class UnionGraph(TrainingGraph):
     Parameters
     ----------
     members : list of TrainingGraph
-        On the same samples.
+        Graphs on the same samples.
     factors : list of float
         Positive factor of every member.
     """
@@ -341,7 +343,7 @@ class UnionGraph(TrainingGraph):
 
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
-        # Bipartite graph of the vertices and of the components of all members.
+        # Components of the bipartite graph that connects each vertex to its component in each member.
         n, n_nodes, components = self.n_vertices, self.n_vertices, []
         for graph, _ in self._pairs:
             labels = graph.component_labels()

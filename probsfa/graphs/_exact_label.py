@@ -15,10 +15,8 @@ from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["SpectralGraph", "exact_label"]
 
-_MIN_RESIDUAL_VARIANCE = (
-    1e-10  # minimum share of the variance of a label that earlier labels must not explain
-)
-_MAX_PAIRS_IN_BLOCK = 2**22  # 32 MiB of float64: pairs of samples in one block
+_MIN_RESIDUAL_VARIANCE = 1e-10  # minimum share of the variance of a label that earlier labels do not explain
+_MAX_PAIRS_IN_BLOCK = 2**22  # pairs of samples in one block, 32 MiB of float64
 
 
 def exact_label(
@@ -32,8 +30,8 @@ def exact_label(
     """Return the graph on which the slowest functions of the samples are the given labels.
 
     Other graphs of labels depend only on the order of the labels, and their slowest functions are cosines of
-    the rank. On this graph the first free responses are the labels themselves, centred, successively
-    decorrelated and scaled to unit variance, with given delta values.
+    the rank. The first free responses of this graph are the labels, centred, successively decorrelated and
+    scaled to unit variance. Their delta values are parameters.
 
     Parameters
     ----------
@@ -43,18 +41,19 @@ def exact_label(
         With 2 or more, powers of the labels are added, except those that are linear functions of earlier
         ones. Nonlinear functions of the labels are then linear in the features.
     delta_values : array-like (K,), optional
-        Delta value of each label and then of each power, from 0 (inclusive) to 2 (exclusive); all other
-        functions have delta value 2. By default ``2 j / (K + 1)`` for the j-th.
+        Delta values of the labels and then of the powers, from 0 (inclusive) to 2 (exclusive). By default ``2
+        j / (K + 1)`` for function j. All other functions have delta value 2.
     node_weights : array-like (N,), optional
         Weight of every sample; by default 1.
     nonnegative : bool, default=False
-        Whether to avoid negative edge weights, by moving delta values towards 2 in the same proportions. The
-        features do not change. Nonnegative weights are needed only for sampling a Markov chain.
+        Whether to avoid negative edge weights. Then ``2 - delta`` of all responses is multiplied by one
+        factor, which does not change the features. Nonnegative weights are needed only for sampling a Markov
+        chain.
 
     Returns
     -------
     TrainingGraph
-        Consistent, with ``delta_values`` and the corresponding ``responses`` (N, K). A product with its
+        A consistent graph, with attributes ``delta_values`` (K,) and ``responses`` (N, K). A product with its
         Laplacian costs O(N K D).
 
     Raises
@@ -76,10 +75,11 @@ def exact_label(
 
         W = V (1 1' + Y diag(lambda) Y') V / Q,      lambda = 1 - delta / 2.
 
-    Then ``W 1 = V 1``, which is consistency, and ``V^-1/2 (V - W) V^-1/2`` has the eigenvectors ``V^1/2 1``
-    with eigenvalue 0, ``V^1/2 y_j`` with ``delta_j / 2``, and 1 for all else. On inputs the first moment of
-    differences is ``2 (B - sum_j lambda_j c_j c_j')``, with the covariances c_j of inputs and labels: for one
-    label the slowest feature is the linear regression on it.
+    Then ``W 1 = V 1``, so that the graph is consistent. The matrix ``V^-1/2 (V - W) V^-1/2`` has the
+    eigenvectors ``V^1/2 1`` with eigenvalue 0, ``V^1/2 y_j`` with eigenvalue ``delta_j / 2``, and otherwise
+    the eigenvalue 1. The second moment of differences of inputs is ``2 (B - sum_j lambda_j c_j c_j')`` with
+    the covariances c_j of inputs and labels. For one label, the slowest feature is therefore the linear
+    regression of the label on the inputs.
 
     Examples
     --------
@@ -119,18 +119,18 @@ def exact_label(
 def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
     """Return labels and their powers, centred, decorrelated in their order and of unit variance under `p`.
 
-    Powers are products of orthogonal polynomials, because powers of the labels are soon linearly dependent in
-    double precision. A power that depends linearly on earlier columns is omitted; a label that depends
-    linearly on earlier columns raises an error.
+    Powers are computed as products with orthogonal polynomials, because higher powers of the labels are
+    linearly dependent in double precision. A power that is a linear function of earlier columns is omitted;
+    such a label raises an error.
     """
     basis = [np.ones(len(p), dtype=np.float64)]
-    of_label: list[FloatArray | None] = []
+    powers: list[FloatArray | None] = []
     centred = labels - p @ labels
     scales = np.sqrt(p @ centred**2)
 
     def normalized_residual(column: FloatArray) -> FloatArray | None:
         size = p @ column**2
-        for _ in range(2):  # twice is enough
+        for _ in range(2):  # the second pass removes rounding errors of the first
             for basis_column in basis:
                 column = column - basis_column * (p @ (basis_column * column))
         residual = p @ column**2
@@ -149,11 +149,11 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
                 if len(scales) > 1
                 else f"y has only one value, {labels[0, j]}; a graph of labels requires at least two."
             )
-        of_label.append(column)
+        powers.append(column)
     for _ in range(degree - 1):
         for j in range(len(scales)):
-            last = of_label[j]
-            of_label[j] = None if last is None else normalized_residual(last * centred[:, j] / scales[j])
+            last = powers[j]
+            powers[j] = None if last is None else normalized_residual(last * centred[:, j] / scales[j])
     return np.column_stack(basis[1:])
 
 
@@ -172,9 +172,9 @@ class SpectralGraph(TrainingGraph):
     Parameters
     ----------
     node_weights : ndarray (N,)
-        Diagonal of V, not negative; also the degrees.
+        Diagonal of V, nonnegative; also the degrees.
     responses : ndarray (N, K)
-        Y, of zero mean and unit variance and decorrelated under the node weights.
+        Y, with zero mean, unit variance and no correlation under the node weights.
     weights : ndarray (K,)
         lambda, above 0 and at most 1.
 
@@ -193,16 +193,18 @@ class SpectralGraph(TrainingGraph):
         self.delta_values = 2.0 * (1.0 - weights)
 
     def to_sparse(self) -> scipy.sparse.csr_array:
-        """Return the edge weights as a sparse matrix (N, N), which is dense."""
+        """Return the edge weights as a sparse matrix (N, N) without zeros."""
         check_edges(float(self.n_vertices) ** 2, "responses and weights define the graph")
         similarity = 1.0 + (self.responses * self.weights) @ self.responses.T
         v = self.node_weights
         return scipy.sparse.csr_array(v[:, None] * similarity * (v / self.Q))
 
     def component_labels(self) -> IntArray:
-        """Return the connected component of every vertex, (N,): distinguished by functions of delta 0."""
-        constant_inside = self.responses[:, self.weights > 1 - 1e-12]
-        return np.unique(constant_inside.round(9), axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
+        """Return the connected component of every vertex, (N,), from the values of functions of delta 0."""
+        constant_responses = self.responses[:, self.weights > 1 - 1e-12]
+        return (
+            np.unique(constant_responses.round(9), axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
+        )
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         p = self.node_weights / self.Q
@@ -219,7 +221,7 @@ class SpectralGraph(TrainingGraph):
         random_vectors = np.random.default_rng(0).standard_normal((len(root), count - exact_vectors.shape[1]))
         return np.linalg.qr(np.column_stack([exact_vectors, random_vectors]))[
             0
-        ]  # all other functions are equally slow
+        ]  # other functions have equal delta values, and are arbitrary
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         if least_similarity(self.responses, self.weights) < -1 - 1e-9:

@@ -14,14 +14,12 @@ from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["FreeResponses", "free_responses"]
 
-_MAX_DENSE_VERTICES = (
-    600  # vertices up to which the dense eigenproblem is solved; a sparse factorisation above
+_MAX_DENSE_VERTICES = 600  # up to this number the dense eigenproblem is solved, above it a sparse one
+_MAX_FACTOR_WORK = (
+    1e9  # maximum number of multiplications of a banded factorisation; otherwise Lanczos iteration
 )
-_MAX_FACTOR_WORK = 1e9  # limit of multiplications of a banded factorisation, before other methods are tried
 _TOLERANCE = 1e-12  # of eigenvalues, relative to the largest
-_RELATIVE_SHIFT = (
-    1e-3  # relative to the mean of the diagonal: keeps the Laplacian, singular on constants, invertible
-)
+_RELATIVE_SHIFT = 1e-3  # relative to the mean of the diagonal; the Laplacian is singular without a shift
 
 
 class FreeResponses(NamedTuple):
@@ -30,10 +28,10 @@ class FreeResponses(NamedTuple):
     Attributes
     ----------
     values : ndarray (N, K)
-        One function a column, slowest first: centred, decorrelated and of unit variance under the node
-        weights. The first value of largest magnitude is positive.
+        Functions in columns, slowest first: centred, decorrelated and of unit variance under the node
+        weights. The first of the values with the largest magnitude is positive.
     delta_values : ndarray (K,)
-        Weighted mean squared difference of each over the edges, ascending.
+        Weighted mean squared difference of each function over the edges, ascending.
     """
 
     values: FloatArray
@@ -43,14 +41,14 @@ class FreeResponses(NamedTuple):
 def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses:
     """Return the slowest functions on a training graph among all functions of its vertices.
 
-    Free responses are the limit of graph-based slow feature analysis with unrestricted inputs and expansion.
-    If the free responses of a graph do not determine a label, the graph cannot be used to learn it. Delta
-    values of features of data are at least those of the free responses.
+    Free responses are the outputs of graph-based slow feature analysis for unrestricted inputs. Delta values
+    of features of data are at least the delta values of the free responses. A label that the free responses
+    do not determine cannot be learned with the graph.
 
     Parameters
     ----------
     graph : TrainingGraph
-        With positive node weights.
+        Graph with positive node weights.
     n_components : int, default=5
         K, less than N.
 
@@ -72,13 +70,12 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     probsfa.LaplacianEigenmaps : Slowest functions on a graph of similarities, which can be evaluated at new
     points.
 
-    Notes
-    -----
-    ``L y = lambda V y`` with ``delta = 2 lambda Q / R``. On the temporal graph they are cosines (Wiskott
-    2003, Neural Computation 15:2147): at N steps, ``sqrt(2) cos(pi j (t + 1/2) / N)`` with ``delta = 2 (1 -
-    cos(pi j / N)) N / (N - 1)``. With the node weights of the degrees they are Laplacian eigenmaps (Sprekeler
-    2011). Graphs of groups and of exact labels are solved by their structure. Other graphs of more than a few
-    hundred vertices are solved by their sparse matrix, which needs at least the memory of ``to_sparse()``.
+    Notes ----- Free responses solve ``L y = lambda V y`` with ``delta = 2 lambda Q / R``. On the temporal
+    graph of N steps they are cosines (Wiskott 2003, Neural Computation 15:2147), ``sqrt(2) cos(pi j (t + 1/2)
+    / N)`` with ``delta = 2 (1 - cos(pi j / N)) N / (N - 1)``. If node weights are the degrees, they are
+    Laplacian eigenmaps (Sprekeler 2011). Graphs of groups and of exact labels have a solution by their
+    structure. For other graphs with more than a few hundred vertices, the sparse matrix is used, which
+    requires at least the memory of ``to_sparse()``.
 
     Examples
     --------
@@ -99,7 +96,7 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
         )
     root = np.sqrt(v / graph.Q)
 
-    def whitened(Z: FloatArray) -> FloatArray:  # V^-1/2 L V^-1/2, in units in which delta is its eigenvalue
+    def whitened(Z: FloatArray) -> FloatArray:  # V^-1/2 L V^-1/2, scaled so that eigenvalues are delta values
         product = graph._laplacian_matmul(Z.reshape(n, -1) / root[:, None])
         return product / root[:, None] * (2.0 / graph.R)
 
@@ -109,7 +106,7 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     elif n <= _MAX_DENSE_VERTICES:
         vectors = scipy.linalg.eigh(_symmetric(whitened(np.eye(n))), subset_by_index=[0, k])[1]
     else:
-        vectors = _slowest_of_sparse(graph, root, k + 1)
+        vectors = _slowest_vectors_of_sparse(graph, root, k + 1)
     vectors -= root[:, None] * (root @ vectors)  # without the constant function
     basis = scipy.linalg.svd(vectors, full_matrices=False)[0][:, :k]
     basis -= root[:, None] * (root @ basis)
@@ -125,13 +122,12 @@ def _symmetric(A: FloatArray) -> FloatArray:
     return (A + A.T) / 2
 
 
-def _slowest_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> FloatArray:
+def _slowest_vectors_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> FloatArray:
     """Return the eigenvectors of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
 
-    Inverse iteration is used for chain-like graphs, such as those of time, whose eigenvalues are close to
-    zero and to each other and whose factors are small. Other graphs have large factors and separated
-    eigenvalues; for these Lanczos iteration on the matrix is used, or inverse iteration if it does not
-    converge.
+    Chain-like graphs, such as temporal graphs, have small factors, and eigenvalues close to zero and to each
+    other; inverse iteration is used. Other graphs have large factors and separated eigenvalues; Lanczos
+    iteration on the matrix is used, or inverse iteration if it does not converge.
     """
     n = graph.n_vertices
     edges = graph.to_sparse() * (2.0 / graph.R)

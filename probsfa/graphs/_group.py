@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_lengths, check_option
-from probsfa.graphs._combined import check_masses, check_sample_weight, weighted
+from probsfa.graphs._combined import check_group_weights, check_sample_weight, weighted
 from probsfa.graphs._labels import check_classes, label_groups, warn_of_heavy_samples
 from probsfa.graphs.moments import CentredRows
 from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph, check_edges
@@ -23,9 +23,9 @@ __all__ = ["GroupGraph", "clustered", "mixed", "serial", "transition"]
 class GroupGraph(TrainingGraph):
     """A graph whose edge and node weights depend only on the groups of the samples.
 
-    With ``g(n)`` the group of sample n, ``gamma_nn' = edge_weights[g(n), g(n')]``, self-loops included, and
-    ``v_n = group_weights[g(n)]``. A product with the Laplacian then costs O(N D) by group means, although the
-    graph may have N^2 edges.
+    Edge weights are ``gamma_nn' = edge_weights[g(n), g(n')]``, self-loops included, and node weights are
+    ``v_n = group_weights[g(n)]``, where ``g(n)`` is the group of sample n. Group means reduce the cost of a
+    product with the Laplacian to O(N D), although the graph may have N^2 edges.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class GroupGraph(TrainingGraph):
         self, groups: NDArray[np.intp], edge_weights: scipy.sparse.csr_array, group_weights: ArrayLike
     ) -> None:
         n, n_groups = len(groups), edge_weights.shape[0]
-        # Row s holds ones at the members of group s: it sums over groups, and lists their members.
+        # Row s has ones at the members of group s; products with the matrix sum over groups.
         self._members = scipy.sparse.csr_array(
             (np.ones(n, dtype=np.float64), (groups, np.arange(n))), shape=(n_groups, n)
         )
@@ -60,9 +60,9 @@ class GroupGraph(TrainingGraph):
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
-        joined = self.edge_weights.tocoo().coords
+        connected_groups = self.edge_weights.tocoo().coords
         check_edges(
-            float(np.sum(self.sizes[joined[0]] * self.sizes[joined[1]])),
+            float(np.sum(self.sizes[connected_groups[0]] * self.sizes[connected_groups[1]])),
             "edge_weights[groups[n], groups[m]] is the weight of any one",
         )
         return (self._members.T @ self.edge_weights @ self._members).tocsr()
@@ -75,10 +75,10 @@ class GroupGraph(TrainingGraph):
         return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        # Within groups and between group means separately; residual means are subtracted a second time, so
-        # that tight groups at large distances lose no digits.
+        # Deviations from group means and group means are multiplied separately. Means are subtracted twice,
+        # because the rounding errors of distant means would exceed small deviations.
         means = self._group_means(X)
-        flows = self._flows_between
+        flows = self._weights_between_groups
         between = np.asarray(flows.sum(axis=1))[:, None] * means - flows @ means
         product = X - means[self.groups]
         product -= self._group_means(product)[self.groups]
@@ -87,15 +87,16 @@ class GroupGraph(TrainingGraph):
         return product
 
     def _energy(self, X: CentredRows) -> FloatArray:
-        # Within groups and between their means, as above; within them an error of a mean counts squared.
+        # As in `_laplacian_matmul`; a second subtraction is not needed, because errors of means enter
+        # squared.
         means = np.zeros((len(self.sizes), X.n_features), dtype=np.float64)
         for block in X.blocks():
             present, member = np.unique(self.groups[block], return_inverse=True)
-            ones, borders = np.ones(len(member), dtype=np.float64), np.arange(len(member) + 1)
-            of_group = scipy.sparse.csr_array((ones, member, borders), shape=(len(member), len(present)))
-            means[present] += np.asarray(of_group.T @ X.take(block))
+            ones, row_starts = np.ones(len(member), dtype=np.float64), np.arange(len(member) + 1)
+            membership = scipy.sparse.csr_array((ones, member, row_starts), shape=(len(member), len(present)))
+            means[present] += np.asarray(membership.T @ X.take(block))
         means /= self.sizes[:, None]
-        flows = self._flows_between
+        flows = self._weights_between_groups
         between = np.asarray(flows.sum(axis=1))[:, None] * means - flows @ means
         total: FloatArray = (self.sizes[:, None] * means).T @ between
         for block in X.blocks():
@@ -105,39 +106,41 @@ class GroupGraph(TrainingGraph):
         return total
 
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
-        # S functions of the group; and, within each group, functions of mean zero with the eigenvalue d / v
-        # of its samples.
+        # Eigenvectors are functions that are constant in groups, and functions of mean zero within one group,
+        # whose eigenvalue is d / v of its samples.
         first_samples = self._members.indices[self._members.indptr[:-1]]
         mass = root[first_samples] ** 2  # of one sample of each group
-        flows = scipy.sparse.diags_array(self.sizes) @ self._flows_between
+        flows = scipy.sparse.diags_array(self.sizes) @ self._weights_between_groups
         size = np.sqrt(self.sizes * mass)
         L = scipy.sparse.diags_array(np.asarray(flows.sum(axis=1))) - flows
-        of_groups, functions = scipy.linalg.eigh(L.toarray() / size / size[:, None])
+        group_values, functions = scipy.linalg.eigh(L.toarray() / size / size[:, None])
         within_weights = self.degrees[first_samples] / mass
         n_inside = np.minimum(self.sizes.astype(int) - 1, count)
-        values = np.concatenate([of_groups, np.repeat(within_weights, n_inside)])
+        values = np.concatenate([group_values, np.repeat(within_weights, n_inside)])
         selected = np.sort(np.argsort(values, kind="stable")[:count])
-        of_groups_taken = selected[selected < len(of_groups)]
+        selected_groups = selected[selected < len(group_values)]
         vectors = np.zeros((self.n_vertices, len(selected)), dtype=np.float64)
-        vectors[:, : len(of_groups_taken)] = (functions[:, of_groups_taken] / np.sqrt(self.sizes)[:, None])[
+        vectors[:, : len(selected_groups)] = (functions[:, selected_groups] / np.sqrt(self.sizes)[:, None])[
             self.groups
         ]
-        group_of = np.repeat(np.arange(len(n_inside)), n_inside)[
-            selected[len(of_groups_taken) :] - len(of_groups)
+        vector_groups = np.repeat(np.arange(len(n_inside)), n_inside)[
+            selected[len(selected_groups) :] - len(group_values)
         ]
-        for rank, group in enumerate(group_of.tolist()):
-            column = len(of_groups_taken) + rank
-            nth = 1 + int((group_of[:rank] == group).sum())
-            members = self._members.indices[self._members.indptr[group] :][: nth + 1]
-            vectors[members, column] = np.append(np.ones(nth), -nth) / np.sqrt(nth * (nth + 1))
+        for rank, group in enumerate(vector_groups.tolist()):
+            column = len(selected_groups) + rank
+            n_previous = 1 + int((vector_groups[:rank] == group).sum())
+            members = self._members.indices[self._members.indptr[group] :][: n_previous + 1]
+            vectors[members, column] = np.append(np.ones(n_previous), -n_previous) / np.sqrt(
+                n_previous * (n_previous + 1)
+            )
         return vectors
 
     def _group_means(self, X: FloatArray) -> FloatArray:
         return np.asarray(self._members @ X) / self.sizes[:, None]
 
     @cached_property
-    def _flows_between(self) -> scipy.sparse.csr_array:
-        """Edge weight from one sample of group s to all of group s' (S, S), without s' = s."""
+    def _weights_between_groups(self) -> scipy.sparse.csr_array:
+        """Sums (S, S) of edge weights from a sample of group s to all samples of group s'; 0 for s' = s."""
         between = self.edge_weights - scipy.sparse.diags_array(self.edge_weights.diagonal())
         return (between * self.sizes).tocsr()
 
@@ -146,8 +149,8 @@ class GroupGraph(TrainingGraph):
         return SparseWalk((self.edge_weights * self.sizes).tocsr())
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        # Samples of a group are exchangeable: draw the sequence of groups first, then a sample of each group
-        # visited.
+        # Samples of a group are exchangeable: the sequence of groups is drawn first, then a sample of each
+        # visited group.
         visited = self._group_walk(int(self.groups[start]), n_steps, rng)
         picks = np.floor(rng.random_sample(n_steps) * self.sizes[visited]).astype(np.intp)
         path = self._members.indices[self._members.indptr[visited] + picks].astype(np.intp)
@@ -159,10 +162,10 @@ class GroupGraph(TrainingGraph):
 
 
 def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) -> TrainingGraph:
-    """Return the graph of a classification, which makes GSFA Fisher's discriminant analysis.
+    """Return the graph of classes, on which GSFA equals Fisher's discriminant analysis.
 
-    All pairs of samples of a class have an edge, self-loops included; there are no other edges. With S
-    classes, the first S - 1 features separate them. The graph is consistent.
+    All pairs of samples of a class have an edge, self-loops included; there are no other edges. The first S -
+    1 features separate S classes. The graph is consistent.
 
     Parameters
     ----------
@@ -182,17 +185,16 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     Warns
     -----
     UserWarning
-        If labels seem to be numbers rather than classes, or -1 occurs together with classes numbered from 0.
-        With ``weighting="classes"``, if a sample has more than ten times the mean weight.
+        If labels are probably quantities, or -1 occurs together with classes numbered from 0. With
+        ``weighting="classes"``, if a sample has more than ten times the mean weight.
 
     See Also
     --------
     serial, mixed : Graphs for numeric labels.
     semi_supervised : Graph for partly labelled samples.
 
-    Notes
-    -----
-    Section 4.1 of the paper and its footnote 2; equivalence to Fisher's discriminant in section 7.2.
+    Notes ----- Escalante-B. & Wiskott (2013), section 4.1 and footnote 2; equivalence to Fisher's
+    discriminant in section 7.2.
 
     Examples
     --------
@@ -205,15 +207,15 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     if sample_weight is not None:
         sample_weight = check_sample_weight(sample_weight, len(classes))
     sizes = np.bincount(classes, weights=sample_weight).astype(np.float64)
-    check_masses(sizes)
+    check_group_weights(sizes)
     if len(sizes) < 2:
         raise ValueError("y has one class; a graph of classes requires at least two.")
     _warn_of_numbers(np.asarray(y), len(sizes))
     by_classes = check_option("weighting", weighting, ("samples", "classes")) == "classes"
     within_weights = 1.0 / sizes**2 if by_classes else 1.0 / sizes
     weights = 1.0 / sizes if by_classes else np.ones_like(sizes)
-    of_class = GroupGraph(classes, scipy.sparse.diags_array(within_weights).tocsr(), weights)
-    graph = weighted(of_class, sample_weight)
+    class_graph = GroupGraph(classes, scipy.sparse.diags_array(within_weights).tocsr(), weights)
+    graph = weighted(class_graph, sample_weight)
     if by_classes:
         warn_of_heavy_samples(graph, "merge rare classes, or use weighting='samples'.")
     return graph
@@ -241,7 +243,7 @@ def _warn_of_numbers(labels: NDArray[Any], n_classes: int) -> None:
 
 
 #: Advice about groups of few samples.
-ADVICE = (
+RARE_LABEL_ADVICE = (
     "use fewer groups (n_groups, balanced=True), or sliding_window, in which all samples have equal weight."
 )
 
@@ -261,7 +263,7 @@ def serial(
     y : array-like (N,)
         Numeric labels.
     n_groups : int, optional
-        L, the maximum number of groups: at least 2, better 4 or more. Default ``sqrt(N)``, at most 50.
+        L, the maximum number of groups: at least 2, preferably 4 or more. Default ``sqrt(N)``, at most 50.
     balanced : bool, default=True
         Whether groups of less than half of ``N / L`` samples (rare labels) are merged with the smaller
         adjacent group. With False, each distinct label is a group if there are at most L of them, even if few
@@ -281,12 +283,10 @@ def serial(
     sliding_window : Graph of adjacent samples, without groups.
     clustered : Graph for classes.
 
-    Notes
-    -----
-    Section 5.3 of Escalante-B. & Wiskott (2013, JMLR 14:3683), which assumes groups of equal size. Labels are
-    grouped by their midranks, so that groups do not depend on the order of the rows. For sizes ``N_l`` and
-    their mean ``M``, node weights are divided by ``N_l / M`` here and edge weights by ``N_l N_l' / M^2``:
-    groups have equal weight, and the graph is consistent.
+    Notes ----- Section 5.3 of Escalante-B. & Wiskott (2013, JMLR 14:3683), which assumes groups of equal
+    size. Labels are grouped by their midranks, so that groups do not depend on the order of the rows. For
+    groups of unequal sizes ``N_l`` with mean ``M``, node weights are divided by ``N_l / M`` and edge weights
+    by ``N_l N_l' / M^2``. Groups then have equal weight, and the graph is consistent.
 
     Examples
     --------
@@ -306,10 +306,10 @@ def serial(
     groups = label_groups(y, n_groups, balanced=balanced, sample_weight=sample_weight)
     sizes = np.bincount(groups, weights=sample_weight)
     sizes = sizes / (sizes.sum() / len(sizes))
-    importance = np.full(len(sizes), 2.0, dtype=np.float64)
-    importance[[0, -1]] = 1.0
-    graph = weighted(GroupGraph(groups, neighbour_edges(sizes), importance / sizes), sample_weight)
-    warn_of_heavy_samples(graph, ADVICE)
+    group_weights = np.full(len(sizes), 2.0, dtype=np.float64)
+    group_weights[[0, -1]] = 1.0
+    graph = weighted(GroupGraph(groups, adjacent_group_edges(sizes), group_weights / sizes), sample_weight)
+    warn_of_heavy_samples(graph, RARE_LABEL_ADVICE)
     if len(sizes) < 4:
         warnings.warn(
             f"The serial graph of {len(sizes)} groups has no slow function of the label: without edges "
@@ -320,7 +320,7 @@ def serial(
     return graph
 
 
-def neighbour_edges(sizes: np.ndarray) -> scipy.sparse.csr_array:
+def adjacent_group_edges(sizes: np.ndarray) -> scipy.sparse.csr_array:
     """Return edge weights between adjacent groups of the given relative sizes."""
     between_weights = 1.0 / (sizes[:-1] * sizes[1:])
     return scipy.sparse.diags_array([between_weights, between_weights], offsets=[1, -1]).tocsr()
@@ -354,7 +354,7 @@ def mixed(
     Warns
     -----
     UserWarning
-        If a sample weighs more than ten times the mean.
+        If a sample has more than ten times the mean weight.
 
     See Also
     --------
@@ -382,9 +382,9 @@ def mixed(
     sizes = sizes / (sizes.sum() / len(sizes))
     within_weights = np.ones(len(sizes), dtype=np.float64)
     within_weights[[0, -1]] = 2.0
-    edges = neighbour_edges(sizes) + scipy.sparse.diags_array(within_weights / sizes**2)
+    edges = adjacent_group_edges(sizes) + scipy.sparse.diags_array(within_weights / sizes**2)
     graph = weighted(GroupGraph(groups, edges.tocsr(), 1.0 / sizes), sample_weight)
-    warn_of_heavy_samples(graph, ADVICE)
+    warn_of_heavy_samples(graph, RARE_LABEL_ADVICE)
     return graph
 
 
@@ -394,17 +394,17 @@ def mixed(
 def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     """Return the graph of the transition probabilities of a sequence of discrete states.
 
-    Every time step is a vertex of weight 1. The edge of two time steps in the states s and s' has weight
+    Every time step is a vertex of weight 1. The edge between two time steps in the states s and s' has weight
     ``p(s, s') / (p(s) p(s'))``, where p(s) is the fraction of time in s and p(s, s') the fraction of
-    transitions from s to s' or back. Laplacian eigenmaps of these weights are slow feature analysis of
-    functions of the state: for any such function, A and B equal the moments of :class:`probsfa.SFA` exactly.
+    transitions from s to s' or back. For functions of the state, A and B equal the moments of
+    :class:`probsfa.SFA`, so that Laplacian eigenmaps of these weights are slow feature analysis.
 
     Parameters
     ----------
     states : array-like (N,)
         State at every time step, numbers or strings.
     lag : int, default=1
-        Time steps from the first to the second state of a transition.
+        Number of time steps of a transition.
     lengths : array-like of int, optional
         Time steps of every sequence. There are no transitions from one sequence to the next.
 
@@ -431,19 +431,21 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     n, lag = len(state_numbers), check_count("lag", lag)
     sizes = check_lengths(lengths, n)
     sequence = np.repeat(np.arange(len(sizes)), sizes)
-    joined = sequence[lag:] == sequence[:-lag]
-    if not joined.any():
+    is_transition = sequence[lag:] == sequence[:-lag]
+    if not is_transition.any():
         raise ValueError(
             f"No sequence has two states {lag} apart (lag={lag}); the longest has {max(sizes)}. Use longer "
             "sequences or a smaller lag."
         )
-    previous_states, next_states = state_numbers[:-lag][joined], state_numbers[lag:][joined]
+    previous_states, next_states = state_numbers[:-lag][is_transition], state_numbers[lag:][is_transition]
     n_states = int(state_numbers.max()) + 1
     steps = np.full(len(previous_states), 0.5 / len(previous_states), dtype=np.float64)
     forward_counts = scipy.sparse.csr_array(
         (steps, (previous_states, next_states)), shape=(n_states, n_states)
     )
-    rarity = scipy.sparse.diags_array(n / np.bincount(state_numbers))
+    inverse_frequencies = scipy.sparse.diags_array(n / np.bincount(state_numbers))
     return GroupGraph(
-        state_numbers, (rarity @ (forward_counts + forward_counts.T) @ rarity).tocsr(), np.ones(n_states)
+        state_numbers,
+        (inverse_frequencies @ (forward_counts + forward_counts.T) @ inverse_frequencies).tocsr(),
+        np.ones(n_states),
     )

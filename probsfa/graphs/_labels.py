@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from probsfa._validation import check_count
-from probsfa.graphs._combined import check_masses, check_sample_weight
+from probsfa.graphs._combined import check_group_weights, check_sample_weight
 from probsfa.graphs._rows import check_unmasked
 from probsfa.graphs.training_graph import TrainingGraph
 
@@ -19,17 +19,17 @@ __all__ = [
     "default_groups",
     "is_missing",
     "label_groups",
-    "order_of_labels",
+    "sort_labels",
     "warn_of_heavy_samples",
 ]
 
 _MAX_WEIGHT_RATIO = (
-    10  # multiple of the mean weight; at this limit, one of 100 samples has a tenth of the total weight
+    10  # relative to the mean; at this limit, one of 100 samples has a tenth of the total weight
 )
 
 
 def is_missing(labels: Any) -> NDArray[np.bool_]:
-    """Return which labels are NaN, None, NaT or the NA of pandas, shape (N,)."""
+    """Return a mask (N,) of labels that are NaN, None, NaT or the NA of pandas."""
     values = np.asarray(labels)
     if values.dtype.kind in "fcmM":
         return np.isnan(values)
@@ -45,7 +45,7 @@ def is_missing(labels: Any) -> NDArray[np.bool_]:
 
 
 def check_labels(y: Any) -> NDArray[np.float64]:
-    """Return numeric labels (N,) as float64, or raise a ValueError naming y."""
+    """Return numeric labels (N,) as float64; raise a ValueError for other labels."""
     labels = column_or_1d(check_complete(y))
     if labels.dtype.kind in "USO":
         try:
@@ -62,7 +62,7 @@ def check_labels(y: Any) -> NDArray[np.float64]:
 
 
 def check_classes(y: Any) -> NDArray[np.intp]:
-    """Return the class of every sample as an index into the sorted distinct labels; they may be strings."""
+    """Return the class of every sample as an index into the sorted distinct labels, which may be strings."""
     labels = column_or_1d(check_complete(y))
     if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
         raise ValueError("y contains NaN or infinity; every sample requires a class.")
@@ -83,7 +83,7 @@ def check_complete(y: Any) -> Any:
     return labels
 
 
-def order_of_labels(y: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def sort_labels(y: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the order of numeric labels and the number of samples of each distinct label.
 
     Parameters
@@ -96,7 +96,7 @@ def order_of_labels(y: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     order : ndarray (N,)
         Indices of the samples, from the smallest label to the largest.
     sizes : ndarray (S,)
-        Numbers of samples with the smallest label, with the next one, and so on.
+        Numbers of samples of each distinct label, in ascending order of labels.
 
     Raises
     ------
@@ -124,9 +124,8 @@ def label_groups(
     most `n_groups` distinct labels, each is a group. Otherwise the range of midranks is divided into
     intervals of equal length; if no labels are equal, the sizes of the groups differ by at most one. By
     default there are ``sqrt(N)`` groups, at most 50 as in Escalante-B. & Wiskott (2013, section 6.2). The
-    labels -y have the groups of y in reverse order, unless the mean of y is midway between its minimum and
-    maximum. Ties (a midrank on the middle border, or equal sizes of groups to merge) are then resolved in the
-    same direction for y and -y.
+    labels -y have the groups of y in reverse order, except if the mean of y is midway between minimum and
+    maximum and there are ties (a midrank on the middle border, or groups of equal size to merge).
 
     Parameters
     ----------
@@ -146,13 +145,13 @@ def label_groups(
     low, high = labels.min(), labels.max()
     if labels.mean() - low > (0.5 + 1e-9) * (
         high - low
-    ):  # reverse the labels, so that ties are resolved alike for y and -y
+    ):  # reversed labels, so that ties have the same result for y and -y
         groups = label_groups(-labels, n_groups, balanced=balanced, sample_weight=sample_weight, name=name)
         return groups.max() - groups
     distinct, label_index, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if sample_weight is not None:
         counts = np.bincount(label_index, weights=check_sample_weight(sample_weight, len(labels)))
-        check_masses(counts)
+        check_group_weights(counts)
     n = counts.sum()
     max_groups = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
     _check_different(labels, len(distinct))
@@ -170,12 +169,12 @@ def label_groups(
 
 
 def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
-    """Return the merged group of every group; each has at least size `smallest`, or only two are left.
+    """Return the merged group of every group. Merged groups have at least size `smallest`, or are two.
 
     The smallest group is repeatedly merged with the smaller adjacent group.
     """
     merged = sizes.tolist()
-    first = list(range(len(merged)))  # first group of each merged one
+    first = list(range(len(merged)))  # first group of each merged group
     while len(merged) > 2:
         i = int(np.argmin(merged))
         if merged[i] >= smallest:
@@ -199,12 +198,12 @@ def default_groups(n: float) -> int:
 
 
 def warn_of_heavy_samples(graph: TrainingGraph, advice: str) -> None:
-    """Warn if a sample weighs more than ten times the mean, because few samples then dominate the features.
+    """Warn of samples with more than ten times the mean weight, because these dominate the features.
 
     Parameters
     ----------
     graph : TrainingGraph
-        Built from labels.
+        Graph of labels.
     advice : str
         Advice, a clause that ends the sentence.
     """

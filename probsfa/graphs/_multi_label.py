@@ -6,25 +6,26 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from probsfa.graphs._combined import SubsetGraph, UnionGraph, equal_parts
+from probsfa.graphs._combined import SubsetGraph, UnionGraph, union_of_normalized
 from probsfa.graphs._labels import is_missing
 from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.graphs._rows import check_rows
 from probsfa.graphs.training_graph import TrainingGraph
 
-__all__ = ["multi_label", "on_labelled_rows", "semi_supervised"]
+__all__ = ["labelled_graph_on_all_rows", "multi_label", "semi_supervised"]
 
 
 def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = None) -> UnionGraph:
     """Return the graph of several labels: the weighted sum of their graphs.
 
-    Each label contributes to the objective in proportion to its weight. A sample without a label has no
-    vertex in the graph of that label.
+    The contribution of a label to the objective is proportional to its weight. A sample without a label has
+    no vertex in the graph of that label.
 
     Parameters
     ----------
     Y : array-like (N, M) or sequence of M array-likes (N,)
-        Labels, one column each; NaN, None and NA are missing. A DataFrame may mix classes and numbers.
+        Labels in columns; NaN, None and NA are missing. A DataFrame may have columns of classes and of
+        numbers.
     graph : str, builder or callable, or sequence of M such, default="serial"
         The graph of each label: a name, a builder such as ``Clustered()``, or a function of (X, y).
     weights : array-like (M,), optional
@@ -35,13 +36,12 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     Returns
     -------
     TrainingGraph
-        The graph of each label is scaled before it is weighted, so that its node weights and its edge weights
-        each sum to one.
+        The weighted union of the graphs of the labels, each scaled to ``Q = R = 1``.
 
     Raises
     ------
     ValueError
-        If a graph cannot be built from its labels, or a label is known for fewer than two samples.
+        If a graph cannot be built from its labels, or fewer than two samples have a label.
 
     See Also
     --------
@@ -63,11 +63,13 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
         raise ValueError(
             f"graph must be one graph, or a list of {len(columns)}, one for each label; got {len(kinds)}."
         )
-    members = [on_labelled_rows(kind, column, X) for kind, column in zip(kinds, columns, strict=True)]
-    return equal_parts(members, weights)
+    members = [
+        labelled_graph_on_all_rows(kind, column, X) for kind, column in zip(kinds, columns, strict=True)
+    ]
+    return union_of_normalized(members, weights)
 
 
-def on_labelled_rows(graph: Any, y: Any, X: Any = None, *, missing: Any = None) -> TrainingGraph:
+def labelled_graph_on_all_rows(graph: Any, y: Any, X: Any = None, *, missing: Any = None) -> TrainingGraph:
     """Return the graph of the labelled samples, extended to all samples.
 
     Parameters
@@ -86,16 +88,16 @@ def on_labelled_rows(graph: Any, y: Any, X: Any = None, *, missing: Any = None) 
             f"graph must be built from labels, by name, builder or function of (X, y); got {graph!r:.80}."
         )
     labels = np.asarray(y)
-    absent = is_missing(labels)
+    is_unlabelled = is_missing(labels)
     if missing is not None:
-        absent = absent | (labels == missing)
-    rows = np.flatnonzero(~absent)
+        is_unlabelled = is_unlabelled | (labels == missing)
+    rows = np.flatnonzero(~is_unlabelled)
     if len(rows) < 2:
         raise ValueError(f"y has {len(rows)} labels that are not missing; a graph requires at least two.")
     values = np.empty((len(labels), 0)) if X is None else np.asarray(X)
     check_consistent_length(values, labels)
-    built = build_graph(graph, values[rows], labels[rows])
-    return built if len(rows) == len(labels) else SubsetGraph(built, rows, len(labels))
+    labelled_graph = build_graph(graph, values[rows], labels[rows])
+    return labelled_graph if len(rows) == len(labels) else SubsetGraph(labelled_graph, rows, len(labels))
 
 
 def _columns(Y: Any) -> list[Any]:
@@ -129,8 +131,8 @@ def semi_supervised(
 ) -> UnionGraph:
     """Return the graph of partly labelled samples.
 
-    The graph is the union of the graph of the labelled samples and a graph of all samples, of nearest
-    neighbours or time. Unlabelled samples determine only the geometry of the data; their labels are not
+    The graph is the union of the graph of the labelled samples and a graph of all samples: nearest
+    neighbours, or temporal. Unlabelled samples affect features only by the second graph; their labels are not
     imputed.
 
     Parameters
@@ -153,7 +155,7 @@ def semi_supervised(
     Returns
     -------
     TrainingGraph
-        Each of the two graphs is scaled to ``Q = R = 1`` before it is weighted.
+        The weighted union of the two graphs, each scaled to ``Q = R = 1``.
 
     Raises
     ------
@@ -183,6 +185,6 @@ def semi_supervised(
             "unlabelled must be a graph that requires no labels, such as 'nearest_neighbors' or "
             f"'temporal'; got {unlabelled!r:.80}."
         )
-    of_labels = on_labelled_rows(graph, y, rows, missing=missing)
-    of_all = build_graph(unlabelled, rows, None, lengths=lengths)
-    return equal_parts([of_labels, of_all], [1.0, float(weight)])
+    label_graph = labelled_graph_on_all_rows(graph, y, rows, missing=missing)
+    sample_graph = build_graph(unlabelled, rows, None, lengths=lengths)
+    return union_of_normalized([label_graph, sample_graph], [1.0, float(weight)])

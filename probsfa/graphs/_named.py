@@ -1,4 +1,4 @@
-"""Training graphs by builder or by name, built from the samples or their labels."""
+"""Base class of graph builders, and training graphs by name."""
 
 import warnings
 from abc import abstractmethod
@@ -17,7 +17,7 @@ __all__ = [
     "GraphBuilder",
     "as_builder",
     "build_graph",
-    "check_joined",
+    "check_has_edges",
     "in_time",
     "is_slow_feature_analysis",
     "lag_of_differences",
@@ -31,8 +31,8 @@ __all__ = [
 class GraphBuilder(BaseEstimator):
     """A kind of training graph with its settings, built when an estimator is fitted.
 
-    Builders follow the conventions of scikit-learn for parameters: they can be cloned and pickled, and a grid
-    search can vary their settings as ``graph__n_groups``.
+    Builders have parameters as in scikit-learn: they can be cloned and pickled, and a grid search can vary
+    their settings, for example ``graph__n_groups``.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class GraphBuilder(BaseEstimator):
         """
 
     def reference(self) -> Any:
-        """Return the graph for scores of features; it is the same for all settings of this kind of graph.
+        """Return the graph for scores of features, which does not depend on the settings of the builder.
 
         Delta values on graphs of different settings are not comparable: they decrease with more groups or
         fewer neighbours.
@@ -102,7 +102,7 @@ _Builder = TypeVar("_Builder", bound=type[GraphBuilder])
 
 
 def named(name: str) -> Callable[[_Builder], _Builder]:
-    """Return a decorator that registers a builder, all of whose settings have defaults, under a name."""
+    """Return a decorator that registers a builder under a name; all its settings have defaults."""
 
     def register(builder: _Builder) -> _Builder:
         NAMED[name] = builder
@@ -137,13 +137,13 @@ def in_time(graph: Any) -> bool:
 
 
 def lag_of_differences(graph: Any) -> int | None:
-    """Return the lag if a graph given by name or as a builder joins rows as slow feature analysis does."""
+    """Return the lag of a temporal graph, given by name or as a builder; None for other graphs."""
     builder = as_builder(graph)
     return None if builder is None else builder.lag_of_differences
 
 
 def is_slow_feature_analysis(graph: Any) -> bool:
-    """Return whether `graph` is None or the name of the temporal graph; its lag is then the estimator's."""
+    """Return whether `graph` is None or the name of the temporal graph; the estimator then sets the lag."""
     return graph is None or (isinstance(graph, str) and lag_of_differences(graph) is not None)
 
 
@@ -153,7 +153,7 @@ def reference_graph(graph: Any) -> Any:
     return graph if builder is None else builder.reference()
 
 
-def _described(graph: Any) -> str:
+def _describe_graph(graph: Any) -> str:
     """Describe an invalid `graph` argument, with advice if it is a matrix of edge weights."""
     shape = getattr(graph, "shape", None)
     if shape is None:
@@ -172,7 +172,7 @@ def build_graph(
     Parameters
     ----------
     graph : TrainingGraph, str, GraphBuilder or callable
-        A name in `NAMED` means the graph with the default settings; a callable is called with (X, y).
+        A name in `NAMED` selects the builder with default settings; a callable is called with (X, y).
     X : ndarray (N, D)
         Samples.
     y : array-like (N,), optional
@@ -180,9 +180,9 @@ def build_graph(
     lengths : sequence of int, optional
         Samples of every sequence, for graphs in time.
     sample_weight : array-like (N,), optional
-        Sample weights. Clustered, serial and mixed graphs use them when they are built. Any other graph is
-        built from the samples of positive weight (from all samples if it depends on time or is a function);
-        then the weights multiply its node and edge weights.
+        Sample weights. Clustered, serial and mixed graphs are built with the weights. For other graphs, the
+        weights multiply node and edge weights of the graph of samples with positive weight (of all samples,
+        for temporal graphs and functions).
 
     Raises
     ------
@@ -204,7 +204,7 @@ def build_graph(
     else:
         raise ValueError(
             f"graph must be a TrainingGraph, a builder such as Serial(n_groups=20), a function of (X, y) "
-            f"that returns one, or one of {', '.join(map(repr, NAMED))}; got {_described(graph)}."
+            f"that returns one, or one of {', '.join(map(repr, NAMED))}; got {_describe_graph(graph)}."
         )
     if built.n_vertices != len(X):
         raise ValueError(
@@ -229,28 +229,28 @@ def _build_weighted(
     return built if len(rows) == len(X) else SubsetGraph(built, rows, len(X))
 
 
-def check_joined(graph: TrainingGraph) -> TrainingGraph:
-    """Return a graph for fitting, or raise a ValueError if it has no edges between different samples.
+def check_has_edges(graph: TrainingGraph) -> TrainingGraph:
+    """Return the graph; raise a ValueError if it has no edges between different samples.
 
     Warns
     -----
     UserWarning
-        If more than half of the samples have no edge to another.
+        If more than half of the samples have no edge to another sample.
     """
     component = graph.component_labels()
-    counts = graph.node_weights > 0
-    isolated = counts & (np.bincount(component)[component] == 1)
-    if isolated.sum() == counts.sum():
+    has_weight = graph.node_weights > 0
+    isolated = has_weight & (np.bincount(component)[component] == 1)
+    if isolated.sum() == has_weight.sum():
         raise ValueError(
-            "No edge of this graph joins two samples, so that slowness is not defined. A class requires at "
-            "least two samples. Use graph='serial' or 'sliding_window' for numeric labels, and a larger "
-            "bandwidth for neighbours."
+            "This graph has no edge between two samples, so that slowness is not defined. A class "
+            "requires at least two samples. Use graph='serial' or 'sliding_window' for numeric labels, and "
+            "a larger bandwidth for neighbours."
         )
-    if 2 * isolated.sum() > counts.sum():
+    if 2 * isolated.sum() > has_weight.sum():
         warnings.warn(
-            f"{int(isolated.sum())} of {int(counts.sum())} samples have no edges in this graph: outputs on "
-            "them do not affect slowness. A class requires at least two samples. Use graph='serial' or "
-            "'sliding_window' for numeric labels.",
+            f"{int(isolated.sum())} of {int(has_weight.sum())} samples have no edges in this graph: "
+            "outputs on them do not affect slowness. A class requires at least two samples. Use "
+            "graph='serial' or 'sliding_window' for numeric labels.",
             stacklevel=3,
         )
     return graph

@@ -13,7 +13,7 @@ from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_lengths, check_positive
 from probsfa.graphs._combined import PermutedGraph
-from probsfa.graphs._labels import check_labels, order_of_labels
+from probsfa.graphs._labels import check_labels, sort_labels
 from probsfa.graphs._window import TiedWindowGraph, WindowGraph
 from probsfa.graphs.moments import CentredRows
 from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph
@@ -24,8 +24,8 @@ __all__ = ["TemporalGraph", "WindowGraph", "reordering", "ring", "sliding_window
 def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
     """Return the graph of one or several time series, for which GSFA equals SFA.
 
-    All node weights are 1, and so are the weights of the edges (t, t + lag) inside each sequence (figure 4b
-    of the paper); A and B are then the moments of :class:`probsfa.SFA`, divisors included.
+    All node weights are 1, and edges (t, t + lag) inside each sequence have weight 1 (figure 4b of
+    Escalante-B. & Wiskott 2013). A and B are then the moments of :class:`probsfa.SFA`.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
             f"No sequence has two samples {lag} apart (lag={lag}); the longest has {max(sizes)}. Use longer "
             "sequences or a smaller lag."
         )
-    sequence = np.repeat(np.arange(len(sizes)), sizes)
-    return TemporalGraph(sequence[lag:] == sequence[:-lag], lag)
+    sequence_index = np.repeat(np.arange(len(sizes)), sizes)
+    return TemporalGraph(sequence_index[lag:] == sequence_index[:-lag], lag)
 
 
 class TemporalGraph(TrainingGraph):
@@ -69,25 +69,25 @@ class TemporalGraph(TrainingGraph):
 
     Parameters
     ----------
-    joined : ndarray (N - lag,), bool
-        Whether samples t and t + lag belong to one sequence.
+    has_edge : ndarray (N - lag,), bool
+        Whether samples t and t + lag are in one sequence.
     lag : int
-        Distance of the ends of an edge.
+        Lag of the edges, in rows.
     """
 
-    def __init__(self, joined: NDArray[np.bool_], lag: int) -> None:
-        n = len(joined) + lag
+    def __init__(self, has_edge: NDArray[np.bool_], lag: int) -> None:
+        n = len(has_edge) + lag
         degrees = np.zeros(n, dtype=np.float64)
-        degrees[:-lag] += joined
-        degrees[lag:] += joined
+        degrees[:-lag] += has_edge
+        degrees[lag:] += has_edge
         super().__init__(np.ones(n, dtype=np.float64), degrees)
-        self.joined = joined
+        self.has_edge = has_edge
         self.lag = lag
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         upper = scipy.sparse.diags_array(
-            self.joined.astype(np.float64), offsets=self.lag, shape=(self.n_vertices, self.n_vertices)
+            self.has_edge.astype(np.float64), offsets=self.lag, shape=(self.n_vertices, self.n_vertices)
         ).tocsr()
         upper.eliminate_zeros()
         return upper + upper.T
@@ -97,9 +97,10 @@ class TemporalGraph(TrainingGraph):
         return connected_components(self.to_sparse(), directed=False)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        # By differences, because degree times x minus adjacent values loses digits of slow signals.
+        # Differences are summed, because ``degree * x`` minus the sum of adjacent values loses digits of slow
+        # signals.
         change = X[self.lag :] - X[: -self.lag]
-        change[~self.joined] = 0.0
+        change[~self.has_edge] = 0.0
         product = np.zeros_like(X)
         product[self.lag :] += change
         product[: -self.lag] -= change
@@ -107,9 +108,9 @@ class TemporalGraph(TrainingGraph):
 
     def _energy(self, X: CentredRows) -> FloatArray:
         total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
-        for block in X.blocks(len(self.joined)):
+        for block in X.blocks(len(self.has_edge)):
             change = X.take(slice(block.start + self.lag, block.stop + self.lag)) - X.take(block)
-            change[~self.joined[block]] = 0.0
+            change[~self.has_edge[block]] = 0.0
             total += change.T @ change
         return total
 
@@ -127,7 +128,7 @@ class TemporalGraph(TrainingGraph):
 def reordering(y: Any) -> PermutedGraph:
     """Return the graph with an edge from every sample to the next in the order of the labels.
 
-    Graph-based SFA on this graph is slow feature analysis of the sorted samples (section 5.1 of the paper).
+    Graph-based SFA on this graph is SFA of the sorted samples (section 5.1 of Escalante-B. & Wiskott 2013).
     Edge weights of samples with equal labels are means over all orders of these samples, so that the graph
     does not depend on the order of the rows.
 
@@ -151,10 +152,8 @@ def reordering(y: Any) -> PermutedGraph:
     sliding_window : Several adjacent samples in the order of the labels.
     temporal : Graph in the order of time.
 
-    Notes
-    -----
-    Among m samples of one label, each pair has edge weight ``2 / m``. Each sample has a total weight of ``1 /
-    m`` to the samples of the next label.
+    Notes ----- Each pair of m samples with one label has edge weight ``2 / m``. The edges from one of these
+    samples to all samples of the next label have a total weight of ``1 / m``.
 
     Examples
     --------
@@ -167,7 +166,7 @@ def reordering(y: Any) -> PermutedGraph:
            [1. , 0. , 0.5],
            [0.5, 0.5, 0. ]])
     """
-    order, sizes = order_of_labels(y)
+    order, sizes = sort_labels(y)
     if len(sizes) == len(order):
         return PermutedGraph(temporal(len(order)), order)
     neighbours = WindowGraph(len(order), 1, ends="open", weights=np.array([0.0, 1.0]))
@@ -190,10 +189,10 @@ def sliding_window(
 ) -> PermutedGraph:
     """Return the sliding window graph of the samples sorted by label.
 
-    All node weights are 1. With samples numbered from 1 to N in the order of the labels and half-width d, the
-    edge weights of the square window are 1 where ``|n - n'| <= d``. Those of the mirrored window are in
-    addition 2 where ``n + n' <= d + 1`` or ``n + n' >= 2 N + 1 - d``: windows are reflected at the ends, so
-    that all degrees are ``2 d + 1`` and the graph is consistent.
+    All node weights are 1. Samples are numbered from 1 to N in the order of the labels, and d is the
+    half-width. Edge weights of the square window are 1 for ``|n - n'| <= d``. The mirrored window is
+    reflected at the ends: edge weights are 2 for ``n + n' <= d + 1`` and for ``n + n' >= 2 N + 1 - d``. All
+    degrees are then ``2 d + 1``, and the graph is consistent.
 
     Edge weights of samples with equal labels are means over all orders of these samples, so that the graph
     does not depend on the order of the rows.
@@ -203,8 +202,8 @@ def sliding_window(
     y : array-like (N,)
         Numeric labels, at least two different ones.
     half_width : int, optional
-        d, from 1 to N - 1. Default N // 10, at most 32, the smaller of the two windows of section 6.2; or the
-        largest distance of an array of `weights`.
+        d, from 1 to N - 1. By default the largest distance of an array of `weights`, else N // 10, at most 32
+        (the smaller window of section 6.2 of the reference).
     mirrored : bool, default=True
         Whether windows are reflected at the ends.
     weights : array-like (d + 1,) or callable, optional
@@ -227,15 +226,14 @@ def sliding_window(
     reordering : Only the next sample in the order of the labels.
     serial, mixed : Groups of samples instead of a window.
 
-    Notes
-    -----
-    Section 5.2 of the paper. The paper's condition for the upper end, ``n + n' >= 2 N - 1``, is that above
-    for d = 2, as in its figure 7. As in its formulas, a window includes its own sample; these self-loops
-    affect only R, and are omitted with ``weights[0] = 0``.
+    Notes ----- Escalante-B. & Wiskott (2013, JMLR 14:3683). Section 5.2 of the reference has the condition
+    ``n + n' >= 2 N - 1`` for the upper end, which is the condition above for d = 2 (its figure 7). A window
+    includes its own sample; these self-loops affect only R, and are omitted with ``weights[0] = 0``.
 
-    Let P permute the places of equal labels among themselves, M average over them and c be the mean off-block
-    Laplacian inside a block. The mean of ``P L P'`` over all P is ``M L M + diag(c) (1 - M)``, at the cost of
-    one product with the Laplacian of the window.
+    For equal labels, the mean of ``P L P'`` over all permutations P of samples with equal labels is computed.
+    It is ``M L M + diag(c) (1 - M)``, where M averages over samples with equal labels; see
+    :class:`~probsfa.graphs._window.TiedWindowGraph`. The cost is one product with the Laplacian of the
+    window.
 
     Examples
     --------
@@ -260,7 +258,7 @@ def sliding_window(
     >>> graph.is_consistent()
     True
     """
-    order, sizes = order_of_labels(y)
+    order, sizes = sort_labels(y)
     n = len(order)
     d, shape = check_window(n, half_width, weights)
     window = WindowGraph(n, d, ends="mirrored" if mirrored else "open", weights=shape)
@@ -273,34 +271,34 @@ def default_half_width(n: int) -> int:
 
 
 def check_window(
-    n: int, half_width: int | None, weights: WindowWeights | None, most: int | None = None
+    n: int, half_width: int | None, weights: WindowWeights | None, maximum: int | None = None
 ) -> tuple[int, FloatArray | None]:
-    """Return the half-width, at most `most`, and the weights of lags 0 to it, None where all are 1."""
-    array = None if weights is None or callable(weights) else as_float_array(weights, "weights")
+    """Return the half-width, at most `maximum`, and the weights of lags from 0; None if all are 1."""
+    weight_array = None if weights is None or callable(weights) else as_float_array(weights, "weights")
     if half_width is not None:
         d = check_count("half_width", half_width)
-    elif array is not None and array.ndim == 1 and len(array) > 1:
-        d = len(array) - 1
+    elif weight_array is not None and weight_array.ndim == 1 and len(weight_array) > 1:
+        d = len(weight_array) - 1
     else:
         d = default_half_width(n)
-    most = n - 1 if most is None else most
-    if d > most:
-        raise ValueError(f"half_width must be at most {most} for {n} samples; got {d}.")
+    maximum = n - 1 if maximum is None else maximum
+    if d > maximum:
+        raise ValueError(f"half_width must be at most {maximum} for {n} samples; got {d}.")
     if weights is None:
         return d, None
-    if array is None:
-        array = as_float_array(weights(np.arange(d + 1, dtype=np.float64)), "weights")  # type: ignore[operator]
-    if array.shape != (d + 1,):
+    if weight_array is None:
+        weight_array = as_float_array(weights(np.arange(d + 1, dtype=np.float64)), "weights")  # type: ignore[operator]
+    if weight_array.shape != (d + 1,):
         raise ValueError(
             f"weights must be {d + 1} numbers, one for each distance in rank from 0 to half_width={d}; got "
-            f"shape {array.shape}."
+            f"shape {weight_array.shape}."
         )
-    if not np.isfinite(array).all() or (array < 0).any() or not (array[1:] > 0).any():
+    if not np.isfinite(weight_array).all() or (weight_array < 0).any() or not (weight_array[1:] > 0).any():
         raise ValueError(
             "weights must be finite and not negative, with at least one positive weight after the first: the "
             "first is the weight of self-loops."
         )
-    return d, array / array.max()
+    return d, weight_array / weight_array.max()
 
 
 # ---- ring: a periodic window over samples in the order of an angle
@@ -316,9 +314,9 @@ def ring(
     """Return the window graph of samples around a circle.
 
     The samples are sorted by their position on the circle. Each sample has edges of weight 1 to the next
-    `half_width` samples on either side. All node weights are 1 and all degrees ``2 half_width + 1``, so that
-    the graph is consistent. Its free responses are pairs: sine and cosine of the angle, of twice the angle,
-    and so on.
+    `half_width` samples on either side. All node weights are 1 and all degrees are ``2 half_width + 1``, so
+    that the graph is consistent. The free responses are sine and cosine of the angle, then of twice the
+    angle, and so on.
 
     Parameters
     ----------
@@ -328,7 +326,7 @@ def ring(
         The period: 360 for degrees, 24 for hours of the day. With the default, ``2 * pi``, positions must lie
         within two periods.
     half_width : int, optional
-        From 1 to (N - 1) // 2. Default N // 10, at most 32.
+        Half-width, from 1 to (N - 1) // 2. Default N // 10, at most 32.
     weights : array-like (half_width + 1,) or callable, optional
         Shape of the window, as in :func:`sliding_window`.
 
@@ -343,11 +341,8 @@ def ring(
     sliding_window : Graph of labels on a line.
     probsfa.sfa.GraphSFARegressor : Regression, also of angles with ``period=``.
 
-    Notes
-    -----
-    The periodic form of the window of Escalante-B. & Wiskott (2013, section 5.2); a circle needs no
-    reflection at ends. Edge weights of equal positions are averaged over all orders, as in
-    :func:`sliding_window`.
+    Notes ----- This is the periodic form of the window of Escalante-B. & Wiskott (2013, section 5.2). Edge
+    weights of equal positions are averaged over all orders, as in :func:`sliding_window`.
 
     Examples
     --------
@@ -371,12 +366,12 @@ def ring(
     if n < 3:
         raise ValueError(f"y has {n} positions; a ring requires at least three samples.")
     positions = np.mod(labels, period)
-    positions[positions >= period] = 0.0  # rounding of small negative ones
+    positions[positions >= period] = 0.0  # small negative positions are rounded to the period
     if np.all(positions == positions[0]):
         raise ValueError(
             f"y has only one position, {positions[0]}, on the circle; a ring requires at least two."
         )
-    d, shape = check_window(n, half_width, weights, most=(n - 1) // 2)
-    order, sizes = order_of_labels(positions)
+    d, shape = check_window(n, half_width, weights, maximum=(n - 1) // 2)
+    order, sizes = sort_labels(positions)
     window = WindowGraph(n, d, ends="ring", weights=shape)
     return PermutedGraph(window if len(sizes) == n else TiedWindowGraph(window, sizes), order)

@@ -25,7 +25,7 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
     Returns
     -------
     ndarray (N, D)
-        May be the caller's own array: do not write to it.
+        The samples; possibly the array of the caller, which must not be changed.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
     if rows.ndim != 2:
         raise ValueError(f"{name} must have shape (n_rows, n_features); got shape {rows.shape}.")
     with np.errstate(over="ignore", invalid="ignore"):
-        total = rows.sum()  # a finite sum has finite terms, and is the usual case
+        sum_of_values = rows.sum()  # the sum is finite only if all terms are
     position = first_overflow(rows) if rows.size else None
     if position is not None and np.isfinite(rows[position]):
         raise ValueError(
@@ -45,7 +45,7 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
             f"{rows[position]:.3g} overflows in double precision (limit {MAX_ABSOLUTE_VALUE:g}). "
             "Use larger units."
         )
-    if np.isfinite(total):
+    if np.isfinite(sum_of_values):
         return rows
     for start in range(0, len(rows), SCAN_ROWS):
         block = rows[start : start + SCAN_ROWS]
@@ -63,11 +63,13 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
 def check_unmasked(labels: Any, name: str = "y") -> Any:
     """Return labels unchanged, or raise a ValueError if one is masked.
 
-    NumPy's conversion of a masked array to an array ignores the mask.
+    Conversion of a masked array to an array would ignore the mask.
     """
-    hidden = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, dtype=bool)
-    if hidden.any():
-        position = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1)))
+    is_masked = (
+        np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, dtype=bool)
+    )
+    if is_masked.any():
+        position = int(np.argmax(is_masked.reshape(len(is_masked), -1).any(axis=1)))
         raise ValueError(f"{name}[{position}] is masked; every sample requires a label.")
     return labels
 
@@ -75,11 +77,11 @@ def check_unmasked(labels: Any, name: str = "y") -> Any:
 def exact_shift(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return an offset of each column that can be subtracted without rounding; zero if the mean is small.
 
-    It is the mean, rounded to a multiple of a power of two at least as large as the range. Subtraction is
-    exact, so that equal distances stay equal.
+    The offset is the mean, rounded to a multiple of a power of two that exceeds the deviations from the mean.
+    Subtraction is then exact, so that equal distances remain equal.
     """
-    middle = values.mean(axis=0)
-    spread = np.abs(values - middle).max(axis=0)
-    varies = spread > np.finfo(np.float64).eps * np.abs(middle)
-    unit = np.exp2(np.ceil(np.log2(np.where(varies, spread, 1.0))))
-    return np.where(varies, np.round(middle / unit) * unit, middle)
+    mean = values.mean(axis=0)
+    max_deviation = np.abs(values - mean).max(axis=0)
+    varies = max_deviation > np.finfo(np.float64).eps * np.abs(mean)
+    unit = np.exp2(np.ceil(np.log2(np.where(varies, max_deviation, 1.0))))
+    return np.where(varies, np.round(mean / unit) * unit, mean)

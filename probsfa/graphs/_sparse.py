@@ -32,7 +32,7 @@ __all__ = [
 _MIN_TOTAL_WEIGHT, _MAX_TOTAL_WEIGHT = (
     1e-100,
     1e100,
-)  # sums of weights for which products with squared data cannot overflow
+)  # range of sums of weights whose products with squared data cannot overflow
 
 
 def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
@@ -124,9 +124,9 @@ class SparseGraph(TrainingGraph):
             degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
         super().__init__(node_weights, degrees)
         self._edges = edges
-        # Without self-loops, because a large one would increase rounding errors of the product.
-        self._between = edges - scipy.sparse.diags_array(edges.diagonal())
-        self._between_degrees = np.asarray(self._between.sum(axis=1), dtype=np.float64)
+        # Self-loops are omitted, because large ones would increase rounding errors of the product.
+        self._edges_without_loops = edges - scipy.sparse.diags_array(edges.diagonal())
+        self._degrees_without_loops = np.asarray(self._edges_without_loops.sum(axis=1), dtype=np.float64)
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
@@ -137,8 +137,8 @@ class SparseGraph(TrainingGraph):
         return connected_components(self._edges, directed=False)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        product = self._between_degrees[:, None] * X
-        product -= self._between @ X
+        product = self._degrees_without_loops[:, None] * X
+        product -= self._edges_without_loops @ X
         return product
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
@@ -160,8 +160,9 @@ class SparseGraph(TrainingGraph):
 def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> SparseGraph:
     """Return the graph with edge weights ``exp(-|x - x'|^2 / (2 bandwidth^2))``.
 
-    Edges below the rounding error of the largest, at distances above about 8.5 bandwidths, are left out: the
-    graph is sparse if the bandwidth is small compared with the extent of the data. There are no self-loops.
+    Edges with weights below the rounding error of the largest weight (distances above about 8.5 bandwidths)
+    are omitted, so that the graph is sparse if the bandwidth is small compared with the range of the data.
+    There are no self-loops.
 
     Parameters
     ----------
@@ -194,13 +195,15 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
     width = float(bandwidth)
     from sklearn.neighbors import radius_neighbors_graph  # slow import
 
-    reach = width * (-2.0 * np.log(np.finfo(np.float64).eps)) ** 0.5
-    # Distances of many columns are differences of products, which lose all digits at a large offset.
-    edges = radius_neighbors_graph(values - exact_shift(values), reach, mode="distance")
+    max_distance = width * (-2.0 * np.log(np.finfo(np.float64).eps)) ** 0.5
+    # Distances of many columns are computed as differences of products, which lose all digits at a large
+    # offset.
+    edges = radius_neighbors_graph(values - exact_shift(values), max_distance, mode="distance")
     if edges.nnz == 0:
         raise ValueError(
             f"bandwidth={bandwidth!r} results in no edges: all edge weights are below the rounding error of "
-            f"the largest, because no distance of two samples is below {reach:.3g}. Use a larger bandwidth."
+            f"the largest, because no distance of two samples is below {max_distance:.3g}. Use a "
+            "larger bandwidth."
         )
     edges.data = np.exp(-0.5 * (edges.data / width) ** 2)
     return from_sparse(edges, node_weights)
@@ -209,15 +212,15 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
 # ---- nearest neighbours: edges from every sample to the closest ones
 
 
-MAX_TREE_FEATURES = 15  # in more dimensions a tree visits most points; the limit that scikit-learn uses
-_LEAF_SIZE = 24  # leaf size of a tree: the fastest for 3 to 8 dimensions
+MAX_TREE_FEATURES = 15  # a tree visits most points in more dimensions; the limit of scikit-learn
+_LEAF_SIZE = 24  # leaf size of the tree; fastest for 3 to 8 dimensions
 
 
 def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "degree") -> SparseGraph:
     """Return the graph of nearest neighbours in Euclidean distance.
 
-    An edge has weight 1 if each sample is among the `n_neighbors` nearest of the other, and weight 1/2 if
-    only one of the two is. GSFA on it is locality preserving projection.
+    An edge has weight 1 if each of two samples is among the `n_neighbors` nearest neighbours of the other,
+    and weight 1/2 if only one is. GSFA on this graph is locality preserving projection.
 
     Parameters
     ----------
@@ -255,10 +258,10 @@ def default_neighbors(n: int) -> int:
 def neighbor_edges(
     points: NDArray[np.float64], count: int, rows: NDArray[np.float64] | None = None
 ) -> scipy.sparse.csr_array:
-    """Return ones between every row and the `count` points closest to it.
+    """Return a sparse matrix with ones between every row and its `count` nearest points.
 
-    SciPy's tree is used in few dimensions, where it needs a half to two thirds of the time of scikit-learn's;
-    scikit-learn's is used in many.
+    In few dimensions the tree of SciPy is used, which takes a half to two thirds of the time of scikit-learn;
+    in many dimensions, scikit-learn.
 
     Parameters
     ----------
@@ -272,7 +275,7 @@ def neighbor_edges(
     Returns
     -------
     sparse array (N, n)
-        With 32-bit indices if they suffice, for faster products.
+        Edges, with 32-bit indices if they suffice, for faster products.
     """
     queries = points if rows is None else rows
     n_queried = count + (rows is None)
@@ -280,13 +283,13 @@ def neighbor_edges(
         tree = cKDTree(points, leafsize=_LEAF_SIZE)
         order = tree.indices if rows is None else np.arange(len(rows))
         neighbors = np.empty((len(queries), n_queried), dtype=np.intp)
-        # Sorted queries visit the same leaves one after the other.
+        # Sorted queries visit the same leaves of the tree in succession, which uses the cache.
         nearest = tree.query(queries[order], n_queried, workers=effective_n_jobs(-1))[1]
         neighbors[order] = nearest.reshape(-1, n_queried)
     else:
         from sklearn.neighbors import NearestNeighbors  # slow import
 
-        # Distances are differences of products here, which lose all digits at a large offset.
+        # scikit-learn computes distances as differences of products, which lose all digits at a large offset.
         if not scipy.sparse.issparse(points):
             shift = exact_shift(points)
             points, queries = points - shift, queries - shift
@@ -295,7 +298,7 @@ def neighbor_edges(
     if rows is None:
         is_other = neighbors != np.arange(points.shape[0])[:, None]
         is_other[is_other.all(axis=1), -1] = (
-            False  # among duplicates of a point, the point itself may be missing
+            False  # the search may omit the point itself among its duplicates
         )
         neighbors = neighbors[is_other].reshape(-1, count)
     index = np.int32 if neighbors.size < np.iinfo(np.int32).max else np.int64

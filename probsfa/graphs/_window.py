@@ -16,7 +16,7 @@ __all__ = ["Ends", "TiedWindowGraph", "WindowGraph"]
 #: Treatment of windows at the ends: truncated, reflected, or periodic.
 Ends = Literal["open", "mirrored", "ring"]
 
-_MAX_DIRECT_HALF_WIDTH = 32  # half-width up to which a weighted window is summed lag by lag; by FFT above
+_MAX_DIRECT_HALF_WIDTH = 32  # weighted windows are summed lag by lag up to this half-width, else by FFT
 
 
 class WindowGraph(TrainingGraph):
@@ -60,7 +60,7 @@ class WindowGraph(TrainingGraph):
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
         if self._weight_of(np.ones(1, dtype=np.intp))[0] > 0:
-            return np.zeros(self.n_vertices, dtype=np.intp)  # adjacent vertices are joined
+            return np.zeros(self.n_vertices, dtype=np.intp)  # adjacent vertices have edges
         return connected_components(self.to_sparse(), directed=False)[1].astype(np.intp)
 
     def self_loops(self) -> FloatArray:
@@ -68,12 +68,15 @@ class WindowGraph(TrainingGraph):
         n = self.n_vertices
         loops = np.full(n, self._weight_of(np.zeros(1, dtype=np.intp))[0])
         if self.ends == "mirrored":
-            for positions in (np.arange(n), np.arange(n)[::-1]):  # reflected onto itself
+            for positions in (
+                np.arange(n),
+                np.arange(n)[::-1],
+            ):  # edges to the reflection of the sample itself
                 loops += self._weight_of(2 * positions + 1)
         return loops
 
-    def weights_inside(self, starts: IntArray, blocks: IntArray) -> FloatArray:
-        """Return the sum of the edge weights inside each of some blocks of consecutive vertices.
+    def weights_within(self, starts: IntArray, blocks: IntArray) -> FloatArray:
+        """Return the sums of the edge weights within blocks of consecutive vertices.
 
         Parameters
         ----------
@@ -85,29 +88,31 @@ class WindowGraph(TrainingGraph):
         Returns
         -------
         ndarray (S,)
-            Each edge in both directions and self-loops once, in O(N + d).
+            Sums over both directions of edges, and self-loops once; computed in O(N + d).
         """
         n, d = self.n_vertices, self.half_width
-        up_to = np.cumsum(self._weight_of(np.arange(d + 1)))  # of lags 0 to l
+        cumulative = np.cumsum(self._weight_of(np.arange(d + 1)))  # of lags 0 to l
         positions = np.arange(n)
         first = starts[blocks]
         last = np.append(starts[1:], n)[blocks] - 1
 
-        def cumulative_weights(lag: IntArray) -> FloatArray:  # weights of lags 0 to `lag`
-            return up_to[np.minimum(lag, d)]
+        def cumulative_weights(lag: IntArray) -> FloatArray:  # sums of weights of lags from 0 to `lag`
+            return cumulative[np.minimum(lag, d)]
 
-        total = cumulative_weights(last - positions) + cumulative_weights(positions - first) - up_to[0]
-        if self.ends == "ring":  # around the ring
-            total += (
+        row_sums = (
+            cumulative_weights(last - positions) + cumulative_weights(positions - first) - cumulative[0]
+        )
+        if self.ends == "ring":  # edges across the end of the ring
+            row_sums += (
                 2.0 * cumulative_weights(first + n)
                 - cumulative_weights(n - 1 - positions + first)
                 - cumulative_weights(n - 1 - last + positions)
             )
         if self.ends == "mirrored":
-            total += cumulative_weights(positions + last + 1) - cumulative_weights(positions + first)
+            row_sums += cumulative_weights(positions + last + 1) - cumulative_weights(positions + first)
             positions, first, last = n - 1 - positions, n - 1 - last, n - 1 - first
-            total += cumulative_weights(positions + last + 1) - cumulative_weights(positions + first)
-        return np.add.reduceat(total, starts)
+            row_sums += cumulative_weights(positions + last + 1) - cumulative_weights(positions + first)
+        return np.add.reduceat(row_sums, starts)
 
     def _weight_of(self, lags: IntArray) -> FloatArray:
         inside = lags <= self.half_width
@@ -117,7 +122,7 @@ class WindowGraph(TrainingGraph):
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         if self.weights is not None and len(X):
-            X = X - X.mean(axis=0)  # the error of a Fourier transform is relative to the largest number
+            X = X - X.mean(axis=0)  # rounding errors of an FFT are relative to the largest value
         product = self.degrees[:, None] * X
         product -= self._window_sums(X)
         return product
@@ -125,7 +130,7 @@ class WindowGraph(TrainingGraph):
     def _energy(self, X: CentredRows) -> FloatArray:
         n, d = self.n_vertices, self.half_width
         total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
-        size = max(block_rows(X.n_features), 4 * d)  # rows read twice are a small share
+        size = max(block_rows(X.n_features), 4 * d)  # so that few rows are read twice
         for start in range(0, n, size):
             stop = min(start + size, n)
             positions = np.arange(start - d, stop + d)
@@ -185,7 +190,7 @@ class WindowGraph(TrainingGraph):
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         if self.ends == "open":
             return self._walk(start, n_steps, rng)
-        # Steps of an infinite window, reflected or taken modulo n.
+        # Steps of an infinite walk, reflected at the ends or modulo n.
         if self.weights is None:
             steps = rng.randint(-self.half_width, self.half_width + 1, n_steps)
         else:
@@ -204,8 +209,8 @@ def _moving_sums(padded: FloatArray, d: int) -> FloatArray:
     """Return the sum of 2 d + 1 consecutive rows around each row.
 
     The rows are divided into blocks of the length of the window. A window covers the end of one block and the
-    beginning of the next, so that its sum is the sum of two running sums. No large sums are subtracted, and
-    rounding errors do not accumulate beyond a window.
+    beginning of the next block, so that its sum is the sum of two cumulative sums. There is no difference of
+    large sums, and rounding errors do not accumulate beyond a window.
     """
     n, width = len(padded) - 2 * d, 2 * d + 1
     n_blocks = -(-len(padded) // width)
@@ -214,7 +219,7 @@ def _moving_sums(padded: FloatArray, d: int) -> FloatArray:
     blocks = full.reshape(n_blocks, width, -1)
     from_begin = np.cumsum(blocks, axis=1).reshape(full.shape)
     to_end = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(full.shape)
-    from_begin[width - 1 :: width] = 0.0  # a window that is a block is complete in to_end
+    from_begin[width - 1 :: width] = 0.0  # to_end includes all rows of a window that is a block
     return to_end[:n] + from_begin[width - 1 : width - 1 + n]
 
 
@@ -225,18 +230,18 @@ class TiedWindowGraph(TrainingGraph):
     """Mean of a window graph over all permutations of samples within each block of equal labels.
 
     Let M average over the samples of each block, and L be the Laplacian of the window. Outside the diagonal
-    blocks, the mean of ``P L P'`` over all such permutations P is ``M L M``. In a block of m samples,
-    permutations preserve the trace and the sum of L. The mean over all permutations has one value on the
-    diagonal and one value elsewhere, which follow from the trace and the sum. The result is
+    blocks, the mean of ``P L P'`` over all such permutations P is ``M L M``. The mean of a diagonal block of
+    m samples has one value on the diagonal and another value elsewhere. Both follow from the trace and the
+    sum of the block, which permutations preserve. The result is
 
         M L M + diag(c) (1 - M),      c = (trace - sum / m) / (m - 1) of the block of L,
 
-    that is, one product with L and sums over blocks.
+    so that a product requires one product with L and sums over blocks.
 
     Parameters
     ----------
     window : WindowGraph
-        Over the samples in the order of their labels.
+        Window over the samples in the order of their labels.
     sizes : ndarray (S,), int
         Number of samples of each label, in the same order.
 
@@ -257,21 +262,23 @@ class TiedWindowGraph(TrainingGraph):
         self._starts = np.cumsum(sizes) - sizes
         degrees = np.add.reduceat(window.degrees, self._starts)
         self._loops = np.add.reduceat(window.self_loops(), self._starts)
-        self._inside = window.weights_inside(self._starts, self.blocks)
-        trace, total = degrees - self._loops, degrees - self._inside
-        self._spread_weights = np.where(sizes > 1, (trace - total / sizes) / np.maximum(sizes - 1, 1), 0.0)
+        self._within_weights = window.weights_within(self._starts, self.blocks)
+        trace, total = degrees - self._loops, degrees - self._within_weights
+        self._deviation_weights = np.where(sizes > 1, (trace - total / sizes) / np.maximum(sizes - 1, 1), 0.0)
         super().__init__(np.ones(window.n_vertices, dtype=np.float64), (degrees / sizes)[self.blocks])
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         n, sizes = self.n_vertices, self.sizes
         check_edges(float(np.sum(sizes.astype(float) ** 2)), "window and sizes define the graph")
-        share = scipy.sparse.diags_array(1.0 / sizes)
-        inside = (self._inside - self._loops) / np.maximum(sizes * (sizes - 1), 1)
-        of_pair = share @ self._between_blocks @ share + scipy.sparse.diags_array(inside)
+        inverse_sizes = scipy.sparse.diags_array(1.0 / sizes)
+        within_weights = (self._within_weights - self._loops) / np.maximum(sizes * (sizes - 1), 1)
+        pair_weights = inverse_sizes @ self._between_blocks @ inverse_sizes + scipy.sparse.diags_array(
+            within_weights
+        )
         ones = np.ones(n, dtype=np.float64)
         members = scipy.sparse.csr_array((ones, self.blocks, np.arange(n + 1)), shape=(n, len(sizes)))
-        pairs = scipy.sparse.csr_array(members @ of_pair @ members.T)
+        pairs = scipy.sparse.csr_array(members @ pair_weights @ members.T)
         loops = (self._loops / sizes)[self.blocks]
         edges = scipy.sparse.csr_array(pairs + scipy.sparse.diags_array(loops - pairs.diagonal()))
         edges.eliminate_zeros()
@@ -286,14 +293,14 @@ class TiedWindowGraph(TrainingGraph):
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         means = self._block_means(X)[self.blocks]
         product = self._block_means(self.window._laplacian_matmul(means))[self.blocks]
-        product += self._spread_weights[self.blocks, None] * (X - means)
+        product += self._deviation_weights[self.blocks, None] * (X - means)
         return product
 
     def _energy(self, X: CentredRows) -> FloatArray:
         means = np.zeros((len(self.sizes), X.n_features), dtype=np.float64)
         for block in X.blocks():
-            present, borders = np.unique(self.blocks[block], return_index=True)
-            means[present] += np.add.reduceat(X.take(block), borders)
+            present, block_starts = np.unique(self.blocks[block], return_index=True)
+            means[present] += np.add.reduceat(X.take(block), block_starts)
         means /= self.sizes[:, None]
         zeros = np.zeros(X.n_features, dtype=np.float64)
         total = self.window._energy(CentredRows(means, zeros, zeros, self.blocks))
@@ -301,7 +308,7 @@ class TiedWindowGraph(TrainingGraph):
             blocks = self.blocks[block]
             centred = X.take(block)
             centred -= means[blocks]
-            total += centred.T @ (self._spread_weights[blocks, None] * centred)
+            total += centred.T @ (self._deviation_weights[blocks, None] * centred)
         return total
 
     def _block_means(self, X: FloatArray) -> FloatArray:
@@ -321,21 +328,25 @@ class TiedWindowGraph(TrainingGraph):
 
     @cached_property
     def _block_walk(self) -> SparseWalk:
-        return SparseWalk((self._between_blocks + scipy.sparse.diags_array(self._inside)).tocsr())
+        return SparseWalk((self._between_blocks + scipy.sparse.diags_array(self._within_weights)).tocsr())
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        # Samples of a block are exchangeable: draw the sequence of blocks first. On entering a block, draw
-        # any sample of it; within a block, stay at the sample with the share of the self-loops.
+        # Samples of a block are exchangeable: the sequence of blocks is drawn first. The first sample of a
+        # visit to a block is drawn at random. A step within a block stays at the sample with the probability
+        # of a self-loop.
         visited = self._block_walk(int(self.blocks[start]), n_steps, rng)
-        sizes, staying = self.sizes[visited], (self._loops / np.maximum(self._inside, 1e-300))[visited]
+        sizes, stay_probabilities = (
+            self.sizes[visited],
+            (self._loops / np.maximum(self._within_weights, 1e-300))[visited],
+        )
         changed_block = np.diff(visited, prepend=-1) != 0
-        pick = np.floor(rng.random_sample(n_steps) * sizes).astype(np.intp)
+        first_members = np.floor(rng.random_sample(n_steps) * sizes).astype(np.intp)
         other_members = 1 + np.floor(rng.random_sample(n_steps) * (sizes - 1)).astype(np.intp)
-        shift = np.where(rng.random_sample(n_steps) < staying, 0, other_members)
-        pick[0] = start - self._starts[visited[0]]
+        shift = np.where(rng.random_sample(n_steps) < stay_probabilities, 0, other_members)
+        first_members[0] = start - self._starts[visited[0]]
         starts = np.flatnonzero(changed_block)
         run_number = np.cumsum(changed_block) - 1
         total = np.cumsum(np.where(changed_block, 0, shift))
-        member = (pick[starts][run_number] + total - total[starts][run_number]) % sizes
+        member = (first_members[starts][run_number] + total - total[starts][run_number]) % sizes
         path: IntArray = self._starts[visited] + member
         return path

@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 
-class _OfLabels(GraphBuilder):
-    """A builder that needs labels only; its parameters are those of the function of the same name."""
+class _LabelGraphBuilder(GraphBuilder):
+    """Base class of builders from labels; parameters are those of the function with the same name."""
 
     needs_labels = True
     needs_rows = False
@@ -53,8 +53,8 @@ class _OfLabels(GraphBuilder):
         return self._function(self._labels(y), **self.get_params(deep=False))
 
 
-class _Weighted(_OfLabels):
-    """A builder that supports sample weights."""
+class _WeightedLabelGraphBuilder(_LabelGraphBuilder):
+    """Base class of builders from labels that support sample weights."""
 
     takes_sample_weight = True
 
@@ -66,7 +66,7 @@ class _Weighted(_OfLabels):
 
 
 @named("serial")
-class Serial(_Weighted):
+class Serial(_WeightedLabelGraphBuilder):
     """Builder of the serial graph of labels; see :func:`probsfa.graphs.serial`.
 
     Parameters
@@ -97,7 +97,7 @@ class Serial(_Weighted):
 
 
 @named("mixed")
-class Mixed(_Weighted):
+class Mixed(_WeightedLabelGraphBuilder):
     """Builder of the mixed graph of labels; see :func:`probsfa.graphs.mixed`.
 
     Parameters
@@ -118,7 +118,7 @@ class Mixed(_Weighted):
 
 
 @named("sliding_window")
-class SlidingWindow(_OfLabels):
+class SlidingWindow(_LabelGraphBuilder):
     """Builder of the sliding window graph of labels; see :func:`probsfa.graphs.sliding_window`.
 
     Parameters
@@ -146,7 +146,7 @@ class SlidingWindow(_OfLabels):
 
 
 @named("ring")
-class Ring(_OfLabels):
+class Ring(_LabelGraphBuilder):
     """Builder of the ring graph of angles; see :func:`probsfa.graphs.ring`.
 
     Parameters
@@ -169,19 +169,19 @@ class Ring(_OfLabels):
         self.weights = weights
 
     def reference(self) -> Any:
-        """Return the graph for scoring: that of neighbours on the circle."""
+        """Return the graph for scoring: adjacent samples on the circle."""
         return Ring(self.period, 1)
 
 
 @named("reordering")
-class Reordering(_OfLabels):
+class Reordering(_LabelGraphBuilder):
     """Builder of the reordering graph of labels; see :func:`probsfa.graphs.reordering`."""
 
     _function = staticmethod(reordering)
 
 
 @named("clustered")
-class Clustered(_Weighted):
+class Clustered(_WeightedLabelGraphBuilder):
     """Builder of the clustered graph of classes; see :func:`probsfa.graphs.clustered`.
 
     Parameters
@@ -200,7 +200,7 @@ class Clustered(_Weighted):
         return Clustered()
 
 
-class ExactLabel(_OfLabels):
+class ExactLabel(_LabelGraphBuilder):
     """Builder of the graph whose slowest functions are the labels; see :func:`probsfa.graphs.exact_label`.
 
     Parameters
@@ -244,7 +244,7 @@ class MultiLabel(GraphBuilder):
 
     @property
     def needs_rows(self) -> bool:  # type: ignore[override]
-        """Whether a graph of a label is built from the rows, too."""
+        """Whether the graph of a label is also built from the rows."""
         return any(needs_rows(graph) for graph in _members(self.graph))
 
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
@@ -252,7 +252,7 @@ class MultiLabel(GraphBuilder):
         return multi_label(self._labels(y), graph=self.graph, weights=self.weights, X=X)
 
     def reference(self) -> Any:
-        """Return the graph for scoring: that of several labels, each on the graph for scoring of its kind."""
+        """Return the graph for scoring: the graph of several labels, built from their graphs for scoring."""
         return MultiLabel(reference_graph(self.graph), weights=self.weights)
 
 
@@ -292,7 +292,7 @@ class SemiSupervised(GraphBuilder):
 
     @property
     def in_time(self) -> bool:  # type: ignore[override]
-        """Whether consecutive rows are joined."""
+        """Whether the graph of all samples is temporal."""
         return in_time(self.unlabelled)
 
     @property
@@ -313,7 +313,7 @@ class SemiSupervised(GraphBuilder):
         )
 
     def reference(self) -> Any:
-        """Return the graph for scoring: the union of those of both graphs, with equal weights."""
+        """Return the graph for scoring: the union of the two graphs for scoring, with equal weights."""
         return SemiSupervised(
             reference_graph(self.graph), reference_graph(self.unlabelled), missing=self.missing
         )
@@ -337,7 +337,7 @@ class Temporal(GraphBuilder):
 
     @property
     def lag_of_differences(self) -> int:  # type: ignore[override]
-        """Number of rows between joined rows."""
+        """Lag of the edges, in rows."""
         return self.lag
 
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
@@ -345,7 +345,7 @@ class Temporal(GraphBuilder):
         return temporal(len(X), self.lag, lengths)
 
 
-class Transition(_OfLabels):
+class Transition(_LabelGraphBuilder):
     """Builder of the graph of transitions between states, the labels; see :func:`probsfa.graphs.transition`.
 
     Parameters
@@ -386,7 +386,7 @@ class NearestNeighbors(GraphBuilder):
         return nearest_neighbors(X, count, node_weights=self.node_weights)
 
     def reference(self) -> Any:
-        """Return the graph for scoring: that with the default number of neighbours."""
+        """Return the graph for scoring, with the default number of neighbours."""
         return NearestNeighbors()
 
 
@@ -462,7 +462,7 @@ class Union(GraphBuilder):
 
     @property
     def in_time(self) -> bool:  # type: ignore[override]
-        """Whether one of the graphs joins rows by their order."""
+        """Whether one of the graphs depends on the order of the rows."""
         return any(in_time(graph) for graph in self.graphs)
 
     @property
@@ -475,7 +475,7 @@ class Union(GraphBuilder):
         return union([build_graph(graph, X, y, lengths=lengths) for graph in self.graphs], self.weights)
 
     def reference(self) -> Any:
-        """Return the graph for scoring: the union of those of all graphs."""
+        """Return the graph for scoring: the union of the graphs for scoring."""
         return Union([reference_graph(graph) for graph in self.graphs], weights=self.weights)
 
 

@@ -8,10 +8,10 @@ With rows ``x(t)`` of one or more sequences and a lag ``h``::
 ``A`` is not centred: a drift counts as change. Rows with missing values may be skipped; only pairs of two
 complete rows are then used.
 
-Three measures keep the sums exact and fast. Rows are processed in blocks that fit the cache, in one pass
-without a copy. Every block is centred separately and merged by the update of Chan, Golub & LeVeque (1983, The
-American Statistician 37:242, eq. 2.1), so that large numbers do not cancel. Means are stored relative to the
-first row: at an offset of 1e8, the difference of two means then has all its digits.
+Rows are processed in blocks that fit the cache, in one pass without a copy. Every block is centred and merged
+by the update of Chan, Golub & LeVeque (1983, The American Statistician 37:242, eq. 2.1), which avoids
+cancellation. Means are stored relative to the first row, so that differences of means are exact at an offset
+of 1e8.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,32 +27,32 @@ from probsfa.graphs._rows import check_rows
 
 __all__ = ["CentredRows", "MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
-_BLOCK_SIZE = 2**17  # 1 MiB of float64: with the differences, about the cache of a core
-# With fewer rows, adding the products of blocks takes a third of the time; larger blocks gain nothing.
+_BLOCK_SIZE = 2**17  # number of values, 1 MiB of float64: with differences, about the cache of a core
+# Additions of products take a third of the time for blocks of fewer rows; larger blocks are not faster.
 _BLOCK_ROWS = (1024, 8192)
-_CONSTANT_ULPS = 4  # a column that varies by less than this many units in the last place counts as constant
+_CONSTANT_ULPS = 4  # columns that vary by fewer units in the last place are treated as constant
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums of centred outer products of rows and of differences.
+    """Sums of outer products of centred rows, and of differences.
 
     Attributes
     ----------
     n_rows : int
-        Number of rows summed.
+        Number of rows.
     origin : ndarray (D,)
-        A point among the data.
+        A row of the data.
     offset : ndarray (D,)
         Mean of the rows minus `origin`.
     scatter : ndarray (D, D)
         Sum of ``(x - mean)(x - mean)'``.
     n_differences : int
-        Number of pairs of rows summed.
+        Number of differences.
     difference_scatter : ndarray (D, D)
         Sum of ``dx dx'``, not centred.
     lag : int
-        Rows from one member of a pair to the other.
+        Lag of the differences, in rows.
     """
 
     n_rows: int
@@ -102,8 +102,8 @@ class Moments:
     def merge(self, other: "Moments") -> "Moments":
         """Return the moments of the rows and pairs of both parts.
 
-        No difference is formed between the two parts: they are different sequences. Use
-        :class:`MomentStream` for consecutive parts of one sequence.
+        The two parts are different sequences, without a difference between them. Use :class:`MomentStream`
+        for consecutive parts of one sequence.
 
         Raises
         ------
@@ -116,13 +116,13 @@ class Moments:
                 f"{other.offset.size} columns at lag {other.lag}."
             )
         if self.n_rows == 0 or other.n_rows == 0:
-            filled = other if self.n_rows == 0 else self
-            n, origin, offset, scatter = filled.n_rows, filled.origin, filled.offset, filled.scatter
+            nonempty = other if self.n_rows == 0 else self
+            n, origin, offset, scatter = nonempty.n_rows, nonempty.origin, nonempty.offset, nonempty.scatter
         else:
             n, origin = self.n_rows + other.n_rows, self.origin
-            gap = (other.origin - self.origin) + (other.offset - self.offset)
-            offset = self.offset + gap * (other.n_rows / n)
-            between = np.outer(gap, gap) * (self.n_rows * (other.n_rows / n))
+            mean_difference = (other.origin - self.origin) + (other.offset - self.offset)
+            offset = self.offset + mean_difference * (other.n_rows / n)
+            between = np.outer(mean_difference, mean_difference) * (self.n_rows * (other.n_rows / n))
             scatter = self.scatter + other.scatter + between
         return Moments(
             n_rows=n,
@@ -137,12 +137,12 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class MomentStream:
-    """Moments of the rows so far, and the last rows, which the next rows may continue.
+    """Moments of the rows so far, and the last rows, for differences with the next rows.
 
     Attributes
     ----------
     moments : Moments
-        Of all rows so far.
+        Moments of all rows so far.
     tail : ndarray (h, D)
         The last ``h <= lag`` rows of the current sequence, missing values included.
 
@@ -182,14 +182,14 @@ class MomentStream:
         lengths : sequence of int, optional
             Lengths of sequences; the first sequence continues the current one.
         new_sequence : bool, default=False
-            Whether the first row begins a new sequence instead.
+            Whether the first row begins a new sequence.
         skip_incomplete : bool, default=False
             Whether to leave out rows with a NaN, and pairs with such rows.
 
         Returns
         -------
         MomentStream
-            Equal, up to rounding, to the stream of all rows at once.
+            The stream; it equals the stream of all rows at once, up to rounding.
         """
         rows = as_float_array(values, "values")
         n, lag = len(rows), self.moments.lag
@@ -198,14 +198,16 @@ class MomentStream:
         starts[0] = -len(tail)
 
         moments = _add_rows(self.moments, rows, skip_incomplete)
-        padding = np.zeros((min(lag - len(tail), n), rows.shape[1]), dtype=np.float64)  # without partners
+        padding = np.zeros(
+            (min(lag - len(tail), n), rows.shape[1]), dtype=np.float64
+        )  # rows that are not `lag` rows after another row
         earlier = np.concatenate([padding, tail])
-        border = _difference_scatter(earlier[:n], rows[:lag], starts, 0, lag, skip_incomplete)
-        inside = _difference_scatter(rows[:-lag], rows[lag:], starts, lag, lag, skip_incomplete)
+        border_sums = _difference_scatter(earlier[:n], rows[:lag], starts, 0, lag, skip_incomplete)
+        inner_sums = _difference_scatter(rows[:-lag], rows[lag:], starts, lag, lag, skip_incomplete)
         moments = replace(
             moments,
-            n_differences=moments.n_differences + border[0] + inside[0],
-            difference_scatter=moments.difference_scatter + border[1] + inside[1],
+            n_differences=moments.n_differences + border_sums[0] + inner_sums[0],
+            difference_scatter=moments.difference_scatter + border_sums[1] + inner_sums[1],
         )
         open_rows = rows[max(0, int(starts[-1])) :] if n else rows
         if len(starts) > 1:
@@ -229,7 +231,7 @@ def temporal_moments(
     lengths : sequence of int, optional
         Rows of every sequence. There are no differences across sequence boundaries.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Lag of the differences, in rows.
     skip_incomplete : bool, default=False
         Whether to leave out rows with a missing value, and differences with such rows.
 
@@ -275,7 +277,7 @@ def rounding_variance(mean: FloatArray) -> FloatArray:
 
 
 def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Moments:
-    """Return the moments with rows added and no differences."""
+    """Return the moments with rows added, without differences."""
     n, origin, offset = moments.n_rows, moments.origin, moments.offset
     scatter = moments.scatter.copy()
     size = block_rows(rows.shape[1])
@@ -294,8 +296,8 @@ def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Mome
         np.subtract(block, origin, out=centred[:m])
         mean = np.ones(m, dtype=np.float64) @ centred[:m] / m
         centred[:m] -= mean
-        # The update of the means is one additional row, so that a block needs one product and one sum of
-        # matrices.
+        # The update of the scatter by means is an additional row, so that one matrix product suffices for a
+        # block.
         centred[m] = (mean - offset) * np.sqrt(n * (m / (n + m)))
         scatter += centred.T @ centred
         offset = offset + (mean - offset) * (m / (n + m))
@@ -311,7 +313,7 @@ def _difference_scatter(
     lag: int,
     skip_incomplete: bool,
 ) -> tuple[int, FloatArray]:
-    """Count the valid pairs of rows and sum the outer products of their differences.
+    """Return the number of valid pairs of rows, and the sum of outer products of their differences.
 
     `first` is the index of the first later row and `starts` are the indices at which sequences begin; a pair
     is valid if at least `lag` rows of the sequence precede its later row.
@@ -340,16 +342,16 @@ IntArray = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class CentredRows:
-    """Samples minus their mean, computed when a block is read.
+    """Samples minus their mean; blocks are centred when they are read.
 
     Attributes
     ----------
     rows : ndarray (N, D)
         Samples, not centred.
     origin, offset : ndarray (D,)
-        Mean of the rows in two parts: a sample, and the mean relative to this sample.
+        The mean of the rows is ``origin + offset``; `origin` is a sample.
     order : ndarray (n,), int, or None
-        Samples to read, in order; None means all.
+        Indices of the samples in the order of reading; None for all.
     """
 
     rows: FloatArray
@@ -367,7 +369,7 @@ class CentredRows:
         return self.rows.shape[1]
 
     def reordered(self, order: IntArray) -> "CentredRows":
-        """Return the same samples with row i at position ``order[i]`` of this order."""
+        """Return samples in another order: row i is row ``order[i]`` of these."""
         return replace(self, order=order if self.order is None else self.order[order])
 
     def take(self, index: slice | IntArray, columns: slice = slice(None)) -> FloatArray:

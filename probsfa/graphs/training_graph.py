@@ -1,4 +1,4 @@
-"""Training graphs: weights of pairs of samples and of samples.
+"""Training graphs: node weights of samples and edge weights of pairs of samples.
 
 A training graph (Escalante-B. & Wiskott 2013, JMLR 14:3683, section 3) has N vertices, one per row of the
 data, with node weights ``v_n >= 0`` and symmetric edge weights ``gamma_nn' >= 0``. With
@@ -12,13 +12,12 @@ the moments of graph-based slow feature analysis are (eqs. 12-14)
     B    = (1/Q) sum_n v_n (x(n) - xbar)(x(n) - xbar)'
     A    = (1/R) sum_nn' gamma_nn' (x(n') - x(n))(x(n') - x(n))' = (2/R) X' L X
 
-so that a graph needs only the product ``L X``. The graphs of this package compute it in O(N D), although most
+so that only the product ``L X`` is required. The graphs of this package compute it in O(N D), although most
 of them have about N^2 edges. A self-loop ``gamma_nn`` adds to ``d_n`` and ``R`` only.
 
-The weights are *consistent* where ``d_n / R = v_n / Q`` for every vertex (restrictions 19-22, up to the two
-free scales). Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain that visits the
-samples in proportion to their node weights, and slow feature analysis of that chain is slow feature analysis
-of the graph (section 3.5).
+The weights are *consistent* if ``d_n / R = v_n / Q`` for every vertex (restrictions 19-22, up to two scales).
+Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain whose stationary distribution is
+proportional to the node weights. SFA of that chain equals SFA on the graph (section 3.5).
 """
 
 import itertools
@@ -49,14 +48,14 @@ __all__ = [
 
 IntArray = NDArray[np.intp]
 
-_MAX_EDGES = 2**28  # limit for to_sparse: 4 GiB with indices, and as much during construction
-_BLOCK_SIZE = 2**23  # 64 MiB of float64: block of columns multiplied by the Laplacian
+_MAX_EDGES = 2**28  # in to_sparse: 4 GiB with indices, and as much during construction
+_BLOCK_SIZE = 2**23  # values multiplied by the Laplacian at a time, 64 MiB of float64
 
 
 class TrainingGraph(ABC):
     """Interface of all training graphs; vertices are the rows of the data, in order.
 
-    Concrete graphs are immutable and define the product with the Laplacian; everything else follows.
+    Concrete graphs are immutable. They define the product with the Laplacian, from which moments follow.
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ class TrainingGraph(ABC):
     node_weights, degrees : ndarray (N,)
         The parameters, read-only.
     Q, R : float
-        Their sums.
+        Sums of node weights and of degrees.
     """
 
     def __init__(self, node_weights: ArrayLike, degrees: ArrayLike) -> None:
@@ -93,7 +92,7 @@ class TrainingGraph(ABC):
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights ``gamma`` as a sparse matrix (N, N).
 
-        For tests and figures: a clustered graph has of the order of N^2 entries.
+        For tests and figures; a clustered graph has about N^2 entries.
 
         Raises
         ------
@@ -103,7 +102,7 @@ class TrainingGraph(ABC):
 
     @abstractmethod
     def component_labels(self) -> IntArray:
-        """Return which connected component every vertex belongs to, numbered from 0, shape (N,)."""
+        """Return the connected component of every vertex, numbered from 0, shape (N,)."""
 
     @abstractmethod
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
@@ -111,29 +110,29 @@ class TrainingGraph(ABC):
 
     @abstractmethod
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        """Return `start` and the vertices that follow it by ``gamma_nn' / d_n``, shape (n_steps,)."""
+        """Return a random walk (n_steps,) from `start` with transition probabilities ``gamma_nn' / d_n``."""
 
     def _energy(self, X: CentredRows) -> FloatArray:
         """Return ``X' L X``, (D, D), symmetric up to rounding.
 
-        By default, a few columns at a time are multiplied by the Laplacian. Graphs that can do it by blocks
-        of rows override this method, so that temporary arrays fit the cache.
+        A few columns at a time are multiplied by the Laplacian. Graphs that can process blocks of rows
+        override this method, so that temporary arrays fit the cache.
         """
         n, n_features = len(X), X.n_features
-        total = np.zeros((n_features, n_features), dtype=np.float64)
+        energy = np.zeros((n_features, n_features), dtype=np.float64)
         n_panels = min(n_features, -(-n * n_features // _BLOCK_SIZE))
-        borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
-        for first, stop in itertools.pairwise(borders):
+        boundaries = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
+        for first, stop in itertools.pairwise(boundaries):
             panel = slice(first, stop)
             product = self._laplacian_matmul(X.take(slice(None), panel))
             for block in X.blocks():
-                total[:, panel] += X.take(block).T @ product[block]
-        return total
+                energy[:, panel] += X.take(block).T @ product[block]
+        return energy
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         """Return ``X' L X / R``, which depends only on the proportions of the edge weights.
 
-        Graphs with weights from users override it to avoid overflow.
+        Graphs with weights of users override this method to avoid overflow.
         """
         return self._energy(X) / self.R
 
@@ -189,19 +188,18 @@ class TrainingGraph(ABC):
         Returns
         -------
         TrainingGraph
-            Fulfils restrictions 19-22.
+            The consistent graph (restrictions 19-22).
         """
         return ReweightedGraph(self, self.degrees / self.R, scale=1.0 / self.R)
 
     def sample_markov_chain(
         self, n_steps: int, random_state: Any = None, *, teleport: float | None = None
     ) -> IntArray:
-        """Draw a sequence of samples on which slow feature analysis finds the features of the graph.
+        """Draw a sequence of samples; SFA of the sequence has the features of the graph.
 
-        The chain starts in the distribution ``v / Q`` and moves from n to n' with probability ``(1 -
+        The chain starts in the distribution ``v / Q``. The probability of a step from n to n' is ``(1 -
         teleport) gamma_nn' / d_n + teleport v_n' / Q`` (eqs. 23-24). Teleporting adds ``2 teleport B`` to the
-        moment of differences: every delta value increases by about ``2 teleport``, and the features do not
-        change.
+        moment of differences. Delta values increase by about ``2 teleport``, and features do not change.
 
         Parameters
         ----------
@@ -210,9 +208,9 @@ class TrainingGraph(ABC):
         random_state : int, RandomState or None, default=None
             As in scikit-learn.
         teleport : float, optional
-            The paper's epsilon, in [0, 1]. By default 0 if the graph is connected, otherwise ``n_steps **
-            -0.5``, which converges to zero for long chains, while the number of visits to each component
-            increases.
+            Probability of a jump to a random sample (epsilon in the paper), from 0 to 1. By default 0 if the
+            graph is connected, otherwise ``n_steps ** -0.5``: it converges to zero for long chains, and the
+            number of visits to each component still increases.
 
         Returns
         -------
@@ -222,7 +220,7 @@ class TrainingGraph(ABC):
         Raises
         ------
         ValueError
-            If the graph is not consistent: such a graph has no Markov chain.
+            If the graph is not consistent, so that it has no Markov chain.
         """
         n_steps = check_count("n_steps", n_steps)
         if teleport is not None and not 0 <= teleport <= 1:
@@ -293,7 +291,7 @@ def check_edges(n_edges: float, instead: str) -> None:
     n_edges : float
         Number of edges.
     instead : str
-        Less expensive alternative, a clause.
+        Less expensive alternative: a clause of the message.
     """
     if n_edges > _MAX_EDGES:
         raise MemoryError(
@@ -322,14 +320,14 @@ class SparseWalk:
 
     def __init__(self, weights: scipy.sparse.csr_array) -> None:
         rows = weights.tocsr()
-        # Python lists: bisection on them is an order of magnitude faster than on small array slices.
-        self._borders = rows.indptr.tolist()
+        # Bisection is ten times faster on Python lists than on small arrays.
+        self._row_starts = rows.indptr.tolist()
         self._targets = rows.indices.tolist()
         self._sums = np.concatenate([[0.0], np.cumsum(rows.data)]).tolist()
 
     def __call__(self, start: int, n_steps: int, rng: np.random.RandomState) -> NDArray[np.intp]:
         """Return `n_steps` vertices of a walk from `start`; it stays at a vertex without edges."""
-        borders, targets, sums = self._borders, self._targets, self._sums
+        borders, targets, sums = self._row_starts, self._targets, self._sums
         path, current = np.empty(n_steps, dtype=np.intp), start
         for step, u in enumerate(rng.random_sample(n_steps).tolist()):
             path[step] = current
@@ -366,12 +364,12 @@ class GraphMoments(NamedTuple):
 
 
 class GraphSums(NamedTuple):
-    """Moments of samples on a graph, and the sums of weights required for merging.
+    """Moments of samples on a graph, with the sums of weights for merging.
 
     Attributes
     ----------
     moments : GraphMoments
-        Of all samples so far.
+        Moments of all samples so far.
     Q, R : float
         Sums of their node weights and of their edge weights.
     n_samples : int
@@ -388,9 +386,13 @@ class GraphSums(NamedTuple):
         Q, R = self.Q + other.Q, self.R + other.R
         q, r = other.Q / Q, other.R / R
         first, second = self.moments, other.moments
-        gap = second.mean - first.mean
-        mean = first.mean + q * gap
-        covariance = (1 - q) * first.covariance + q * second.covariance + q * (1 - q) * np.outer(gap, gap)
+        mean_difference = second.mean - first.mean
+        mean = first.mean + q * mean_difference
+        covariance = (
+            (1 - q) * first.covariance
+            + q * second.covariance
+            + q * (1 - q) * np.outer(mean_difference, mean_difference)
+        )
         difference_moment = (1 - r) * first.difference_moment + r * second.difference_moment
         moments = GraphMoments(mean, covariance, difference_moment, rounding_variance(mean))
         return GraphSums(moments, Q, R, self.n_samples + other.n_samples)
@@ -411,7 +413,7 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     GraphMoments
         The moments. Time is O(N D^2) if the product with the Laplacian is O(N D). `X` is not copied:
         temporal, window and group graphs process blocks of rows, others a few columns at a time. Additional
-        memory is a few times 64 MiB, or that of a few columns if N exceeds 8 million.
+        memory is a few times 64 MiB, or a few columns if N exceeds 8 million.
 
     Raises
     ------
@@ -448,7 +450,7 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
 
 def _weighted_covariance(rows: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return a sample as origin, the mean relative to it, and the covariance; `v` sums to 1."""
-    # Two passes, without cancellation for any offset and any weights.
+    # Two passes avoid cancellation for any offset and weights.
     origin = rows[0].copy()
     offset = np.zeros_like(origin)
     size = block_rows(len(origin))

@@ -18,7 +18,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.graphs._named import (
     build_graph,
-    check_joined,
+    check_has_edges,
     in_time,
     lag_of_differences,
     needs_labels,
@@ -260,7 +260,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
             index="warn" if in_time(self.graph) else "ignore",
         )
         labels = labels_of_rows(y, sequences.lengths)
-        graph = check_joined(build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths))
+        graph = check_has_edges(build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths))
         expander = Expander.fit(self.expansion, sequences.values)
         rows = expander(sequences.values)
         moments = graph_moments(graph, rows)
@@ -317,7 +317,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
             lengths=sequences.lengths,
             sample_weight=sample_weight,
         )
-        check_joined(graph)
+        check_has_edges(graph)
         expander = Expander.fit(self.expansion, sequences.values) if first else self._batches[0]
         moments = graph_moments(graph, expander(sequences.values))
         sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices)

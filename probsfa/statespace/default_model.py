@@ -225,7 +225,7 @@ def _comparison(sequences: Sequences, requested: list[dict[str, Any]]) -> Compar
     """Draw values to hide until there are enough; in segments of the rows if fits to all would be slow."""
     n_states = max(options["n_components"] for options in requested) + sequences.n_features
     segments = affordable_segments(sequences.mask, sequences.lengths, n_states, n_fits=_N_FITS)
-    rows = sequences if segments is None else sequences.cut_out(segments)
+    rows = sequences if segments is None else sequences.segments_as_sequences(segments)
     rng = np.random.default_rng(0)  # the same data must lead to the same model
     draws: list[HeldOutValues] = []
     while len(draws) < _MAX_DRAWS and sum(int(draw.all.sum()) for draw in draws) < _MIN_HIDDEN:

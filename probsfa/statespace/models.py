@@ -295,7 +295,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             raise ValueError(
                 f"state continues one sequence, and X has {len(sequences.lengths)}. Filter them one by one."
             )
-        timed = self.without_constant_columns(sequences).retimed(self.fitted.time_unit)
+        timed = self.without_constant_columns(sequences).with_time_unit(self.fitted.time_unit)
         predictive = self.fitted.predictive_params
         results = [
             run_filter(
@@ -401,7 +401,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             if std is not None:
                 std[rows] = filled_std
 
-        timed = sequences.retimed(self.fitted.time_unit)
+        timed = sequences.with_time_unit(self.fitted.time_unit)
         panel = lazy_panel(timed.values.__getitem__, timed.n_features, timed.lengths, timed.times, timed.step)
         visit_moments(self._state_space, panel, impute_block)
         return Imputation(values, std, comparison)
@@ -419,7 +419,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if sequences.n_rows <= affordable:
             return sequences
         sample = choose_segments(sequences.mask, sequences.lengths, affordable, 3 * N_SEGMENTS)
-        return sequences if sample is None else sequences.cut_out(sample)
+        return sequences if sample is None else sequences.segments_as_sequences(sample)
 
     def compare_to_interpolation(self, sequences: Sequences) -> InterpolationComparison | None:
         """Compare leave-one-out errors of the model with those of linear interpolation."""
@@ -437,7 +437,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         rows = sequences
         if sequences.n_rows > _N_CHECKED_ROWS:
             sample = choose_segments(sequences.mask, sequences.lengths, _N_CHECKED_ROWS)
-            rows = sequences if sample is None else sequences.cut_out(sample)
+            rows = sequences if sample is None else sequences.segments_as_sequences(sample)
         if rows.n_rows > 2 * _N_CHECKED_ROWS:  # many short sequences, taken whole
             return self
         suspicious = suspicious_rows(sequences, _N_SUSPICIOUS_ROWS)
@@ -445,7 +445,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         try:
             with np.errstate(all="ignore"):
                 errors = self.one_step_errors(rows)
-                suspicious_errors = self.one_step_errors(sequences.cut_out(segments))
+                suspicious_errors = self.one_step_errors(sequences.segments_as_sequences(segments))
         except np.linalg.LinAlgError:  # rounding errors with near-zero noise
             return self
         last_rows = np.cumsum([part.stop - part.start for part in segments]) - 1
@@ -457,7 +457,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def one_step_errors(self, sequences: Sequences) -> FloatArray:
         """Return standardised one-step prediction errors (N, D)."""
-        return self._one_step(sequences.retimed(self.fitted.time_unit))[2]
+        return self._one_step(sequences.with_time_unit(self.fitted.time_unit))[2]
 
     def forecast(
         self,
@@ -563,13 +563,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         One-step errors are computed for all rows. Errors of left-out values, rows and blocks are computed for
         a sample if there are many rows.
         """
-        timed = sequences.retimed(self.fitted.time_unit)
+        timed = sequences.with_time_unit(self.fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
         check_finite(sequences, self._state_space, predictions)
         sample = self.sample_of(sequences)
         by_kind = {"one step": innovations, **self._left_out_errors(sample, block)}
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
-        smooth_factors = find_smooth_factors(self.fitted.params, sample.retimed(self.fitted.time_unit))
+        smooth_factors = find_smooth_factors(self.fitted.params, sample.with_time_unit(self.fitted.time_unit))
         return self._diagnosed(errors, timed, smooth_factors=smooth_factors)
 
     def _diagnosed(
@@ -654,7 +654,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return np.column_stack([minimum, np.tile(self.fitted.options.noise_floors, (minimum.size, 1))])
 
     def _panel(self, sequences: Sequences) -> Panel:
-        return make_panel(sequences.retimed(self.fitted.time_unit))
+        return make_panel(sequences.with_time_unit(self.fitted.time_unit))
 
     def standardised_panel(self, sequences: Sequences) -> Panel:
         """Return the rows in the units of ``fitted.standardised_params``."""

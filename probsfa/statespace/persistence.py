@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from probsfa._saving import checked_sizes
+from probsfa._saving import check_array_shapes
 from probsfa._times import TimeAxis
 from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.covariates import Regression
@@ -36,7 +36,7 @@ __all__ = ["from_arrays", "to_arrays"]
 # Saved fields of a fit, in addition to parameters, options and time axis.
 _NUMBERS = ("time_unit", "log_likelihood", "n_evaluations", "converged", "status", "interrupted")
 _FIT_ARRAYS = ("shift", "scale", "history", *_NUMBERS)
-# Shapes of required arrays: D columns, K factors, S states (:func:`probsfa._saving.checked_sizes`).
+# Shapes of required arrays: D columns, K factors, S states (:func:`probsfa._saving.check_array_shapes`).
 _REQUIRED = dict(decay="K", loadings="DS", noise_variance="D", offset="D", shift="D", scale="D", history="*")
 # Arrays of each kind of process have the same size.
 _SHAPES_OF_KINDS = {name: (kind.__name__,) for kind in KINDS for name in kind.names.values()}
@@ -206,7 +206,7 @@ def _check(state: dict[str, Any]) -> None:
         raise ValueError("time_unit must be positive and finite, and n_evaluations not negative")
     if is_fit and not np.isfinite(state["log_likelihood"]):
         raise ValueError(f"log_likelihood must be finite, got {state['log_likelihood']}")
-    checked_sizes(state, _REQUIRED | _OPTIONAL, _OPTIONAL, _POSITIVE)
+    check_array_shapes(state, _REQUIRED | _OPTIONAL, _OPTIONAL, _POSITIVE)
     for name in ("noise_variance", "memory_scale"):
         if np.any(state.get(name, 0.0) < 0.0):
             raise ValueError(f"{name} must not be negative")

@@ -87,7 +87,7 @@ def _gain_of_autocorrelation(model: LinearGaussianModel, sequences: Sequences) -
     rows = sequences
     if rows.n_rows > _MAX_ROWS:
         sample = choose_segments(rows.mask, rows.lengths, _MAX_ROWS)
-        rows = rows if sample is None else rows.cut_out(sample)
+        rows = rows if sample is None else rows.segments_as_sequences(sample)
     try:
         errors = model.one_step_errors(rows)
     except np.linalg.LinAlgError:  # rounding errors with near-zero noise

@@ -159,7 +159,7 @@ class StudentModel(LinearGaussianModel):
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model, transformed to normal scores."""
         fitted, noise = self.fitted, self.noise
-        timed = sequences.retimed(fitted.time_unit)
+        timed = sequences.with_time_unit(fitted.time_unit)
         params, values = self._state_space, sequences.values
         panel = self._panel(sequences)
         k = params.n_states

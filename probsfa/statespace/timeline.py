@@ -96,7 +96,7 @@ def to_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
             )
         return sequences
     if axis.kind == kind:
-        return sequences if axis.unit == 1.0 else sequences.retimed(axis.unit)
+        return sequences if axis.unit == 1.0 else sequences.with_time_unit(axis.unit)
     if axis.kind == "rows":
         return sequences if kind == "numbers" else _without_dates(sequences)
     if axis.kind == "unknown":
@@ -146,7 +146,7 @@ def check_evenly_spaced(sequences: Sequences, time_unit: float) -> None:
     """Raise a ValueError unless rows are one unit apart, as the zero-noise limit requires."""
     steps = np.ones(1)
     if sequences.times is not None:
-        timed = sequences.retimed(time_unit)
+        timed = sequences.with_time_unit(time_unit)
         assert timed.times is not None
         differences = np.concatenate([np.diff(timed.times[rows]) for rows in timed.slices])
         steps = round_if_close(differences if timed.step is None else np.array([timed.step]))

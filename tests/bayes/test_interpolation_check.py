@@ -37,5 +37,8 @@ def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines(walks, fi
 
 @pytest.mark.filterwarnings("error")
 def test_nothing_is_compared_where_nothing_is_missing(walks, fitted):
-    assert interpolation_check(fitted.fitted_, fitted.fitted_.sequences.cut_out([slice(0, 40)])) is None
+    assert (
+        interpolation_check(fitted.fitted_, fitted.fitted_.sequences.segments_as_sequences([slice(0, 40)]))
+        is None
+    )
     fitted.impute(walks[:40])

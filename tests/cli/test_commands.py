@@ -349,7 +349,7 @@ def test_interruption_outside_a_fit(command, data, tmp_path, stand_in, monkeypat
     monkeypatch.setattr(stand_in, "impute", interrupt)
     done = command(*IMPUTE, "-o", "filled.csv", "-q")
     assert done.code == 130
-    assert done.err == "probsfa: error: interrupted; nothing was written.\n"
+    assert done.err == "probsfa: error: interrupted; no file was written.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
 
 

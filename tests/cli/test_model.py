@@ -28,8 +28,8 @@ def test_options_reach_the_estimator(stand_in, asked):
 
 def test_a_fit_for_imputation_of_many_values_ends_early(stand_in):
     args = argparse.Namespace(n_components=2, max_iter=9, seed=5)
-    assert [make_estimator(args, n_filling=n).tol for n in (0, 50_000)] == ["auto", "auto"]
-    assert make_estimator(args, n_filling=100_000).tol == pytest.approx(10.0)
+    assert [make_estimator(args, n_observed=n).tol for n in (0, 50_000)] == ["auto", "auto"]
+    assert make_estimator(args, n_observed=100_000).tol == pytest.approx(10.0)
 
 
 def test_impute_imports_no_plots_unless_requested():

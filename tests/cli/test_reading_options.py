@@ -154,7 +154,7 @@ def test_two_rows_of_one_time_cannot_be_sorted(command, written):
     text = "time,a\n2020-01-03,3\n2020-01-01,1\n2020-01-03,2\n"
     done = command("impute", written(text), "--sort", "--dry-run", "-q")
     assert done.code == 2
-    assert "row 4, column 'time': '2020-01-03' is the time of row 2, too. Remove one of them" in done.err
+    assert "row 4, column 'time': '2020-01-03' is also the time of row 2. Remove one of them" in done.err
 
 
 def test_sorting_needs_times(command, written):
@@ -291,7 +291,7 @@ def test_a_fill_that_is_no_number_is_not_written(command, written, tmp_path, sta
     monkeypatch.setattr(stand_in, "impute", overflow)
     done = command("impute", written("a,b\n1,2\n,3\n5,6\n"), "-o", "out.csv", "-q")
     assert done.code == 2
-    assert "row 3, column 'a': the imputed value is not finite, so nothing was written" in done.err
+    assert "row 3, column 'a': the imputed value is not finite, so that no file was written" in done.err
     assert not (tmp_path / "out.csv").exists()
 
 

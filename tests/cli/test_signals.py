@@ -104,7 +104,7 @@ def folder(tmp_path):
 def test_a_signal_leaves_the_old_file_and_no_other(folder, verb, number, fit, said):
     code, err, seconds = stop(folder, verb, number, fit)
     assert code == 128 + number
-    assert err.strip() == f"probsfa: error: {said}; nothing was written."
+    assert err.strip() == f"probsfa: error: {said}; no file was written."
     assert (folder / "out").read_text() == "old"
     assert sorted(path.name for path in folder.iterdir()) == ["data.csv", "out"]
     assert seconds < GRACE_SECONDS + 10.0
@@ -123,7 +123,7 @@ def test_a_fit_that_reports_an_interrupt_is_an_interrupt(command, tmp_path, stan
     monkeypatch.setattr(stand_in, "fit", interrupted)
     for verb in ("impute", "fit"):
         done = command(verb, "data.csv", "-o", "out", "--force", "-q")
-        assert (done.code, done.err) == (130, "probsfa: error: interrupted; nothing was written.\n")
+        assert (done.code, done.err) == (130, "probsfa: error: interrupted; no file was written.\n")
         assert (tmp_path / "out").read_text() == "old"
 
 
@@ -131,7 +131,7 @@ def test_handlers_are_restored():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(Stopped) as stopped, raise_stopped_on_signals():
         signal.raise_signal(signal.SIGTERM)
-    assert (stopped.value.exit_code, stopped.value.sentence) == (143, "terminated; nothing was written.")
+    assert (stopped.value.exit_code, stopped.value.message) == (143, "terminated; no file was written.")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 

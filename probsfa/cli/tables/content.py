@@ -26,9 +26,9 @@ class Content:
     Attributes
     ----------
     source, text, encoding : str
-        Name of the file in messages; its text, without the byte order mark; its encoding.
+        Name of the file in messages, text without byte order mark, and encoding.
     mark : bytes
-        Its byte order mark.
+        Byte order mark.
     """
 
     source: str
@@ -37,7 +37,7 @@ class Content:
     mark: bytes = b""
 
     def encoded(self, pieces: Iterable[str]) -> Iterable[bytes]:
-        """Encode another text in the encoding of the file, with its byte order mark."""
+        """Encode another text as in the file, with the byte order mark."""
         yield self.mark
         for piece in pieces:
             yield piece.encode(self.encoding)
@@ -69,7 +69,7 @@ def write_content(path: Path, pieces: Iterable[bytes]) -> None:
             file = cast(IO[bytes], stack.enter_context(packed))
         if path.suffix == ".zip":
             archive = stack.enter_context(zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED))
-            member = zipfile.ZipInfo("data.csv")  # without a date, so that equal data give equal files
+            member = zipfile.ZipInfo("data.csv")  # without a date, so that equal data have equal files
             member.compress_type = zipfile.ZIP_DEFLATED
             file = stack.enter_context(archive.open(member, "w"))
         file.writelines(pieces)
@@ -92,7 +92,7 @@ def _decoded(source: str, data: bytes) -> Content:
             raise CommandError(
                 f"{source}: has a byte order mark of UTF-16 but is not UTF-16; save it as UTF-8."
             ) from None
-        byte_order_mark, encoding = b"", "latin-1"  # decodes any bytes, and encoding restores them
+        byte_order_mark, encoding = b"", "latin-1"  # Latin-1 decodes any bytes, and encodes them unchanged
         text = data.decode(encoding)
     if "\0" in text:
         raise CommandError(f"{source}: not a text file; save the table as CSV.")
@@ -100,7 +100,7 @@ def _decoded(source: str, data: bytes) -> Content:
 
 
 def _unzipped(source: str, data: bytes) -> bytes:
-    """Unpack the one file of a zip archive."""
+    """Return the content of the only file in a zip archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = [m for m in archive.infolist() if not m.is_dir() and "__MACOSX" not in m.filename]
         if len(members) != 1:

@@ -1,4 +1,4 @@
-"""The data file of a command, read with its options, and reports of its interpretation."""
+"""Reading of the data file of a command, and reports of its interpretation."""
 
 import argparse
 from collections.abc import Sequence
@@ -55,9 +55,9 @@ class Input:
 
     @property
     def X(self) -> Any:
-        """The data of an estimator: a frame with named columns, or a list of them, in order of time.
+        """Data for an estimator: a frame with named columns, or a list of frames, in order of time.
 
-        Dates are its index, so that a saved model has its unit of time.
+        Dates are the index, so that a saved model has a unit of time.
         """
         stamps = self.row_times.stamps
         index = None if stamps is None or self.times is not None else pd.DatetimeIndex(stamps)
@@ -70,13 +70,13 @@ class Input:
 
     @property
     def times(self) -> Any:
-        """Times of `X` that are plain numbers; dates are its index."""
+        """Times that are numbers; dates are the index of `X`."""
         stamps = self.row_times.stamps
         return None if stamps is None or stamps.dtype.kind == "M" else self._of_sequences(stamps)
 
     @property
     def steps(self) -> Any:
-        """Times of `arrays` in steps, None if rows are evenly spaced."""
+        """Times of `arrays` in steps; None if rows are evenly spaced."""
         return self._of_sequences(self.row_times.times)
 
     @property
@@ -85,7 +85,7 @@ class Input:
         return [int(n) for n in np.isnan(self.values).sum(axis=0)]
 
     def in_order_of_file(self, results: Any) -> FloatArray:
-        """Put results of an estimator for `X` into the order of the file's rows."""
+        """Return results of an estimator for `X` in the order of the rows of the file."""
         values = np.empty_like(self.values)
         parts = results if self.plan.group is not None else [results]
         for rows, result in zip(self._slices, parts, strict=True):
@@ -114,9 +114,9 @@ class Input:
             lines.append(
                 "left out: " + "; ".join(f"{_shortened_list(n)} ({reason})" for reason, n in reasons.items())
             )
-        remarks = [(table.names[j], plan.roles[j][1].partition(", ")[2]) for j in plan.data]
-        lines += [f"{name}: {remark}" for name, remark in remarks if remark]
-        if not table.named:
+        remarks_by_column = [(table.names[j], plan.roles[j][1].partition(", ")[2]) for j in plan.data]
+        lines += [f"{name}: {remark}" for name, remark in remarks_by_column if remark]
+        if not table.has_header:
             lines.append("row 1 is read as data (--header yes: as names)")
         if table.n_blank:
             n_blank = _count(table.n_blank, "row")
@@ -146,7 +146,7 @@ class Input:
             "file": table.source,
             "rows": len(table.rows),
             "blank_rows_at_the_end": table.n_blank,
-            "header": table.named,
+            "header": table.has_header,
             "delimiter": table.delimiter,
             "decimal": table.decimal,
             "thousands": table.thousands or None,
@@ -179,7 +179,7 @@ class Input:
         return all(bool(np.all(np.diff(rows) > 0)) for rows in self.row_times.sequences)
 
     def _of_sequences(self, values: Any) -> Any:
-        """Rows of an array in order of time: one array, a list of them, or None if there are none."""
+        """Return rows in order of time: one array, or a list of arrays with groups; None for None."""
         if values is None:
             return None
         parts = [values[rows] for rows in self._slices]
@@ -192,7 +192,7 @@ class Input:
         return [slice(None) if np.array_equal(rows, all_rows) else rows for rows in self.row_times.sequences]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # differences of numbers such as 1e308 overflow
+@np.errstate(over="ignore", invalid="ignore")  # differences of large numbers overflow
 def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] = ()) -> Input:
     """Read the data file, and report its interpretation.
 
@@ -203,7 +203,7 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     screen : Screen
         Output for notes and warnings.
     columns : sequence of str, default=()
-        Data columns of a fitted model, used if the file has all of them and no option names others.
+        Data columns of a fitted model, if the file has all of them and options do not name columns.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Numbers that are likely codes for missing values, and single values far beyond all others."""
+"""Detection of numbers that are likely codes for missing values, and of single outliers."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,10 @@ from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.roles import ColumnRoles
 from probsfa.cli.tables.table import Table, split_codes
 
-__all__ = ["check_codes", "codes_of", "outlier_warnings"]
+__all__ = ["check_codes", "likely_codes", "outlier_warnings"]
 
-# Customary codes for missing values: 99 to 999999 and 99.9 to 9999.99 with both signs, other round numbers,
-# and limits of number types.
+# Customary codes for missing values: numbers of nines from 99 to 999999 and 99.9 to 9999.99 with both signs,
+# other round numbers, and limits of number types.
 _CODES_OF_NINES = [10.0**n - 1.0 for n in range(2, 7)] + [
     round(10.0**n - 10.0**-m, m) for n, m in ((2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3))
 ]
@@ -20,22 +20,23 @@ _OTHER_CODES = [-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 655
 _COMMON_CODES = np.array(
     [*_OTHER_CODES, *(sign * code for code in (*_CODES_OF_NINES, 1e20, 1e30, 1e34, 1e36) for sign in (1, -1))]
 )
-# Share of the rows above which a likely code for missing values is an error, below it a warning.
+# Share of the rows; a likely code for missing values in more rows is an error, in fewer rows a warning.
 _MAX_RARE_SHARE = 0.01
-# Standard deviations of all other values beyond which a single value is reported; minimum number of values.
+# Distance from all other values, in their standard deviations, at which an outlier is reported; minimum
+# number of values.
 _MIN_DEVIATIONS, _MIN_VALUES = 10.0, 10
 
 
-def codes_of(values: FloatArray) -> list[float]:
+def likely_codes(values: FloatArray) -> list[float]:
     """Return customary codes for missing values in a column (T,) that are unlikely to be values.
 
-    Such a code differs from all other values by more than half of their range, or is the only negative value.
+    Such a code differs from all other values by more than half of their range, or only codes are negative.
 
     Examples
     --------
-    >>> codes_of(np.array([1.0, -999.0, 2.0, 1.5, -999.0]))
+    >>> likely_codes(np.array([1.0, -999.0, 2.0, 1.5, -999.0]))
     [-999.0]
-    >>> codes_of(np.array([999.0, 1000.0, 1010.0, 1020.0]))
+    >>> likely_codes(np.array([999.0, 1000.0, 1010.0, 1020.0]))
     []
     """
     distinct = np.unique(values[~np.isnan(values)])
@@ -45,7 +46,7 @@ def codes_of(values: FloatArray) -> list[float]:
         return []
     low, high = other_values[0], other_values[-1]
     codes = distinct[customary]
-    with np.errstate(over="ignore"):  # of numbers such as 1e308
+    with np.errstate(over="ignore"):  # of large numbers
         half_range = 0.5 * (high - low)
         return codes[
             (codes < low - half_range) | (codes > high + half_range) | ((codes < 0.0) & (low >= 0.0))
@@ -61,7 +62,7 @@ def check_codes(table: Table, plan: ColumnRoles, missing_code: Sequence[str]) ->
         return []
     counts_by_code: dict[float, dict[str, int]] = {}
     for j, column in zip(plan.data, plan.values.T, strict=True):
-        for code in codes_of(column):
+        for code in likely_codes(column):
             counts_by_code.setdefault(code, {})[table.names[j]] = int(np.count_nonzero(column == code))
     shown = {
         code: f"{code:g} in " + ", ".join(f"{name!r} ({n} row{'s' * (n > 1)})" for name, n in counts.items())
@@ -87,10 +88,10 @@ def check_codes(table: Table, plan: ColumnRoles, missing_code: Sequence[str]) ->
 
 
 def outlier_warnings(table: Table, plan: ColumnRoles) -> list[str]:
-    """Return warnings for lowest and highest values far beyond all others of their columns."""
+    """Return warnings for minima and maxima far from all other values of their columns."""
     warnings = []
     for j, column in zip(plan.data, plan.values.T, strict=True):
-        rows = np.flatnonzero(~np.isnan(column) & ~np.isin(column, codes_of(column)))
+        rows = np.flatnonzero(~np.isnan(column) & ~np.isin(column, likely_codes(column)))
         if len(rows) <= _MIN_VALUES:
             continue
         for row in (rows[np.argmin(column[rows])], rows[np.argmax(column[rows])]):

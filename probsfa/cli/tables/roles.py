@@ -20,8 +20,8 @@ __all__ = ["ColumnRoles", "make_column_roles"]
 Role = Literal["data", "time", "group", "left out"]
 RoleAndReason = tuple[Role, str]
 
-# Names that always mean times (values that do not increase are an error), and names of numeric columns that
-# mean times only if the values increase.
+# Names of columns of times (values that do not increase are an error), and names of numeric columns that are
+# times only if values increase.
 _TIME_NAMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
 _ELAPSED_TIME_NAMES = frozenset(
     {*CALENDAR_FIELDS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"}
@@ -40,7 +40,7 @@ class ColumnRoles:
     roles : list of (str, str)
         Role of each column of the file, and the reason for it.
     data, time : list of int
-        Data columns in the order of the model, and columns of times.
+        Indices of the data columns in the order of the model, and of the columns of times.
     group : int or None
         Column with the names of independent sequences.
     values : ndarray (T, D)
@@ -59,7 +59,7 @@ def make_column_roles(
 ) -> ColumnRoles:
     """Determine the role of each column by the options, or by its values and name.
 
-    Columns of a fitted model are data if the file has all of them and no option names others.
+    Columns of a fitted model are data if the file has all of them and options do not name columns.
     """
     requested = _split_names(args.columns, table.names)
     if requested is None and model_columns and set(model_columns) <= set(table.names):
@@ -85,7 +85,7 @@ def make_column_roles(
             f"{table.source}: no numeric column can be used as data ({reasons}). Name some with --columns."
         )
     for name, count in Counter(table.names[j] for j in data).items():
-        if count > 1:  # models identify columns by name
+        if count > 1:  # models identify columns by their names
             raise CommandError(f"{table.source}: {count} columns have the name {name!r}; rename all but one.")
     _check_numbers(table, {j: parsed[j][1] for j in data})
     return ColumnRoles(
@@ -99,7 +99,7 @@ def make_column_roles(
 
 
 def _split_names(given: Sequence[str] | None, existing_names: Sequence[str]) -> list[str] | None:
-    """Split names at commas, unless a column has the whole name."""
+    """Split names at commas, unless a column name contains the comma."""
     if given is None:
         return None
     parts = (([text] if text and text in existing_names else text.split(",")) for text in given)
@@ -126,7 +126,7 @@ def _given_roles(
 
 
 def _column_index(table: Table, name: str) -> int:
-    """Return the number of the only column with that name."""
+    """Return the index of the only column with that name."""
     n = table.names.count(name)
     if n == 0:
         raise CommandError(
@@ -177,18 +177,18 @@ def _times(
     return {j: ("time", "has a name of time columns") for j in with_time_name[:1]}
 
 
-def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> RoleAndReason:
+def _other_role(table: Table, j: int, values: FloatArray, is_invalid: BoolArray) -> RoleAndReason:
     """Return the role of a column that is not a time."""
     name, texts = table.names[j], table.texts[j]
     observed = values[~np.isnan(values)]
     words = re.findall(r"[a-z]+\d*", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) or [""]
-    if not name and not bad.any() and not len(observed):
+    if not name and not is_invalid.any() and not len(observed):
         return "left out", "empty"
-    if bad.any():
-        if not len(observed) and texts[bad].str.fullmatch(_TIME_PATTERN).mean() > 0.5:
+    if is_invalid.any():
+        if not len(observed) and texts[is_invalid].str.fullmatch(_TIME_PATTERN).mean() > 0.5:
             return "left out", "times; --time uses them"
         # Texts that begin with a letter, or have no digit, are not numbers.
-        is_text = not len(observed) and texts[bad].str.match(r"[^\W\d]|\D*$").all()
+        is_text = not len(observed) and texts[is_invalid].str.match(r"[^\W\d]|\D*$").all()
         return ("left out", "text") if is_text else ("data", "numbers and texts")
     is_integer = len(observed) > 0 and bool(np.all(observed % 1 == 0))
     if is_integer and "".join(words) in _CALENDAR_NAMES:
@@ -206,7 +206,7 @@ def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Rol
 
 
 def _check_numbers(table: Table, invalid_texts_by_column: dict[int, BoolArray]) -> None:
-    """Raise an error with all values of columns that are neither numbers nor missing, with counts."""
+    """Raise an error with counts of all values that are neither numbers nor missing."""
     problems: list[str] = []
     tokens: list[str] = []
     for j, invalid_texts in invalid_texts_by_column.items():

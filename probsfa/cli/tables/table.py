@@ -1,4 +1,4 @@
-"""A delimited text file: its values as texts and as numbers, and output with some values replaced."""
+"""Delimited text files: values as texts and as numbers, and output with some values replaced."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ _DELIMITERS = (",", ";", "\t", "|")
 _DATE_PATTERN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
 _DECIMAL_COMMA_PATTERN = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _THOUSANDS_PATTERN = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
-# Rows from which the decimal mark is inferred.
+# Number of rows from which the decimal mark is inferred.
 _SAMPLE_ROWS = 2000
 
 
@@ -33,19 +33,19 @@ class Table:
     Attributes
     ----------
     content : Content
-        Its text.
+        Text of the file.
     delimiter, decimal, thousands : str
-        Characters between values, before decimals, and between groups of three digits ("" for none).
+        Delimiter of values, decimal mark, and separator of groups of three digits ("" for none).
     names : tuple of str
         Names of the columns.
-    named : bool
+    has_header : bool
         Whether the file has a header.
     texts : DataFrame (T, number of columns)
         Texts of the values of all rows of data, without surrounding blanks.
     rows : list of int
         Index of each row of data among all records of the file, including header, blank and skipped lines.
     n_skipped, n_blank : int
-        Number of lines before the table, and of final records that consist of delimiters and are not used.
+        Number of lines before the table, and number of unused final records, which consist of delimiters.
     codes : frozenset of str
         Texts for missing values in addition to `MISSING`, in lower case.
     """
@@ -55,7 +55,7 @@ class Table:
     decimal: str
     thousands: str
     names: tuple[str, ...]
-    named: bool
+    has_header: bool
     texts: pd.DataFrame
     rows: list[int]
     n_skipped: int = 0
@@ -68,7 +68,7 @@ class Table:
         return self.content.source
 
     def where(self, row: int, column: int) -> str:
-        """Return the place of a value: file, row (the header is row 1) and column."""
+        """Return the location of a value: file, row (the header is row 1) and column."""
         return f"{self.source}: row {self.rows[row] + 1}, column {self.names[column]!r}"
 
     def missing(self, column: int) -> BoolArray:
@@ -88,7 +88,7 @@ class Table:
         return values, bad
 
     def filled(self, new_texts: Callable[[int], Iterable[tuple[int, str]]]) -> Iterator[str]:
-        """Return the text of the file with some values replaced, in pieces.
+        """Yield the text of the file in pieces, with some values replaced.
 
         All other characters are unchanged: digits, quotes, blanks, line ends. `new_texts` returns pairs of
         column and text for the replaced values of a row.
@@ -98,11 +98,11 @@ class Table:
         row_of_record = {place: row for row, place in enumerate(self.rows)}
         for place, (record, _) in enumerate(_records(self.source, body, self.delimiter), self.n_skipped):
             changes = dict(new_texts(row_of_record[place])) if place in row_of_record else {}
-            yield _replaced(record, changes, self.delimiter) if changes else record
+            yield _replace_values(record, changes, self.delimiter) if changes else record
 
 
 def as_numbers(texts: pd.Series, decimal: str = ".", thousands: str = "") -> FloatArray:
-    """Return texts as numbers, NaN or infinity for any other text.
+    """Return texts as numbers; NaN for other texts.
 
     Examples
     --------
@@ -143,9 +143,9 @@ def make_table(
 ) -> Table:
     """Read a text as a table.
 
-    The arguments are the options of the command. By default the delimiter (comma, semicolon, tab or bar) and
-    the decimal mark (point or comma) are inferred. The first record is a header unless it has numbers and
-    dates only.
+    The arguments are options of the command. By default the delimiter (comma, semicolon, tab or bar) and the
+    decimal mark (point or comma) are inferred. The first record is a header unless it has only numbers and
+    dates.
     """
     source, body = content.source, _split_lines(content.text, skip_rows)[1]
     if not body.strip():
@@ -160,18 +160,20 @@ def make_table(
     if decimal is None:
         decimal = "." if thousands else _infer_decimal(records[header_index : header_index + _SAMPLE_ROWS])
     rows_below = [values for values in records[header_index + 1 : header_index + 21] if values]
-    named = header == "yes" or (header == "auto" and _is_header(names, rows_below, decimal, thousands))
+    has_header = header == "yes" or (header == "auto" and _is_header(names, rows_below, decimal, thousands))
     if max(map(len, records)) <= 1:  # a blank line is a missing value of the only column
-        rows = list(range(header_index + named, last + 1))
+        rows = list(range(header_index + has_header, last + 1))
     else:
-        rows = [i for i in range(header_index + named, last + 1) if any(records[i]) or len(records[i]) > 1]
+        rows = [
+            i for i in range(header_index + has_header, last + 1) if any(records[i]) or len(records[i]) > 1
+        ]
     if not rows:
         raise CommandError(f"{source}: the file has a header and no data.")
     width = len(records[rows[0]])
-    if named and width == len(names) + 1:
-        # Rows of data may end in a delimiter, or begin with row names without a header.
+    if has_header and width == len(names) + 1:
+        # Rows of data may end in a delimiter, or begin with row names that have no header.
         names = [*names, ""] if not any(records[i][-1] for i in rows) else ["", *names]
-    elif not named:
+    elif not has_header:
         names = [f"column {j + 1}" for j in range(width)]
     for i in rows:
         records[i] = records[i] or [""]
@@ -188,7 +190,7 @@ def make_table(
         decimal,
         thousands,
         tuple(names),
-        named,
+        has_header,
         pd.DataFrame([records[i] for i in rows], dtype=str),
         [i + skip_rows for i in rows],
         skip_rows,
@@ -205,46 +207,47 @@ def _split_lines(text: str, n: int) -> tuple[str, str]:
 
 
 def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
-    """Read records with the csv module: the text of each, including line ends, and its values."""
-    taken: list[str] = []
+    """Yield the text of each record, including line ends, and its values."""
+    lines_of_record: list[str] = []
 
     def lines() -> Iterator[str]:
         for line in io.StringIO(text, newline=""):
-            taken.append(line)
+            lines_of_record.append(line)
             yield line
 
     reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=delimiter != " ")
     record = ""
     try:
         for values in reader:
-            record = "".join(taken)
+            record = "".join(lines_of_record)
             yield record, values
-            taken.clear()
+            lines_of_record.clear()
         list(csv.reader([record], reader.dialect, strict=True))
     except csv.Error as error:
         if "unexpected end" in str(error):
             raise CommandError(f"{source}: a quotation mark is not closed.") from None
-        if taken:
+        if lines_of_record:
             raise CommandError(f"{source}: line {reader.line_num}: {error}.") from None
 
 
 def _is_header(names: list[str], rows_below: list[list[str]], decimal: str, thousands: str) -> bool:
-    """Whether the first record has names: a text, or an empty first value as in files of pandas."""
+    """Return whether the first record has names: any text, or an empty first value as in files of pandas."""
     numbers = np.isfinite(as_numbers(pd.Series(names, dtype=str), decimal, thousands))
     if not all(
         n or text.lower() in MISSING or _DATE_PATTERN.fullmatch(text)
         for n, text in zip(numbers, names, strict=True)
     ):
         return True
-    corner = len(names) > 1 and names[0] == "" and all(names[1:])
-    return corner and bool(rows_below) and all(values[0] for values in rows_below)
+    has_empty_corner = len(names) > 1 and names[0] == "" and all(names[1:])
+    return has_empty_corner and bool(rows_below) and all(values[0] for values in rows_below)
 
 
 def _infer_delimiter(text: str) -> str:
     """Return the delimiter that splits the first lines into the same number of values.
 
-    If there are several, delimiters that split the header too are preferred (decimal commas are in numbers
-    only), then those other than the comma (which may be a decimal mark), then the one with the most values.
+    Of several delimiters, those that also split the header are preferred (decimal commas are only in
+    numbers), then those other than the comma (which may be a decimal mark), then the delimiter with the most
+    values.
     """
     head = [line for line in re.split(r"\r\n|\r|\n", text[:100_000])[:50] if line.strip()][:20]
 
@@ -272,8 +275,8 @@ def _infer_decimal(records: list[list[str]]) -> str:
     return "." if np.isfinite(as_numbers(pd.Series(values, dtype=str))).any() else ","
 
 
-def _replaced(record: str, new: dict[int, str], delimiter: str) -> str:
-    """Replace some values of a record; blanks and quotes around them are unchanged."""
+def _replace_values(record: str, new: dict[int, str], delimiter: str) -> str:
+    """Replace some values of a record; surrounding blanks and quotes are unchanged."""
     blanks = "" if delimiter == " " else " *"
     value = re.compile(rf'{blanks}(?:"(?:[^"]|"")*")?[^{re.escape(delimiter)}\r\n]*')
     pieces: list[str] = []

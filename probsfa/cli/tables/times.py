@@ -43,13 +43,13 @@ _COMPACT_FORMATS = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14
 
 
 class Reading(NamedTuple):
-    """Times: datetime64, not-a-time if not read, or numbers; and their format, such as "%d/%m/%Y"."""
+    """Times (datetime64 with NaT, or numbers), and their format, such as "%d/%m/%Y"."""
 
     values: NDArray[Any]
     format: str
 
     @property
-    def unread(self) -> BoolArray:
+    def is_unread(self) -> BoolArray:
         """Mask of rows without a time."""
         return np.asarray(pd.isna(self.values))
 
@@ -63,11 +63,11 @@ class RowTimes:
     times : ndarray (T,) or None
         Time of each row in steps; None if the rows are evenly spaced or treated as evenly spaced.
     stamps : ndarray (T,) or None
-        The times as they were read, numbers or datetime64.
+        Times as read: numbers or datetime64.
     step, how : str or None
-        Duration of a step, such as "1 h", and interpretation of the times; None if not known.
+        Duration of a step, such as "1 h", and format of the times; None if not known.
     note : str
-        Note to the user.
+        Note for the user.
     sequences : sequence of ndarray of int
         Rows of each independent sequence, in order of time.
     """
@@ -81,25 +81,27 @@ class RowTimes:
 
 
 def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
-    """Return the interpretations of texts as dates with the fewest failures; times with a zone are in UTC.
+    """Return the interpretations of texts as dates with the fewest failures. Times with a zone are in UTC.
 
-    The format is ISO 8601, or otherwise that inferred by pandas from the first text. If `dayfirst` is None
-    there may be two, which differ in the order of day and month.
+    The format is ISO 8601, or is inferred by pandas from the first text. If `dayfirst` is None, there may be
+    two interpretations with different orders of day and month.
     """
     # pandas reads "10:30" as a time of today, "now" as the time of the call, and "3 May" as a day of year 1.
     texts = texts.where(texts.str.contains(r"\d") & ~texts.str.match(r"\d\d?:"), "")
     texts = texts.str.replace(
         _QUARTER_PATTERN, lambda quarter: f"{quarter[1]}-{3 * int(quarter[2]) - 2:02d}", regex=True
     )
-    iso = _parsed(texts, format="ISO8601")
+    iso = _to_datetimes(texts, format="ISO8601")
     if np.isnat(iso).mean() <= 0.5:
         return [Reading(iso, "year-month-day")]
     first = next((text for text in texts if text), "")
     orders = (True, False) if dayfirst is None else (dayfirst,)
     date_formats = dict.fromkeys(_infer_format(first, order) for order in orders)
-    readings = [Reading(_parsed(texts, format=date_format), date_format) for date_format in date_formats]
-    minimum = min(reading.unread.sum() for reading in readings)
-    return [reading for reading in readings if reading.unread.sum() == minimum]
+    readings = [
+        Reading(_to_datetimes(texts, format=date_format), date_format) for date_format in date_formats
+    ]
+    minimum = min(reading.is_unread.sum() for reading in readings)
+    return [reading for reading in readings if reading.is_unread.sum() == minimum]
 
 
 def _infer_format(text: str, dayfirst: bool) -> str:
@@ -107,7 +109,7 @@ def _infer_format(text: str, dayfirst: bool) -> str:
     text_with_full_year = re.sub(_SHORT_YEAR_PATTERN, r"\g<1>20", text)
     date = re.sub(r" ?[AaPp][Mm]$", "", text_with_full_year)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of pandas, that 31/1/2020 begins with the day
+        warnings.simplefilter("ignore")  # pandas warns that 31/1/2020 begins with the day
         date_format = guess_datetime_format(date, dayfirst=dayfirst) if date else None
     if date_format is None or re.match("%Y.%d", date_format):
         return "%b %Y" if re.match(r"[A-Za-z]{3}\b", text) else "%B %Y"
@@ -119,7 +121,7 @@ def _infer_format(text: str, dayfirst: bool) -> str:
     )
 
 
-def _parsed(texts: pd.Series, **options: Any) -> NDArray[np.datetime64]:
+def _to_datetimes(texts: pd.Series, **options: Any) -> NDArray[np.datetime64]:
     """Return dates in UTC, without a zone; NaT for any other text."""
     stamps = pd.to_datetime(texts, errors="coerce", utc=True, **options).dt.tz_localize(None)
     return np.asarray(stamps.where(stamps.dt.year >= 1000), dtype="datetime64[us]")
@@ -132,9 +134,9 @@ def compact_dates(values: FloatArray) -> Reading | None:
     digits = len(str(int(values[0])))
     if digits not in _COMPACT_FORMATS:
         return None
-    stamps = _parsed(pd.Series(values).astype("int64").astype(str), format=_COMPACT_FORMATS[digits])
+    stamps = _to_datetimes(pd.Series(values).astype("int64").astype(str), format=_COMPACT_FORMATS[digits])
     years = stamps.astype("datetime64[Y]").astype(int) + 1970
-    # Seconds since 1970 have ten digits, too.
+    # Seconds since 1970 also have ten digits.
     if np.isnat(stamps).any() or not np.all((years >= (1900 if digits == 10 else 1500)) & (years <= 2500)):
         return None
     return Reading(stamps, "YYYYMMDDHHMMSS"[:digits])
@@ -142,7 +144,7 @@ def compact_dates(values: FloatArray) -> Reading | None:
 
 def is_date(texts: pd.Series, args: argparse.Namespace) -> bool:
     """Return whether most texts of a column are dates."""
-    return bool(_read_texts(texts, args)[0].unread.mean() < 0.5)
+    return bool(_read_texts(texts, args)[0].is_unread.mean() < 0.5)
 
 
 def increases(values: NDArray[Any]) -> bool:
@@ -155,22 +157,22 @@ def read_row_times(
 ) -> RowTimes:
     """Read the times of the rows from their columns.
 
-    A step is the time between rows if it is constant in seconds or calendar units, otherwise the median time.
-    A CommandError is raised for times that cannot be read, are ambiguous, or are out of order.
+    A step is the constant time between rows, in seconds or calendar units, or otherwise the median time.
+    Times that cannot be read, are ambiguous, or do not increase raise a CommandError.
     """
     if args.even or not columns:
         if args.sort:
             raise CommandError(f"{table.source}: --sort requires times; name their columns with --time.")
         return RowTimes(None, None, None, "rows are used as evenly spaced", None, sequences)
     reading = _read(table, columns, sequences, args)
-    ordered = [_in_order(table, columns, reading, rows, args) for rows in sequences]
+    ordered = [_sort_by_time(table, columns, reading, rows, args) for rows in sequences]
     return _make_row_times(table, reading, ordered)
 
 
 def _read(
     table: Table, columns: Sequence[int], sequences: Sequence[Rows], args: argparse.Namespace
 ) -> Reading:
-    """Read the columns of times together."""
+    """Read the times of the rows from one or several columns."""
     for j in columns:
         missing_rows = np.flatnonzero(table.missing(j))
         if len(missing_rows):
@@ -184,13 +186,13 @@ def _read(
         if args.epoch is None:
             return compact_dates(numbers) or Reading(numbers, "numbers")
         unit = {"min": "m", "d": "D"}.get(args.epoch, args.epoch)
-        readings = [Reading(_parsed(pd.Series(numbers), unit=unit), f"{args.epoch} since 1970")]
+        readings = [Reading(_to_datetimes(pd.Series(numbers), unit=unit), f"{args.epoch} since 1970")]
     elif args.epoch is not None:
         raise CommandError("--epoch requires one column of numbers; name it with --time.")
     else:
-        readings = _read_texts(_joined(table, columns, args), args)
+        readings = _read_texts(_join_time_columns(table, columns, args), args)
     _check_read(table, columns, readings[0], args)
-    return _choose(table, columns[0], readings, sequences, args)
+    return _select_day_order(table, columns[0], readings, sequences, args)
 
 
 def _read_texts(texts: pd.Series, args: argparse.Namespace) -> list[Reading]:
@@ -198,15 +200,15 @@ def _read_texts(texts: pd.Series, args: argparse.Namespace) -> list[Reading]:
     if args.date_format is None:
         return read_dates(texts, args.dayfirst)
     try:
-        return [Reading(_parsed(texts, format=args.date_format), args.date_format)]
+        return [Reading(_to_datetimes(texts, format=args.date_format), args.date_format)]
     except ValueError as error:
         raise CommandError(f"--date-format {args.date_format!r} is not a format: {error}.") from None
 
 
-def _joined(table: Table, columns: Sequence[int], args: argparse.Namespace) -> pd.Series:
-    """Join columns such as date and time of the day, or year, month, day and hour, to one text by row."""
+def _join_time_columns(table: Table, columns: Sequence[int], args: argparse.Namespace) -> pd.Series:
+    """Join columns such as date and time of the day, or year, month and day, to one text for each row."""
     separators = {"month": "-", "day": "-", "minute": ":", "second": ":"}
-    joined = pd.Series("", index=table.texts.index, dtype=str)
+    texts_by_row = pd.Series("", index=table.texts.index, dtype=str)
     for position, j in enumerate(columns):
         texts, separator = table.texts[j], " "
         if args.date_format is None:
@@ -214,34 +216,34 @@ def _joined(table: Table, columns: Sequence[int], args: argparse.Namespace) -> p
             texts = texts.str.replace(r"\.0*$", "", regex=True).str.replace(r"^(\d)$", r"0\1", regex=True)
             if position > 0:
                 texts = texts.str.replace(".", ":", n=2, regex=False)  # 18.00.00
-        joined = joined + separator * (position > 0) + texts
-    return joined
+        texts_by_row = texts_by_row + separator * (position > 0) + texts
+    return texts_by_row
 
 
 def _check_read(table: Table, columns: Sequence[int], reading: Reading, args: argparse.Namespace) -> None:
     """Raise a CommandError with all texts that could not be read as times."""
-    if not reading.unread.any():
+    if not reading.is_unread.any():
         return
-    counts = Counter(table.texts[list(columns)][reading.unread].agg(" ".join, axis=1))
+    counts = Counter(table.texts[list(columns)][reading.is_unread].agg(" ".join, axis=1))
     shown = ", ".join(f"{text[:40]!r}" + f" ({n} rows)" * (n > 1) for text, n in counts.most_common(5))
     more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
     problem = "not read as times" if args.date_format is None else f"not of the format {args.date_format!r}"
     raise CommandError(
-        f"{table.where(int(np.argmax(reading.unread)), columns[0])}: {problem}: {shown}{more}. Set the "
+        f"{table.where(int(np.argmax(reading.is_unread)), columns[0])}: {problem}: {shown}{more}. Set the "
         "format "
         "of all times with --date-format, name another column with --time, or use the rows as evenly "
         "spaced with --even."
     )
 
 
-def _choose(
+def _select_day_order(
     table: Table,
     column: int,
     readings: list[Reading],
     sequences: Sequence[Rows],
     args: argparse.Namespace,
 ) -> Reading:
-    """Select day or month first: the only one in which times increase or, if both do, are evenly spaced."""
+    """Select the order of day and month: times must increase or, if both increase, be evenly spaced."""
     if len(readings) > 1 and not args.sort:
         in_order = [r for r in readings if all(increases(r.values[rows]) for rows in sequences)]
         readings = in_order or readings
@@ -257,10 +259,10 @@ def _choose(
     )
 
 
-def _in_order(
+def _sort_by_time(
     table: Table, columns: Sequence[int], reading: Reading, rows: Rows, args: argparse.Namespace
 ) -> Rows:
-    """Return the rows of a sequence in order of time; raise an error for times out of order or equal."""
+    """Return the rows of a sequence in order of time; raise an error for times that do not increase."""
     values = reading.values
     if args.sort:
         rows = rows[np.argsort(values[rows], kind="stable")]
@@ -277,14 +279,14 @@ def _in_order(
             "as evenly spaced with --even."
         )
     raise CommandError(
-        f"{time_text} is the time of row {table.rows[previous_row] + 1}, too. Remove one of them, name all "
+        f"{time_text} is also the time of row {table.rows[previous_row] + 1}. Remove one of them, name all "
         "columns of "
         f"the time of a row with --time,{group} or use the rows as evenly spaced with --even."
     )
 
 
 def _make_row_times(table: Table, reading: Reading, sequences: Sequence[Rows]) -> RowTimes:
-    """Return the times of rows in order, with the steps that the model will use."""
+    """Return the times of rows in order, in steps as in the model."""
     pieces = [reading.values[rows] for rows in sequences]
     lengths = [len(piece) for piece in pieces]
     dated = reading.values.dtype.kind == "M"

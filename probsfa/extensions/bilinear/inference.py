@@ -24,7 +24,7 @@ import numpy as np
 from jax import Array
 
 from probsfa._fork_check import check_not_forked
-from probsfa._threads import interrupts_kept, one_blas_thread
+from probsfa._threads import lost_interrupts_raised, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.extensions.bilinear.parameters import BilinearParameters
 from probsfa.statespace.engine.dynamics import Transition
@@ -456,7 +456,7 @@ def _on_device(params: BilinearParameters) -> BilinearParameters:
 def _engine() -> Iterator[None]:
     """Apply the JAX settings of the engine, and defer interrupts."""
     check_not_forked()
-    with interrupts_kept(), engine_settings(), one_blas_thread():
+    with lost_interrupts_raised(), engine_settings(), one_blas_thread():
         yield
 
 

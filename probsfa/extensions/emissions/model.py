@@ -137,7 +137,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def observations(self, sequences: Sequences) -> Observations:
         """Return validated rows, encoded in the units of the model."""
         return make_observations(
-            encode(sequences, self.columns).retimed(self.time_unit), family_blocks(self.columns)
+            encode(sequences, self.columns).with_time_unit(self.time_unit), family_blocks(self.columns)
         )
 
     def infer(self, sequences: Sequences) -> tuple[Observations, Inference]:
@@ -274,7 +274,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
             )
         rng = np.random.default_rng(0) if rng is None else rng
         parts = [sequences.one(i) for i in range(len(sequences.lengths))]
-        encoded = [encode(part, self.columns).retimed(self.time_unit) for part in parts]
+        encoded = [encode(part, self.columns).with_time_unit(self.time_unit) for part in parts]
         return [
             filter_sequence(self.params, self.columns, self.shapes, part, cells, state, rng)
             for part, cells in zip(parts, encoded, strict=True)
@@ -421,7 +421,7 @@ def fit_model(
     encoded = encode(sequences, columns)
     blocks = family_blocks(columns)
     start = initialize(encoded, blocks, options)
-    observations = make_observations(encoded.retimed(start.time_unit), blocks)
+    observations = make_observations(encoded.with_time_unit(start.time_unit), blocks)
     if tol == "auto":
         n_free = start.params.latents.n_free(start.params.n_features) + start.params.n_features
         tol = min(1e-4 * n_free**2, 0.03 * n_free)

@@ -20,7 +20,7 @@ from probsfa._validation import Sequences, check_count, check_option, check_sequ
 from probsfa.graphs import Temporal, TrainingGraph
 from probsfa.graphs._named import (
     build_graph,
-    check_joined,
+    check_has_edges,
     is_slow_feature_analysis,
     lag_of_differences,
     needs_rows,
@@ -392,7 +392,7 @@ class HierarchicalSFA(ScoredOnGraph):
             return None
         if isinstance(source, ArraySource):
             labels = labels_of_rows(y, lengths)
-            return check_joined(build_graph(self.graph, source.values, labels, lengths=lengths))
+            return check_has_edges(build_graph(self.graph, source.values, labels, lengths=lengths))
         if isinstance(self.graph, TrainingGraph):
             return self.graph
         if needs_rows(self.graph):
@@ -401,7 +401,7 @@ class HierarchicalSFA(ScoredOnGraph):
                 "TrainingGraph, or the name of a graph from labels."
             )
         n_rows = len(y) if y is not None else 0 if lengths is None else sum(lengths)
-        return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=lengths))
+        return check_has_edges(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=lengths))
 
     def _set_fitted(self, banks: list[NodeBank]) -> None:
         top_banks = {bank.stage.layer: bank for bank in banks}  # a layer may have two stages

@@ -260,8 +260,8 @@ class LandmarkEdges:
         if largest_error > _MAX_DEGREE_ERROR:
             warnings.warn(
                 f"{len(self.landmarks)} landmarks are too few for this kernel: of {len(test_rows)} points, "
-                f"one has a sum of edge weights that is off by {100 * largest_error:.0f} %. Raise n_landmarks, "
-                "lower gamma, or use affinity='nearest_neighbors'.",
+                f"one has a sum of edge weights that is off by {100 * largest_error:.0f} %. Raise "
+                "n_landmarks, lower gamma, or use affinity='nearest_neighbors'.",
                 stacklevel=7,
             )
 

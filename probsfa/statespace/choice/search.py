@@ -298,7 +298,7 @@ class Search:
         selected = choose_segments(
             observed, self.sequences.lengths, self.n_search_rows, n_segments=_N_SEGMENTS
         )
-        return self.sequences if selected is None else self.sequences.cut_out(selected)
+        return self.sequences if selected is None else self.sequences.segments_as_sequences(selected)
 
     def _fit(
         self, options: dict[str, Any], previous: Candidate | None, hidden: HeldOutValues | None

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from probsfa._fork_check import check_not_forked
-from probsfa._threads import interrupts_kept, one_blas_thread
+from probsfa._threads import lost_interrupts_raised, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.batched import MAX_UNROLLED
 from probsfa.statespace.engine.compiler import compile_program, on_cpu
@@ -105,7 +105,7 @@ def _n_parallel_segments(n_rows: int) -> int:
 def _settings() -> Iterator[None]:
     """Apply the settings of the engine, regardless of the user's settings of JAX."""
     check_not_forked()
-    with interrupts_kept(), engine_settings(), one_blas_thread():
+    with lost_interrupts_raised(), engine_settings(), one_blas_thread():
         yield
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._threads import interrupts_kept
+from probsfa._threads import lost_interrupts_raised
 from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
@@ -231,8 +231,8 @@ class InMemory:
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return observations ``(x - shift) / scale`` of all rows, or of some segments."""
-        rows = self.sequences if segments is None else self.sequences.cut_out(segments)
-        panel = make_panel(rows.standardised(shift, scale).retimed(self.time_unit))
+        rows = self.sequences if segments is None else self.sequences.segments_as_sequences(segments)
+        panel = make_panel(rows.standardised(shift, scale).with_time_unit(self.time_unit))
         return Observations(panel, panel.mask[:].sum(axis=0))
 
 
@@ -637,7 +637,7 @@ class _InDataUnits:
         self._report(count, best - self._log_volume)
 
 
-@interrupts_kept()
+@lost_interrupts_raised()
 def maximise(
     problem: FitProblem, *, start: StateSpace | None = None, report: Report | None = None
 ) -> FitResult:

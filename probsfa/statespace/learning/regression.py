@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._threads import interrupts_kept, one_blas_thread
+from probsfa._threads import lost_interrupts_raised, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
@@ -351,7 +351,7 @@ class _JointFit:
         )
 
 
-@interrupts_kept()
+@lost_interrupts_raised()
 def maximum_likelihood_with(
     sequences: Sequences,
     names: tuple[str, ...],
@@ -392,7 +392,7 @@ def maximum_likelihood_with(
     if options.n_components is None:
         size = InMemory(replace(sequences, exog=None)).default_size()
         options = replace(options, n_components=size.n_components)
-        sequences = sequences if size.segments is None else sequences.cut_out(size.segments)
+        sequences = sequences if size.segments is None else sequences.segments_as_sequences(size.segments)
     exog = sequences.exog
     assert exog is not None
     centre = exog.mean(axis=0)
@@ -509,7 +509,9 @@ def standard_errors_with(
     exog = sequences.exog
     assert exog is not None
     without_effects = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
-    panel = make_panel(without_effects.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
+    panel = make_panel(
+        without_effects.standardised(fitted.shift, fitted.scale).with_time_unit(fitted.time_unit)
+    )
     params, scale = fitted.standardised_params.state_space, fitted.scale
     coordinates = fitted.coordinates(evenly_sampled=panel.evenly_sampled)
     free = free_coordinates(coordinates, params, fitted.options.noise_floors)

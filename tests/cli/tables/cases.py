@@ -348,7 +348,7 @@ CASES = (
     Case(
         "two rows with the same time",
         with_times("time", ["2020-01-01", "2020-01-02", "2020-01-02"]),
-        error="'2020-01-02' is the time of row 3, too. Remove one of them",
+        error="'2020-01-02' is also the time of row 3. Remove one of them",
     ),
     Case(
         "rows of several stations",

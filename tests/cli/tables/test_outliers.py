@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probsfa.cli.tables.outliers import codes_of
+from probsfa.cli.tables.outliers import likely_codes
 
 NAN = np.nan
 
@@ -27,4 +27,4 @@ NAN = np.nan
     ],
 )
 def test_codes(values, codes):
-    assert codes_of(np.array(values)) == codes
+    assert likely_codes(np.array(values)) == codes

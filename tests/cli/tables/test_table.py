@@ -144,7 +144,7 @@ def test_delimiter_and_decimal_comma_are_inferred(delimiter, rows, header):
     lines = [[f"{i + 1},{j}5" for j in range(width)] for i in range(rows)]
     text = "\n".join(delimiter.join(line) for line in ([header] if header else []) + lines)
     table = table_of(text)
-    assert (table.delimiter, table.decimal, table.named) == (delimiter, ",", bool(header))
+    assert (table.delimiter, table.decimal, table.has_header) == (delimiter, ",", bool(header))
     np.testing.assert_allclose(numbers(text, 1)[0], np.arange(1, rows + 1) + 0.15)
 
 
@@ -203,7 +203,7 @@ def test_ragged_rows_are_named(text, row, n):
 def test_header(first, header, names):
     table = table_of(f"{first}\n1,2\n", header=header)
     assert table.names == names
-    assert len(table.texts) == (1 if table.named else 2)
+    assert len(table.texts) == (1 if table.has_header else 2)
 
 
 def test_row_names_without_a_header_are_a_column():

@@ -37,7 +37,7 @@ def test_the_order_of_rows_does_not_decide_between_dates_that_are_sorted(row_tim
 )
 def test_years_from_1000_are_dates():
     [reading] = read_dates(pd.Series(["1000-01-01", "1582-10-15", "0999-12-31"]))
-    np.testing.assert_array_equal(reading.unread, [False, False, True])
+    np.testing.assert_array_equal(reading.is_unread, [False, False, True])
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_uneven_numbers_count_in_median_steps(row_times):
     ("header", "times", "row", "what"),
     [
         ("time", ["2020-01-01", "2020-01-03", "2020-01-02"], 4, "is not later than the previous row"),
-        ("time", ["2020-01-01", "2020-01-02", "2020-01-02"], 4, "is the time of row 3, too"),
-        ("time", ["1", "1", "2"], 3, "is the time of row 2, too"),
+        ("time", ["2020-01-01", "2020-01-02", "2020-01-02"], 4, "is also the time of row 3"),
+        ("time", ["1", "1", "2"], 3, "is also the time of row 2"),
     ],
 )
 def test_times_out_of_order_are_named(row_times, header, times, row, what):
@@ -192,4 +192,4 @@ def test_years_of_two_digits_are_those_of_posix():
     "text", ["2020-13-01", "2020-02-30", "31/02/2020", "3 May", "spring 5", "12", "", "24/24/2020"]
 )
 def test_what_is_no_date(text):
-    assert all(reading.unread.all() for reading in read_dates(pd.Series([text])))
+    assert all(reading.is_unread.all() for reading in read_dates(pd.Series([text])))

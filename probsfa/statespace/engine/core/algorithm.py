@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probsfa._threads import interrupts_kept, one_blas_thread
+from probsfa._threads import lost_interrupts_raised, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.core.kernels import MAX_STATES, Columns, Roots, available, kernels
 from probsfa.statespace.engine.core.passes import (
@@ -183,7 +183,7 @@ class Core:
 @contextmanager
 def _settings() -> Iterator[None]:
     """Context in which interrupts are delayed until its end, and BLAS uses one thread."""
-    with interrupts_kept(), one_blas_thread():
+    with lost_interrupts_raised(), one_blas_thread():
         yield
 
 
