@@ -55,6 +55,12 @@ class _Site(NamedTuple):
     shape: tuple[int, ...]
     free_shape: tuple[int, ...]
 
+    @classmethod
+    def of(cls, prior: Any) -> "_Site":
+        """Return the site of a prior: its support, and the shapes of its values and of their coordinates."""
+        shape = prior.shape()
+        return cls(prior.support, shape, biject_to(prior.support).inverse_shape(shape))
+
 
 @dataclass(frozen=True)
 class Target:
@@ -108,15 +114,19 @@ class Target:
             np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1), exog
         )
         data = TargetData(empty_series, np.ones(self.n_features))
-        with engine_settings(), handlers_lock:
-            seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
-            trace = numpyro.handlers.trace(seeded).get_trace(data)
-        sites = {}
-        for name, site in trace.items():
-            if site["type"] == "sample" and not site["is_observed"]:
-                support, shape = site["fn"].support, jnp.shape(site["value"])
-                sites[name] = _Site(support, shape, biject_to(support).inverse_shape(shape))
-        return sites
+        priors = {}
+
+        def record_priors(key: Array) -> None:
+            trace = numpyro.handlers.trace(numpyro.handlers.seed(self.model, key)).get_trace(data)
+            for name, site in trace.items():
+                if site["type"] == "sample" and not site["is_observed"]:
+                    priors[name] = site["fn"]
+
+        with engine_settings():
+            # Traced without compilation: each operation of the model would be compiled separately.
+            with handlers_lock:
+                jax.eval_shape(record_priors, jax.random.key(0))
+            return {name: _Site.of(prior) for name, prior in priors.items()}
 
     @functools.cached_property
     def size(self) -> int:
@@ -170,10 +180,8 @@ class Target:
         if site is None or getattr(site.support, "base_constraint", site.support) is not constraints.positive:
             return False
         with engine_settings(), jax.ensure_compile_time_eval():
-            log_density_near_zero, log_density_nearer_zero = (
-                self.priors.noise_std.log_prob(jnp.asarray(x)) for x in (1e-6, 1e-9)
-            )
-            return bool(np.all(np.abs(log_density_near_zero - log_density_nearer_zero) < 1e-3))
+            log_density = jax.jit(self.priors.noise_std.log_prob)
+            return bool(np.all(np.abs(log_density(1e-6) - log_density(1e-9)) < 1e-3))
 
     @functools.cached_property
     def bend(self) -> FloatArray | None:
@@ -260,9 +268,8 @@ class Target:
         if self.priors.loadings.shape() != ():
             return Symmetry(False, False)
         with engine_settings(), jax.ensure_compile_time_eval():
-            points = jnp.array([0.1, 0.7, 2.3])
-            original, reflected = (self.priors.loadings.log_prob(sign * points) for sign in (1.0, -1.0))
-            signs = bool(np.allclose(original, reflected))
+            points, log_density = np.array([0.1, 0.7, 2.3]), jax.jit(self.priors.loadings.log_prob)
+            signs = bool(np.allclose(log_density(points), log_density(-points)))
         return Symmetry(shared and signs, signs)
 
     def constrain(self, vector: Array, data: TargetData) -> tuple[Array, ...]:
