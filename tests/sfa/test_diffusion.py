@@ -138,7 +138,6 @@ def test_spectrum_of_an_unevenly_sampled_sphere():
         {"alpha": 0.3, "time": 0},
         {"gamma": "self_tuning", "time": 3},
         {"affinity": "nearest_neighbors"},
-        {"n_landmarks": 60},
     ],
 )
 def test_transform_is_continuous_at_training_points(rng, options):
@@ -196,7 +195,6 @@ def test_a_search_over_parameters_in_a_pipeline():
         ({"time": np.inf}, "time"),
         ({"n_components": 0}, "n_components must be"),
         ({"gamma": "wide"}, "gamma"),
-        ({"n_landmarks": 0}, "n_landmarks must be"),
     ],
 )
 def test_errors_name_the_argument(options, message):

@@ -1,5 +1,6 @@
 """Laplacian eigenmaps: identities, closed forms, extension to new points, the border."""
 
+import os
 import warnings
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.manifold import SpectralEmbedding
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import NearestNeighbors
+from sklearn.neighbors import kneighbors_graph
 from sklearn.pipeline import make_pipeline
 
 from probsfa.graphs import heat_kernel as graph_of_heat
@@ -457,22 +458,27 @@ def test_an_affinity_may_be_a_function(rng):
             LaplacianEigenmaps(affinity=function).fit(X)
 
 
-def test_neighbours_from_ready_distances(rng):
-    X, new = roll(80), roll(20, seed=1)
+def test_distances_give_the_graph_of_nearest_neighbours():
+    """As `docs/spectral.md` describes."""
+    X = roll(80)
     points = LaplacianEigenmaps(3, n_neighbors=7).fit(X)
-    for distances, joined in (
-        (pairwise_distances(X), pairwise_distances(new, X)),
-        (
-            NearestNeighbors(n_neighbors=12).fit(X).kneighbors_graph(X, mode="distance"),
-            NearestNeighbors(n_neighbors=80).fit(X).kneighbors_graph(new, mode="distance"),
-        ),
-    ):
-        found = LaplacianEigenmaps(3, affinity="precomputed_nearest_neighbors", n_neighbors=7).fit(distances)
-        np.testing.assert_allclose(found.embedding_, points.embedding_, atol=SPECTRAL)
-        np.testing.assert_allclose(found.transform(joined), points.transform(new), atol=SPECTRAL)
-    few = NearestNeighbors(n_neighbors=3).fit(X).kneighbors_graph(X, mode="distance")
-    with pytest.raises(ValueError, match="2.*n_neighbors=7.*6"):
-        LaplacianEigenmaps(3, affinity="precomputed_nearest_neighbors", n_neighbors=7).fit(few)
+    W = kneighbors_graph(pairwise_distances(X), 6, metric="precomputed")
+    found = LaplacianEigenmaps(3, affinity="precomputed").fit((W + W.T) / 2)
+    np.testing.assert_allclose(found.embedding_, points.embedding_, atol=SPECTRAL)
+
+
+def test_numbers_of_landmarks_are_ignored_with_a_warning():
+    X = roll(60)
+    with pytest.warns(FutureWarning, match="n_landmarks is ignored.*version 2.0"):
+        found = LaplacianEigenmaps(1, affinity="rbf", gamma="median", n_landmarks=5).fit(X)
+    expected = LaplacianEigenmaps(1, affinity="rbf", gamma="median", n_landmarks="auto").fit(X)
+    np.testing.assert_array_equal(found.embedding_, expected.embedding_)
+
+
+def test_a_heat_kernel_too_large_for_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(os, "sysconf", lambda name: 1)
+    with pytest.raises(ValueError, match="kernel of 60 points.*GiB.*nearest_neighbors"):
+        LaplacianEigenmaps(1, affinity="rbf").fit(roll(60))
 
 
 @pytest.mark.filterwarnings("ignore:The graph has")
@@ -511,9 +517,7 @@ def test_parameters_can_be_searched_in_a_pipeline():
 
 
 @pytest.mark.parametrize("n_features", [6, 40])
-@pytest.mark.parametrize(
-    "options", [{}, {"gamma": 0.3}, {"gamma": "self_tuning"}, {"gamma": 0.01, "n_landmarks": 75}]
-)
+@pytest.mark.parametrize("options", [{}, {"gamma": 0.3}, {"gamma": "self_tuning"}])
 def test_sparse_points_are_the_same_points(rng, n_features, options):
     X = rng.random((80, n_features)) * (rng.random((80, n_features)) < 0.4)
     new = X[:9] + 0.01 * (rng.random((9, n_features)) < 0.2)

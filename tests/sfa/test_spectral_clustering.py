@@ -109,7 +109,6 @@ def test_lists_give_lists():
         ({"n_clusters": 0}, "n_clusters"),
         ({"n_clusters": "gap"}, "n_clusters.*'eigengap'"),
         ({"affinity": "rbf", "gamma": "widest"}, "gamma.*'median'"),
-        ({"affinity": "rbf", "gamma": "self_tuning", "n_landmarks": 5}, "landmarks"),
         ({"n_clusters": 31}, "n_clusters=31.*30"),
         ({"n_components": 0}, "n_components"),
         ({"affinity": "linear"}, "affinity"),

@@ -1,9 +1,9 @@
-"""Affinities of points: nearest-neighbour graphs, heat kernels, bandwidths and landmarks.
+"""Affinities of points: nearest-neighbour graphs, heat kernels and their bandwidths.
 
-Edge weights are computed by one of four methods. Nearest neighbours have weight 1 if each point is a
-neighbour of the other, 1/2 if only one is. A heat kernel ``exp(-gamma |x - x'|^2)`` has all pairs as edges;
-landmarks approximate it for very many points. A function of two arrays of rows returns any weights. Users can
-also pass an affinity matrix, distances, or a training graph. This module validates all kinds of input.
+Edge weights are computed by one of three methods. Nearest neighbours have weight 1 if each point is a
+neighbour of the other, 1/2 if only one is. A heat kernel ``exp(-gamma |x - x'|^2)`` has all pairs as edges. A
+function of two arrays of rows returns any weights. Users can also pass an affinity matrix or a training
+graph. This module validates all kinds of input.
 """
 
 import abc
@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -24,12 +22,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from probsfa._arrays import as_float_array
 from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa._validation import Sequences, check_count, check_memory, check_option, check_sequences
 from probsfa.graphs._rows import exact_shift
 from probsfa.graphs._sparse import MAX_TREE_FEATURES
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa.spectral.edges import (
-    DistanceEdges,
     Edges,
     FunctionEdges,
     HeatEdges,
@@ -44,8 +41,6 @@ __all__ = [
     "AffinityEstimator",
     "AffinityGraph",
     "Embedding",
-    "LandmarkEdges",
-    "LowRankAffinity",
     "NewPoints",
     "affinity_graph",
     "affinity_rows",
@@ -124,220 +119,13 @@ def choose_gamma(gamma: Any, points: Any) -> float:
     return 1.0 / (2.0 * typical_square)
 
 
-# ---- landmark approximation of the heat kernel of very many points (Nystroem's method)
-#
-# With landmarks ``z_1 .. z_m`` the kernel matrix of all n points is replaced by ``F F'``, where ``F = K(X, Z)
-# C^-T`` and ``C C' = K(Z, Z)`` (Williams & Seeger 2000, NIPS 13; for spectral clustering Fowlkes, Belongie,
-# Chung & Malik 2004, doi:10.1109/TPAMI.2004.1262185). ``F F'`` equals the kernel matrix in the rows of
-# landmarks, and its diagonal never exceeds the diagonal of the kernel matrix. It approximates all entries if
-# the landmarks cover the points. The cost is n m numbers and n m^2 operations.
-#
-# Landmarks are pivots of an incomplete Cholesky factorisation, selected in blocks. Candidates are drawn with
-# probabilities proportional to the residuals of the kernel diagonal (Chen, Epperly, Tropp & Webber 2022,
-# arXiv:2207.06503). Among the candidates, the point with the largest residual is selected repeatedly.
-
-
-_N_LANDMARKS_PER_BLOCK = 64  # landmarks per block
-_N_CANDIDATES_PER_LANDMARK = 4  # candidates for each landmark
-_MIN_RESIDUAL = 1e-10  # minimum residual of the kernel diagonal for a landmark
-_N_TESTED_POINTS = 200  # number of points whose degrees are compared with degrees of the exact kernel
-_MAX_DEGREE_ERROR = 0.01
-
-
-class LowRankAffinity:
-    """Edge weights ``F F'``, with or without their diagonal, stored as the factor.
-
-    Parameters
-    ----------
-    factor : ndarray (n, m)
-        ``F``.
-    loops : bool
-        Whether the weights include self-loops, the diagonal.
-    """
-
-    def __init__(self, factor: FloatArray, loops: bool) -> None:
-        self.factor = factor
-        self.loops = loops
-        self.shape = (len(factor), len(factor))
-        self._squares: FloatArray = np.einsum("ij,ij->i", factor, factor)
-
-    def diagonal(self) -> FloatArray:
-        """Return the self-loops, (n,)."""
-        return self._squares if self.loops else np.zeros_like(self._squares)
-
-    def sum(self, axis: int = 1) -> FloatArray:
-        """Return the degrees, (n,)."""
-        return self @ np.ones(self.shape[0])
-
-    def __matmul__(self, vectors: FloatArray) -> FloatArray:
-        """Return the product with one vector or several."""
-        product: FloatArray = self.factor @ (self.factor.T @ vectors)
-        if not self.loops:
-            product -= (self._squares if vectors.ndim == 1 else self._squares[:, None]) * vectors
-        return product
-
-    def scaled(self, factors: FloatArray) -> "LowRankAffinity":
-        """Return the weights times the factors of both ends of an edge."""
-        return LowRankAffinity(self.factor * factors[:, None], self.loops)
-
-    def toarray(self) -> FloatArray:
-        """Return the weights, (n, n)."""
-        dense: FloatArray = self.factor @ self.factor.T
-        if not self.loops:
-            np.fill_diagonal(dense, 0.0)
-        return dense
-
-
-class LowRankRows:
-    """Weights ``G F'`` between new points and training points, stored as the factors."""
-
-    def __init__(self, rows: FloatArray, factor: FloatArray) -> None:
-        self._rows = rows
-        self._factor = factor
-        self.shape = (len(rows), len(factor))
-
-    def __matmul__(self, vectors: FloatArray) -> FloatArray:
-        product: FloatArray = self._rows @ (self._factor.T @ vectors)
-        return product
-
-    def sum(self, axis: int = 1) -> FloatArray:
-        """Return the sums of the rows."""
-        return self @ np.ones(self.shape[1])
-
-
-class LandmarkEdges:
-    """Landmark approximation of a heat kernel of all pairs of points.
-
-    Parameters
-    ----------
-    points : ndarray or sparse array (n, D)
-        Training points.
-    gamma : float
-        Decay per squared distance.
-    n_landmarks : int
-        Maximum number of landmarks; fewer are used if the approximation is then exact in double precision.
-
-    Warns
-    -----
-    UserWarning
-        If a sum of edge weights has a relative error above one percent.
-    """
-
-    def __init__(self, points: Any, gamma: float, n_landmarks: int) -> None:
-        self.gamma = gamma
-        self.scales: FloatArray | None = None
-        self.landmarks, factor, self._root = _incomplete_cholesky(points, gamma, n_landmarks)
-        self._landmark_points = points[self.landmarks]
-        self._factor = factor
-        self._check_degrees(points)
-
-    def training(self, loops: bool) -> LowRankAffinity:
-        """Return the weights as a product of two factors."""
-        return LowRankAffinity(self._factor, loops)
-
-    def values_per_row(self) -> int:
-        """Return the number of landmarks."""
-        return 2 * len(self.landmarks)
-
-    def new(self, rows: Any) -> NewEdges:
-        """Return the weights of new points; `self_loops` approximate the kernel of a point with itself."""
-        exponent = euclidean_distances(rows, self._landmark_points, squared=True) * self.gamma
-        minimum = exponent.min(axis=1)
-        kernel = np.exp(minimum[:, None] - exponent)
-        G: FloatArray = scipy.linalg.solve_triangular(self._root, kernel.T, lower=True).T
-        # The kernel of a point with itself is a squared norm; its exponent is twice the exponent of the row.
-        self_loops = np.einsum("ij,ij->i", G, G) * np.exp(-minimum)
-        nearest = np.full(rows.shape[0], -1, dtype=np.intp)
-        return NewEdges(LowRankRows(G, self._factor), np.exp(-minimum), self_loops, nearest)
-
-    def _check_degrees(self, points: Any) -> None:
-        """Compare the degrees of some points with degrees of the exact kernel."""
-        n = points.shape[0]
-        test_rows = np.sort(np.random.default_rng(1).choice(n, min(_N_TESTED_POINTS, n), replace=False))
-        exact = np.exp(-self.gamma * euclidean_distances(points[test_rows], points, squared=True)).sum(axis=1)
-        approximate = self._factor[test_rows] @ self._factor.sum(axis=0)
-        largest_error = float(np.abs(approximate / exact - 1).max())
-        if largest_error > _MAX_DEGREE_ERROR:
-            warnings.warn(
-                f"{len(self.landmarks)} landmarks are too few for this kernel: of {len(test_rows)} points, "
-                f"one has a sum of edge weights that is off by {100 * largest_error:.0f} %. Raise "
-                "n_landmarks, lower gamma, or use affinity='nearest_neighbors'.",
-                stacklevel=7,
-            )
-
-
-def _incomplete_cholesky(
-    points: Any, gamma: float, maximum: int
-) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
-    """Return landmarks (m,), the factor ``F`` (n, m), and ``C``, the Cholesky factor of their kernel."""
-    n = points.shape[0]
-    maximum = min(maximum, n)
-    rng = np.random.default_rng(0)
-    factor = np.zeros((n, maximum), dtype=np.float64)
-    residual_diagonal = np.ones(n)
-    selected: list[int] = []
-    while len(selected) < maximum and residual_diagonal.max() > _MIN_RESIDUAL:
-        pool = np.unique(
-            _draw_candidates(residual_diagonal, rng, _N_CANDIDATES_PER_LANDMARK * _N_LANDMARKS_PER_BLOCK)
-        )
-        m = len(selected)
-        residual_kernel = _kernel(points[pool], points[pool], gamma) - factor[pool, :m] @ factor[pool, :m].T
-        pivots, root = _pivots(residual_kernel, min(_N_LANDMARKS_PER_BLOCK, maximum - m))
-        block = pool[pivots]
-        columns = _kernel(points, points[block], gamma) - factor[:, :m] @ factor[block, :m].T
-        columns = scipy.linalg.solve_triangular(root, columns.T, lower=True).T
-        factor[:, m : m + len(block)] = columns
-        residual_diagonal = np.maximum(residual_diagonal - np.einsum("ij,ij->i", columns, columns), 0.0)
-        residual_diagonal[block] = 0.0
-        selected.extend(block.tolist())
-    landmarks = np.array(selected, dtype=np.intp)
-    factor = factor[:, : len(selected)]
-    if factor.base is not None and len(selected) < maximum:
-        factor = factor.copy()
-    return landmarks, factor, np.tril(factor[landmarks])
-
-
-def _draw_candidates(residual_diagonal: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
-    """Draw points in proportion to their residuals, and append the point with the largest residual."""
-    totals = np.cumsum(residual_diagonal)
-    indices = np.searchsorted(totals, rng.random(count) * totals[-1], side="right")
-    return np.append(np.minimum(indices, len(residual_diagonal) - 1), int(np.argmax(residual_diagonal)))
-
-
-def _pivots(kernel: FloatArray, maximum: int) -> tuple[list[int], FloatArray]:
-    """Return the pivots of a kernel matrix, the largest residual first, and their Cholesky factor."""
-    n = len(kernel)
-    columns = np.zeros((n, maximum))
-    residual_diagonal = kernel.diagonal().copy()
-    pivots: list[int] = []
-    for j in range(maximum):
-        i = int(np.argmax(residual_diagonal))
-        if pivots and residual_diagonal[i] <= _MIN_RESIDUAL:
-            break
-        columns[:, j] = (kernel[:, i] - columns[:, :j] @ columns[i, :j]) / np.sqrt(residual_diagonal[i])
-        residual_diagonal = residual_diagonal - columns[:, j] ** 2
-        residual_diagonal[i] = -np.inf
-        pivots.append(i)
-    return pivots, columns[pivots, : len(pivots)]
-
-
-def _kernel(rows: Any, points: Any, gamma: float) -> FloatArray:
-    kernel: FloatArray = euclidean_distances(rows, points, squared=True)
-    kernel *= -gamma
-    np.exp(kernel, kernel)
-    return kernel
-
-
 # ---- edge weights of the points from the input of a graph estimator
 
 
 _DEFAULT_N_NEIGHBORS = 10
 _SYMMETRY_TOL = 1e-10  # relative to the largest weight
-_AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
-_MAX_PAIRWISE_POINTS = (
-    20_000  # maximum number of points with all pairs for "auto"; the kernel then takes 3 GB
-)
-_DEFAULT_N_LANDMARKS = 1000
+_AFFINITIES = ("nearest_neighbors", "rbf", "precomputed")
+_N_MATRICES = 3  # matrices of the size of the heat kernel in memory at a time
 _EXTENSION_BLOCK = 2**22  # numbers in memory for the edges of a block of new points
 
 
@@ -365,8 +153,8 @@ class AffinityGraph(NamedTuple):
     Attributes
     ----------
     sequences : Sequences or None
-        The validated points; None for precomputed edges or distances.
-    weights : sparse array, ndarray or LowRankAffinity (n, n)
+        The validated points; None for precomputed edges.
+    weights : sparse array or ndarray (n, n)
         Edge weights.
     new : NewPoints
         Data for edges of new points.
@@ -383,7 +171,7 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Estimator with the parameters `affinity`, `n_neighbors`, `gamma` and `n_landmarks`.
+        Estimator with the parameters `affinity`, `n_neighbors` and `gamma`.
     X : array-like, list of array-likes, sparse matrix or TrainingGraph
         As in the estimator's ``fit``.
     heat_loops, loops : bool, default=False
@@ -399,17 +187,6 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
     zeros = np.zeros(0, dtype=np.float64)
     if isinstance(X, TrainingGraph) or _has_name(affinity, "precomputed"):
         return AffinityGraph(None, _precomputed_weights(estimator, X), NewPoints(None, zeros, True))
-    if _has_name(affinity, "precomputed_nearest_neighbors"):
-        distances = sp.csr_array(affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2))
-        if distances.shape[0] != distances.shape[1]:
-            raise ValueError(
-                "X must be a square matrix of distances with affinity='precomputed_nearest_neighbors'; got "
-                f"shape {distances.shape}."
-            )
-        edges_of_distances = DistanceEdges(distances, n_other_neighbors(estimator, distances.shape[0]))
-        return AffinityGraph(
-            None, edges_of_distances.training(loops), NewPoints(edges_of_distances, zeros, loops)
-        )
     if is_sparse(X) and _uses_distances(affinity):
         points = _sparse_points(estimator, X, reset=True)
         edges = _edges_of_points(estimator, points)
@@ -435,19 +212,14 @@ def new_edges(
 ) -> tuple[Sequences | None, int, Iterator[tuple[slice, NewEdges]]]:
     """Validate new points; return their number and blocks of their edges to training points."""
     edges = new.edges
-    if edges is None or isinstance(edges, DistanceEdges):
+    if edges is None:
         if isinstance(estimator.affinity, TrainingGraph):
             raise ValueError(
                 "A graph as affinity has no edges to new points. Pass their edge weights, with "
                 "affinity='precomputed'."
             )
         W = affinity_rows(estimator, X, reset=False)
-        joined = (
-            NewEdges.with_self_loops(W)
-            if edges is None
-            else _edges_to_graph(edges, sp.csr_array(W), new.loops)
-        )
-        return None, W.shape[0], iter([(slice(None), joined)])
+        return None, W.shape[0], iter([(slice(None), NewEdges.with_self_loops(W))])
     size = max(1, _EXTENSION_BLOCK // edges.values_per_row())
     sparse = _uses_distances(estimator.affinity) and (is_sparse(X) or not len(new.shift))
     sequences = None if sparse else check_sequences(estimator, X, reset=False, allow_nan=False)
@@ -497,7 +269,7 @@ class AffinityEstimator(Saveable):
         X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
             Points; the members of a list are concatenated. A sparse matrix of points is supported if edges
             are computed from distances. A dense or sparse affinity, or a training graph, if
-            ``affinity="precomputed"``; distances if ``affinity="precomputed_nearest_neighbors"``.
+            ``affinity="precomputed"``.
         y : ignored
 
         Returns
@@ -533,9 +305,7 @@ class AffinityEstimator(Saveable):
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn tags of the accepted input."""
         tags = super().__sklearn_tags__()  # type: ignore[misc]
-        is_precomputed = _has_name(self.affinity, "precomputed") or _has_name(
-            self.affinity, "precomputed_nearest_neighbors"
-        )
+        is_precomputed = _has_name(self.affinity, "precomputed")
         tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = is_precomputed
         if _uses_distances(self.affinity):
             tags.input_tags.sparse = True
@@ -652,25 +422,28 @@ def _edges_of_points(estimator: Any, points: Any) -> Edges:
         return FunctionEdges(points, affinity, check_affinity)
     if affinity == "nearest_neighbors":
         return NeighborEdges(points, n_other_neighbors(estimator, n))
-    requested = estimator.n_landmarks
+    check_memory(
+        8.0 * _N_MATRICES * n**2,
+        f"The heat kernel of {n:,} points needs {{size}}",
+        "Use affinity='nearest_neighbors'.",
+    )
     if isinstance(estimator.gamma, str) and estimator.gamma == "self_tuning":
-        if isinstance(requested, int):
-            raise ValueError("gamma='self_tuning' is not supported with landmarks; use n_landmarks=None.")
         return HeatEdges(points, None)
-    gamma = choose_gamma(estimator.gamma, points)
-    if requested == "auto":
-        requested = _DEFAULT_N_LANDMARKS if n > _MAX_PAIRWISE_POINTS else None
-    return HeatEdges(points, gamma) if requested is None else LandmarkEdges(points, gamma, requested)
+    return HeatEdges(points, choose_gamma(estimator.gamma, points))
 
 
 def _check_parameters(estimator: Any) -> None:
-    """Validate `affinity`, `n_neighbors`, `gamma` and `n_landmarks` of an estimator."""
+    """Validate `affinity`, `n_neighbors` and `gamma` of an estimator."""
     affinity = estimator.affinity
     if not isinstance(affinity, TrainingGraph) and not callable(affinity):
         check_option("affinity", affinity, _AFFINITIES)
     if estimator.n_neighbors is not None:
         check_count("n_neighbors", estimator.n_neighbors, minimum=2)
     check_gamma(estimator.gamma)
-    requested = estimator.n_landmarks
-    if requested is not None and not (isinstance(requested, str) and requested == "auto"):
-        check_count("n_landmarks", requested)
+    if estimator.n_landmarks not in ("deprecated", "auto", None):
+        warnings.warn(
+            "n_landmarks is ignored and will be removed in version 2.0: the heat kernel has all pairs of "
+            "points. For very many points use affinity='nearest_neighbors'.",
+            FutureWarning,
+            stacklevel=5,
+        )

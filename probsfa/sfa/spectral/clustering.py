@@ -20,7 +20,7 @@ from sklearn.neighbors import NearestNeighbors
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_estimator_type
-from probsfa.sfa.spectral.affinity import AffinityEstimator, LowRankAffinity, affinity_graph
+from probsfa.sfa.spectral.affinity import AffinityEstimator, affinity_graph
 from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk
 from probsfa.sfa.spectral.eigenmaps import embedding_spectrum
 from probsfa.sfa.spectral.laplacian import is_sparse
@@ -97,8 +97,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         Neighbours of each point, including itself; default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
         Decay of the kernel, or a rule for it, as in :class:`LaplacianEigenmaps`; None is ``1 / n_features``.
-    n_landmarks : int, "auto" or None, default="auto"
-        Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
+    n_landmarks : deprecated
+        Ignored, and removed in version 2.0.
     clusterer : estimator, optional
         Any scikit-learn clusterer. The clusterer is cloned, and `n_clusters` and `random_state` are set if it
         has these parameters. Default ``KMeans`` with 10 starts.
@@ -118,7 +118,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         fewer points).
     n_clusters_ : int
         Number of clusters.
-    affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
+    affinity_matrix_ : sparse array or ndarray (n, n)
         The edge weights.
     gamma_ : float or None
         Decay of the kernel; None without a kernel or with "self_tuning".
@@ -165,7 +165,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         affinity: Any = "nearest_neighbors",
         n_neighbors: int | None = None,
         gamma: float | str | None = None,
-        n_landmarks: int | str | None = "auto",
+        n_landmarks: int | str | None = "deprecated",
         clusterer: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -286,7 +286,7 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
 
     Parameters
     ----------
-    W : sparse array, ndarray or LowRankAffinity (n, n)
+    W : sparse array or ndarray (n, n)
         Symmetric edge weights.
     count : int
         Number of eigenvectors, including the constant. A negative ``mu`` is treated as zero, except for the
@@ -317,8 +317,6 @@ def _with_self_loops_of_isolated(W: Any) -> Any:
 
     A random walk then stays at the vertex, so that it has the eigenvalue 1, as any connected component.
     """
-    if isinstance(W, LowRankAffinity):
-        return W
     degrees = np.asarray(W.sum(axis=1)).ravel()
     isolated = degrees == 0.0
     if not isolated.any():
@@ -329,8 +327,6 @@ def _with_self_loops_of_isolated(W: Any) -> Any:
 
 def _bipartition_signs(W: Any) -> FloatArray | None:
     """Return 1 and -1 for the sides of a connected bipartite graph, None for other graphs."""
-    if isinstance(W, LowRankAffinity):
-        return None
     edges = sp.csr_array(W)
     edges.eliminate_zeros()
     order, parents = breadth_first_order(edges, 0)

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
-from probsfa.sfa.spectral.affinity import Embedding, LowRankAffinity, affinity_graph
+from probsfa.sfa.spectral.affinity import Embedding, affinity_graph
 from probsfa.sfa.spectral.edges import NewEdges
 from probsfa.sfa.spectral.eigenmaps import embedding_spectrum, warn_if_disconnected
 from probsfa.sfa.spectral.laplacian import is_sparse
@@ -65,8 +65,8 @@ class DiffusionMap(Embedding):
         Neighbours of each point, including itself; default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default="neighbors"
         Decay of the kernel, or a rule that chooses it, as in :class:`LaplacianEigenmaps`.
-    n_landmarks : int, "auto" or None, default="auto"
-        Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
+    n_landmarks : deprecated
+        Ignored, and removed in version 2.0.
     eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
         Eigenvalue algorithm, as in :class:`LaplacianEigenmaps`.
 
@@ -84,7 +84,7 @@ class DiffusionMap(Embedding):
         Stationary probabilities of the points.
     n_connected_components_ : int
         Number of connected components of the graph.
-    affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
+    affinity_matrix_ : sparse array or ndarray (n, n)
         ``W``.
     gamma_ : float or None
         Decay of the kernel; None without a kernel or with "self_tuning".
@@ -94,7 +94,7 @@ class DiffusionMap(Embedding):
     Warns
     -----
     UserWarning
-        If the graph is not connected, or landmarks are too few.
+        If the graph is not connected.
 
     See Also
     --------
@@ -127,7 +127,7 @@ class DiffusionMap(Embedding):
         affinity: Any = "rbf",
         n_neighbors: int | None = None,
         gamma: float | str | None = "neighbors",
-        n_landmarks: int | str | None = "auto",
+        n_landmarks: int | str | None = "deprecated",
         eigen_solver: str = "auto",
     ) -> None:
         self.n_components = n_components
@@ -178,10 +178,7 @@ class DiffusionMap(Embedding):
         sequences, W, self._new = affinity_graph(self, X, loops=True)
         density = np.asarray(W.sum(axis=1)).ravel()
         if not (density > 0).all():
-            raise ValueError(
-                f"X[{int(np.argmin(density))}] has no edge to any point. Remove such points, or raise "
-                "n_landmarks with landmarks."
-            )
+            raise ValueError(f"X[{int(np.argmin(density))}] has no edge to any point. Remove such points.")
         # Division by the mean keeps powers of the density near 1.
         relative = density / density.mean()
         self._density_factors = _uniform(W, relative) if uniform else relative ** -float(self.alpha)
@@ -228,12 +225,7 @@ def _uniform(W: Any, density: FloatArray) -> FloatArray:
     """Return factors of the points that make all weighted sums of kernels about equal."""
     factors = 1.0 / density
     for _ in range(_N_UNIFORM_STEPS - 1):
-        sums = np.asarray(W @ factors).ravel()
-        if not (sums > 0).all():
-            raise ValueError(
-                f"Landmarks are too far from X[{int(np.argmin(sums))}]: raise n_landmarks, or lower gamma."
-            )
-        factors = factors / sums
+        factors = factors / np.asarray(W @ factors).ravel()
         factors = factors / factors.mean()
     return factors
 
@@ -248,8 +240,6 @@ def _powers(mu: FloatArray, time: float) -> FloatArray:
 
 def _scaled(W: Any, factors: FloatArray) -> Any:
     """Return edge weights times the factors of both ends."""
-    if isinstance(W, LowRankAffinity):
-        return W.scaled(factors)
     if is_sparse(W):
         scale = sp.diags_array(factors)
         product = sp.csr_array(scale @ W @ scale)

@@ -1,9 +1,8 @@
 """Edges between training points, and from new points to training points.
 
-Four classes have one interface: nearest neighbours, a heat kernel, a function of two arrays of rows, and
-nearest neighbours by precomputed distances. The landmark approximation of the heat kernel is in
-:mod:`probsfa.sfa.spectral.affinity`. ``training(loops)`` returns the weights ``W`` (n, n) between training
-points, and ``new(rows)`` the weights from new points to training points.
+Three classes have one interface: nearest neighbours, a heat kernel, and a function of two arrays of rows.
+``training(loops)`` returns the weights ``W`` (n, n) between training points, and ``new(rows)`` the weights
+from new points to training points.
 
 A new point that equals training point i must have the degree of point i. Its edges to the training points are
 row i of ``W``, plus an edge to point i with the weight of a self-loop. If the training graph has self-loops,
@@ -28,7 +27,6 @@ from probsfa.graphs._sparse import MAX_TREE_FEATURES, neighbor_edges
 from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = [
-    "DistanceEdges",
     "Edges",
     "FunctionEdges",
     "HeatEdges",
@@ -51,7 +49,7 @@ class NewEdges(NamedTuple):
 
     Attributes
     ----------
-    weights : sparse array or ndarray (N, n), or object with ``@`` and ``sum(axis=1)``
+    weights : sparse array or ndarray (N, n)
         Edge weights divided by `scale`.
     scale : ndarray (N,)
         Divisor of the weights in every row; it prevents underflow for distant points.
@@ -291,73 +289,6 @@ class FunctionEdges:
         return weights
 
 
-class DistanceEdges:
-    """Nearest neighbours by precomputed distances, with the weights of :class:`NeighborEdges`.
-
-    Parameters
-    ----------
-    distances : sparse array (n, n)
-        Stored distances from the point of each row to other points. Points without a stored distance are not
-        neighbours. Stored zeros on the diagonal are the points themselves.
-    count : int
-        Neighbours of each point, not counting itself.
-    """
-
-    def __init__(self, distances: sp.csr_array, count: int) -> None:
-        self.n = distances.shape[0]
-        self.count = count
-        rows, columns, values = _sorted_rows(distances)
-        is_off_diagonal = rows != columns
-        rows, columns, values = rows[is_off_diagonal], columns[is_off_diagonal], values[is_off_diagonal]
-        rank = _rank_in_row(rows, self.n)
-        n_distances = np.bincount(rows, minlength=self.n)
-        if n_distances.min() < count:
-            raise ValueError(
-                f"X[{int(n_distances.argmin())}] has {n_distances.min()} distances to other points; "
-                f"n_neighbors={count + 1} requires {count} (the point itself is one neighbour)."
-            )
-        is_neighbor = rank < count
-        directed = sp.csr_array(
-            (np.ones(is_neighbor.sum()), (rows[is_neighbor], columns[is_neighbor])), shape=distances.shape
-        )
-        self._edges = sp.csr_array((directed + directed.T) * 0.5)
-        last_distance, next_distance = np.full(self.n, np.inf), np.full(self.n, np.inf)
-        last_distance[rows[rank == count - 1]] = values[rank == count - 1]
-        next_distance[rows[rank == count]] = values[rank == count]
-        self._radii = np.where(np.isfinite(next_distance), (last_distance + next_distance) / 2, last_distance)
-
-    def training(self, loops: bool) -> Any:
-        """Return the weights, sparse."""
-        return sp.csr_array(self._edges + sp.eye_array(self.n)) if loops else self._edges
-
-    def values_per_row(self) -> int:
-        """Return the number of neighbours."""
-        return 4 * (self.count + 2)
-
-    def new(self, rows: sp.csr_array) -> NewEdges:
-        """Return the edges of new points from their distances to the training points, `rows` (N, n)."""
-        n_rows = rows.shape[0]
-        row, column, value = _sorted_rows(rows)
-        rank = _rank_in_row(row, n_rows)
-        isolated = np.bincount(row, minlength=n_rows) == 0
-        if isolated.any():
-            raise ValueError(f"X[{int(np.argmax(isolated))}] has no distance to any training point.")
-        weights = 0.5 * (rank <= self.count) + 0.5 * (value <= self._radii[column])
-        first = column[rank == 0]
-        is_training_point = value[rank == 0] == 0.0
-        edges = sp.csr_array((weights * ~is_training_point[row], (row, column)), shape=rows.shape)
-        if is_training_point.any():
-            selected = (
-                np.ones(is_training_point.sum()),
-                (np.flatnonzero(is_training_point), first[is_training_point]),
-            )
-            selection = sp.csr_array(selected, shape=rows.shape)
-            edges = edges + selection @ self._edges + selection
-        edges = sp.csr_array(edges)
-        self_loops = np.asarray(edges[np.arange(n_rows), first], dtype=np.float64).ravel()
-        return NewEdges(edges, np.ones(n_rows), self_loops, first)
-
-
 def _relative_kernel(exponent: FloatArray) -> NewEdges:
     """Return ``exp(-exponent)`` relative to the maximum of each row."""
     nearest = exponent.argmin(axis=1).astype(np.intp)
@@ -390,21 +321,6 @@ def _ascending(distances: FloatArray, nearest: IntArray) -> tuple[FloatArray, In
     return np.take_along_axis(distances, order, 1), np.take_along_axis(nearest, order, 1).astype(np.intp)
 
 
-def _sorted_rows(distances: sp.csr_array) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return rows, columns and values of stored entries, sorted by row and then by value."""
-    if (distances.data < 0).any():
-        raise ValueError("X has a distance below 0.")
-    rows = np.repeat(np.arange(distances.shape[0]), np.diff(distances.indptr))
-    order = np.lexsort((distances.data, rows))
-    return rows[order], distances.indices[order].astype(np.intp), distances.data[order]
-
-
-def _rank_in_row(rows: IntArray, n_rows: int) -> IntArray:
-    """Return the rank of every entry within its row, for entries sorted by row."""
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))[:-1]])
-    return np.arange(len(rows)) - starts[rows]
-
-
 # ---- Nystroem extension of eigenvectors of a graph to new points
 #
 # A coordinate of the random walk satisfies ``(1 - lambda) d_i y_i = sum_j W_ij y_j``. The coordinate of a new
@@ -426,7 +342,7 @@ _MIN_EIGENVALUE = 1e-8  # of 1 - lambda; rounding errors dominate smaller values
 
 
 def extend_random_walk(
-    edges: NewEdges, vectors: FloatArray, eigenvalues: FloatArray, weights: FloatArray | None = None
+    edges: NewEdges, vectors: FloatArray, eigenvalues: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Extend right eigenvectors of a random walk.
 
@@ -438,8 +354,6 @@ def extend_random_walk(
         ``y``.
     eigenvalues : ndarray (K,)
         ``lambda`` of the Laplacian: 1 minus the eigenvalue of the random walk.
-    weights : ndarray (n,), optional
-        Factors of the training points; each multiplies all weights of edges to its point.
 
     Returns
     -------
@@ -453,12 +367,8 @@ def extend_random_walk(
     ValueError
         If a point has no edge, or a coordinate has the eigenvalue 1 and there are no self-edges.
     """
-    if weights is None:
-        degrees = np.asarray(edges.weights.sum(axis=1)).ravel()
-        mean = np.asarray(edges.weights @ vectors)
-    else:
-        degrees = np.asarray(edges.weights @ weights).ravel()
-        mean = np.asarray(edges.weights @ (weights[:, None] * vectors))
+    degrees = np.asarray(edges.weights.sum(axis=1)).ravel()
+    mean = np.asarray(edges.weights @ vectors)
     if not (degrees > 0).all():
         raise ValueError(f"X[{int(np.argmin(degrees))}] has no affinity to any training point.")
     others = np.maximum(degrees - edges.self_loops, 0.0)

@@ -20,9 +20,9 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.spectral.affinity import Embedding, LowRankAffinity, affinity_graph
+from probsfa.sfa.spectral.affinity import Embedding, affinity_graph
 from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk, extend_unnormalized
-from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum, spectrum_by_products
+from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum
 
 __all__ = ["LaplacianEigenmaps", "embedding_spectrum", "warn_if_disconnected"]
 
@@ -48,8 +48,6 @@ class LaplacianEigenmaps(Embedding):
         - ``"rbf"``: ``exp(-gamma |x - x'|^2)`` between all different points;
         - ``"precomputed"``: X is the affinity, a dense or sparse symmetric matrix of nonnegative weights, or
           a training graph;
-        - ``"precomputed_nearest_neighbors"``: X is a matrix of distances, dense or sparse, such as from
-          ``NearestNeighbors.kneighbors_graph(mode="distance")``; the nearest are joined as above;
         - a training graph, one vertex for each row of X;
         - a function ``affinity(X, Y)`` that returns weights between rows, symmetric for ``affinity(X, X)``.
 
@@ -62,10 +60,8 @@ class LaplacianEigenmaps(Embedding):
         twice the median squared distance, "neighbors" 1 over twice the mean squared distance to neighbour
         number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of both
         points to their seventh neighbours (references in :mod:`probsfa.sfa.spectral.affinity`).
-    n_landmarks : int, "auto" or None, default="auto"
-        Number of landmarks to approximate the heat kernel of very many points (Nystroem's method), by an
-        array of n by n_landmarks instead of n by n. None uses all pairs; "auto" uses all pairs of up to
-        20,000 points, and 1,000 landmarks of more points.
+    n_landmarks : deprecated
+        Ignored, and removed in version 2.0: the heat kernel has all pairs of points.
     normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
         Kind of the Laplacian.
     eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
@@ -83,8 +79,8 @@ class LaplacianEigenmaps(Embedding):
         Number of connected components of the graph.
     degrees_ : ndarray (n,)
         Sums of the edge weights.
-    affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
-        The edge weights; with landmarks, an object with ``@``, ``sum`` and ``toarray``.
+    affinity_matrix_ : sparse array or ndarray (n, n)
+        The edge weights.
     gamma_ : float or None
         Decay of the kernel; None without a kernel or with "self_tuning".
     solver_ : str
@@ -95,7 +91,7 @@ class LaplacianEigenmaps(Embedding):
     Warns
     -----
     UserWarning
-        If the graph is not connected, with the number of components; or if landmarks are too few.
+        If the graph is not connected, with the number of components.
 
     See Also
     --------
@@ -121,7 +117,7 @@ class LaplacianEigenmaps(Embedding):
         affinity: Any = "nearest_neighbors",
         n_neighbors: int | None = None,
         gamma: float | str | None = None,
-        n_landmarks: int | str | None = "auto",
+        n_landmarks: int | str | None = "deprecated",
         normalization: str = "random_walk",
         eigen_solver: str = "auto",
     ) -> None:
@@ -211,11 +207,6 @@ def embedding_spectrum(
         degrees = np.asarray(W.sum(axis=1)).ravel()
     if not np.isfinite(degrees).all():
         raise ValueError("The edge weights are too large: their sums overflow. Divide them by the largest.")
-    if isinstance(W, LowRankAffinity) and normalization != "unnormalized" and not (degrees > 0).all():
-        raise ValueError(
-            f"The {W.factor.shape[1]} landmarks do not reach X[{int(np.argmin(degrees))}]: raise "
-            "n_landmarks, or lower gamma."
-        )
     if normalization != "unnormalized" and not degrees.all():
         raise ValueError(
             f"X[{int(np.argmin(degrees))}] has no edge to any point, so the {normalization} Laplacian is "
@@ -223,19 +214,14 @@ def embedding_spectrum(
             "normalization='unnormalized'."
         )
     mass = np.ones(n, dtype=np.float64) if normalization == "unnormalized" else degrees
-    if isinstance(W, LowRankAffinity):
-        spectrum = _low_rank_spectrum(W, mass, n_components)
+    scale = _scale_of_weights(W)
+    is_unnormalized = normalization == "unnormalized"
+    scaled = W if scale == 1.0 else W / scale
+    spectrum = graph_spectrum(scaled, mass if is_unnormalized else mass / scale, n_components, method=method)
+    if is_unnormalized:
+        spectrum = spectrum._replace(eigenvalues=spectrum.eigenvalues * scale)
     else:
-        scale = _scale_of_weights(W)
-        is_unnormalized = normalization == "unnormalized"
-        scaled = W if scale == 1.0 else W / scale
-        spectrum = graph_spectrum(
-            scaled, mass if is_unnormalized else mass / scale, n_components, method=method
-        )
-        if is_unnormalized:
-            spectrum = spectrum._replace(eigenvalues=spectrum.eigenvalues * scale)
-        else:
-            spectrum = spectrum._replace(vectors=spectrum.vectors / np.sqrt(scale))  # y' D y = 1
+        spectrum = spectrum._replace(vectors=spectrum.vectors / np.sqrt(scale))  # y' D y = 1
     # the sign rule compares covariances with indicators of the points
     mass_fractions = (mass / mass.sum())[:, None]
     signs = canonical_signs(
@@ -245,14 +231,6 @@ def embedding_spectrum(
     if normalization == "symmetric":
         y = y * np.sqrt(mass)[:, None]
     return spectrum._replace(vectors=y), degrees
-
-
-def _low_rank_spectrum(W: LowRankAffinity, mass: FloatArray, n_components: int) -> GraphSpectrum:
-    """Return the spectrum of a graph whose weights are a product of two factors."""
-    n, rank = W.factor.shape
-    if n_components > min(n - 3, rank):
-        return graph_spectrum(W.toarray(), mass, n_components)
-    return spectrum_by_products(W, mass, n_components)
 
 
 def _scale_of_weights(W: Any) -> float:

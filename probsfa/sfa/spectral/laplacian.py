@@ -36,7 +36,6 @@ __all__ = [
     "connected_parts",
     "graph_spectrum",
     "is_sparse",
-    "spectrum_by_products",
 ]
 
 _MAX_DENSE_ROWS = (
@@ -119,36 +118,6 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
         part_values, part_vectors = _merge_spectra(solved, len(mass), n_missing)
         values, vectors = np.concatenate([values, part_values]), np.hstack([vectors, part_vectors])
     return GraphSpectrum(values, vectors, n_connected, used)
-
-
-def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSpectrum:
-    """Compute the smoothest functions on a graph, using only products of its weights with vectors.
-
-    Parameters
-    ----------
-    W : object with ``@`` and ``sum(axis=1)``
-        Edge weights (n, n), symmetric; the diagonal is ignored.
-    mass : ndarray (n,)
-        Positive masses.
-    n_components : int
-        Number of functions, at most n - 3.
-
-    Returns
-    -------
-    GraphSpectrum
-        Spectrum in which every eigenvalue below rounding errors counts as a component.
-
-    See Also
-    --------
-    graph_spectrum : Spectrum of a graph with explicit edges.
-    """
-    degrees = np.asarray(W.sum(axis=1)).ravel()
-    root = np.sqrt(mass)
-    z = _smoothest_by_lanczos(W, degrees, root, n_components)
-    values, y = _ritz(W, degrees, z, root)
-    minimum = len(mass) * np.finfo(np.float64).eps * float(np.max(degrees / mass))
-    values[values <= minimum] = 0.0
-    return GraphSpectrum(values, y, 1 + int(np.sum(values == 0.0)), "lanczos")
 
 
 def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
