@@ -278,6 +278,18 @@ def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
     np.testing.assert_allclose(log_prob_of(batch, xs), one_by_one, rtol=EXACT)
 
 
+@pytest.mark.parametrize("name", ["decay", "loadings", "noise_variance", "offset"])
+def test_a_batch_of_one_parameter_is_a_batch_of_series(rng, name):
+    parts = dict(
+        decay=np.array([0.9, 0.5]), loadings=rng.standard_normal((3, 2)), noise_variance=np.full(3, 0.2)
+    )
+    parts["offset"] = np.zeros(3)
+    parts[name] = np.stack([parts[name]] * 4)
+    series = FactorialAR1(**parts, n_steps=9)
+    assert series.batch_shape == (4,) and series.event_shape == (9, 3)
+    assert series.mean.shape == series.variance.shape == (4, 9, 3)
+
+
 def test_samples_have_the_moments_of_the_model(rng):
     model = positive_model(rng, 2, 2)
     series = FactorialAR1(*model, n_steps=3)

@@ -251,3 +251,57 @@ def test_outlier_scores_of_normal_noise_are_values_left_out(rng):
     scores = fitted.outlier_scores(x)
     assert np.unravel_index(np.argmax(scores), x.shape) == (20, 1)
     assert not hasattr(fitted, "degrees_of_freedom_")
+
+
+@pytest.mark.parametrize("normal", [0.0, 1.5])
+def test_a_factor_is_shifted_by_a_draw_of_its_conditional_distribution(rng, normal):
+    """Of the joint density of factors and offsets along the shift: mode, and standard deviation."""
+    times = [np.array([0.0, 1.0, 2.5, 3.0, 5.0]), np.array([0.0, 0.5, 2.0])]
+    x = [rng.standard_normal((len(one), 3)) for one in times]
+    priors = Priors(offset=dist.Normal(0.5, 1.3))
+    start = StateSpace(np.array([0.4, 0.7]), rng.standard_normal((3, 2)), np.full(3, 0.4), rng.normal(size=3))
+    chain = _Chain(RobustProblem(to_panel(x, times), priors, NoiseVariances.diagonal(3), start, 6.0), rng)
+    z, offset = rng.standard_normal((8, 2)) + 1.0, chain.offset.copy()
+    chain.rng = types.SimpleNamespace(standard_normal=lambda: normal)
+    shifted = chain._shift(z)
+    shift = shifted - z
+    np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-12)
+    np.testing.assert_allclose(chain.offset, offset - chain.loadings @ shift[0], atol=1e-12)
+    decay = np.exp(-np.exp(-chain.log_timescale))
+    model = oracle.Model(decay, chain.loadings, start.noise_variance, 0.0)
+    covariance = oracle.latent_covariance(model, x, times)
+
+    def log_density(delta):
+        """Log density after another shift of the second factor, which is drawn last."""
+        factors = shifted + delta * np.array([0.0, 1.0])
+        prior = norm.logpdf(chain.offset - delta * chain.loadings[:, 1], 0.5, 1.3).sum()
+        return multivariate_normal.logpdf(factors.ravel(), cov=covariance) + prior
+
+    below, here, above = (log_density(delta) for delta in (-1.0, 0.0, 1.0))
+    slope, precision = 0.5 * (above - below), 2.0 * here - above - below
+    assert slope == pytest.approx(-normal * np.sqrt(precision), abs=1e-8)
+
+
+@pytest.mark.parametrize("n_sweeps", [3, 6])
+def test_an_interrupted_run_has_the_draws_so_far(rng, n_sweeps):
+    start = StateSpace(np.array([0.7]), rng.standard_normal((3, 1)), np.full(3, 0.4), np.zeros(3))
+    panel = to_panel([rng.standard_normal((8, 3))], [np.arange(8.0)])
+    problem = RobustProblem(panel, Priors(), NoiseVariances.diagonal(3), start, 6.0)
+    reported = []
+
+    def report(n):
+        reported.append(n)
+        if len(reported) == n_sweeps:
+            raise KeyboardInterrupt
+
+    def run():
+        return gibbs.sample_by_gibbs(problem, n_warmup=4, n_draws=9, n_chains=2, rng=rng, report=report)
+
+    if n_sweeps < 4:
+        with pytest.raises(KeyboardInterrupt):
+            run()
+        return
+    chains = run()
+    assert chains.interrupted
+    assert chains.decay.shape == (2, 2, 1) and chains.loadings.shape == (2, 2, 3, 1)
+    assert not np.array_equal(chains.decay[0], chains.decay[1])

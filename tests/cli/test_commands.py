@@ -453,6 +453,8 @@ def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
     assert done.code == 2
     assert "demo.png: exists already" in done.err
     assert command("demo", "--output", "mine", "--force").code == 0
+    assert (tmp_path / "mine" / "demo.png").read_bytes()[:4] == b"\x89PNG"
+    assert not (tmp_path / "probsfa-demo").exists()
     assert command("demo", "--output", "new/deep", "-q").code == 0
 
 
@@ -589,3 +591,14 @@ def test_main_uses_the_arguments_of_the_process(monkeypatch, capsys):
 def test_what_a_picture_shows_of_a_missing_value(missing, block, shown):
     assert _pictures.longest_block(np.array(missing, dtype=bool)) == block
     assert _pictures.window(block, len(missing)) == shown
+
+
+@pytest.mark.parametrize("n", [41, 60, 200])
+def test_the_picture_of_the_demo_shows_the_segment_with_the_most_missing_values(rng, n):
+    missing = rng.random(n) < 0.3
+    shown = _pictures._segment_with_most_changes(missing, 40)
+    assert shown.stop - shown.start == 40 and shown.start >= 0
+    # Missing values near the ends of the picture do not count, except at the start of the data.
+    counts = [np.count_nonzero(missing[start : start + 30]) for start in range(n - 29)]
+    assert np.count_nonzero(missing[shown][:30]) == counts[0] or counts[shown.start + 5] == max(counts)
+    assert shown.start == max(int(np.argmax(counts)) - 5, 0)

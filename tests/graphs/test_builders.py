@@ -273,3 +273,11 @@ def test_a_graph_by_name_is_its_builder_with_default_settings(name):
     one, other = (GraphSFA(1, graph=graph).fit(X, Y % 5) for graph in (name, NAMED[name]()))
     np.testing.assert_allclose(one.transform(X), other.transform(X), atol=EXACT)
     assert one.score(X, Y % 5) == pytest.approx(other.score(X, Y % 5), abs=EXACT)
+
+
+def test_functions_in_a_union_are_scored_on_their_own_graph():
+    def square(X, y):
+        return graphs.clustered(y)
+
+    found = graphs.Union(["serial", square]).reference()
+    assert isinstance(found.graphs[0], graphs.Reordering) and found.graphs[1] is square

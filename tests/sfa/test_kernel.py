@@ -16,7 +16,7 @@ from probsfa.sfa._expand import noise_delta, split_into_folds
 from probsfa.sfa.kernel import estimator as kernel
 from probsfa.sfa.kernel import problem
 from probsfa.sfa.kernel.estimator import KernelSFA, PreImage
-from probsfa.sfa.kernel.held_out import graph_splits
+from probsfa.sfa.kernel.held_out import HeldOutPath, graph_splits
 from probsfa.sfa.kernel.problem import KernelColumns, KernelFunctions
 from tests.oracles import graphs as graph_oracle
 from tests.oracles import kernel_sfa as oracle
@@ -397,6 +397,14 @@ def test_few_rows_leave_nothing_to_measure(rng):
     assert model.held_out_delta_values_ is None and model.regularization_ == pytest.approx(1e-3)
 
 
+def test_the_regularization_is_the_first_of_nearly_the_slowest_held_out_outputs():
+    """And the last one if all outputs change as much as white noise."""
+    squares, changes = np.ones((1, 4, 2)), np.array([[[1.9, 1.9], [1.0, 1.24], [0.5, 1.5], [1.5, 1.9]]])
+    assert HeldOutPath(changes, squares).choose(1000) == 2
+    assert HeldOutPath(changes[:, ::-1], squares).choose(1000) == 1
+    assert HeldOutPath(changes + 1.0, squares).choose(1000) == 3
+
+
 def textbook(n):
     """One period of a sine, with the square of a fast cosine added."""
     t = np.linspace(0, 2 * np.pi, n)
@@ -532,6 +540,11 @@ def test_kernels_that_are_not_positive_semidefinite_are_refused(rng):
     K = rng.standard_normal((60, 60))
     with pytest.raises(ValueError, match="kernel.*symmetric"):
         KernelSFA(2, kernel="precomputed", regularization=1e-3).fit(K)
+    S = K @ K.T
+    S[40, 7] += 5.0
+    pair = [f"{S[7, 40]:.6g}", f"{S[40, 7]:.6g}"]
+    with pytest.raises(ValueError, match=f"{'.*'.join(pair)}|{'.*'.join(pair[::-1])}"):
+        KernelSFA(2, kernel="precomputed", regularization=1e-3).fit(S)
     with pytest.raises(ValueError, match="kernel.*positive"):
         KernelSFA(2, kernel="precomputed", regularization=1e-3).fit(K + K.T)
     single = pairwise_kernels(X, metric="rbf").astype(np.float32)  # rounding is no reason

@@ -197,6 +197,9 @@ def test_covariates_of_nothing_never_lower_the_likelihood(rng, options):
     with_them = ProbabilisticSFA(2, tol=0.1, **options).fit(data, exog=exog)
     assert with_them.log_likelihood_ >= alone.log_likelihood_
     assert "Covariates raise the log-likelihood by" in with_them.status_
+    [note] = [note for note in with_them.status_.notes if note.code == "covariates"]
+    assert note.values["gain"] == pytest.approx(with_them.log_likelihood_ - alone.log_likelihood_, abs=1e-9)
+    assert note.values["n_coefficients"] == 6
     assert with_them.n_evaluations_ < 6 * alone.n_evaluations_ + 60
 
 

@@ -111,3 +111,27 @@ def test_noise_has_the_density_of_its_logarithm_times_the_volume_of_the_bend(rng
         volume = volume - log_std_and_volume(jnp.full(D, 100.0))[1]  # where both are the same
     np.testing.assert_allclose(found, np.log(std), rtol=1e-12)
     np.testing.assert_allclose(volume, np.sum(np.log(slopes)) + D * np.log(100.0), rtol=1e-10)
+
+
+@pytest.mark.parametrize("prior", [dist.HalfNormal(1.0), dist.HalfCauchy(0.5), dist.Gamma(2.0, 3.0)])
+def test_noise_of_any_prior_has_the_volume_of_its_coordinates(rng, prior):
+    """Coordinates are signed standard deviations, or logarithms if the density at zero is zero."""
+    target, data, values = small_problem(rng, Priors(noise_std=prior, offset=dist.HalfNormal(1.0)))
+    std = np.array([0.2, 0.5, 1.0, 3.0])
+    vector = target.to_vector({**values, "noise_std": std, "offset": np.abs(values["offset"])})
+    part = target.slices["noise_std"]
+    with jax.enable_x64(True):
+
+        def log_std_and_volume(coordinate):
+            free, volume = target.unravel(jnp.asarray(vector).at[part].set(coordinate), data)
+            return free["noise_std"], volume
+
+        at = jnp.asarray(vector[part])
+        found, volume = log_std_and_volume(at)
+        slopes = np.diag(jax.jacobian(lambda x: log_std_and_volume(x)[0])(at))
+        moved, volume_moved = log_std_and_volume(at + 0.3)
+        slopes_moved = np.diag(jax.jacobian(lambda x: log_std_and_volume(x)[0])(at + 0.3))
+    np.testing.assert_allclose(found, np.log(std), rtol=1e-12)
+    assert np.all(moved != found)
+    change = np.sum(np.log(slopes_moved) - np.log(slopes))
+    np.testing.assert_allclose(volume_moved - volume, change, rtol=1e-10, atol=1e-12)

@@ -40,3 +40,12 @@ def test_canonical_order_is_slowest_first_with_the_largest_correlation_positive(
     # In units of the columns the third is the largest of both latents: -0.5 / 0.1 and 1.0 / 0.1.
     assert np.all(out.loadings[..., 2, :] > 0.0)
     np.testing.assert_allclose(np.abs(out.loadings[..., 0]), np.abs(draws.loadings[..., 1]))
+
+
+def test_loadings_of_other_states_are_unchanged(rng):
+    draws = make_draws(rng, chains=3)
+    others = rng.standard_normal((3, 5, 3, 4))
+    draws = draws._replace(loadings=np.concatenate([draws.loadings, others], axis=-1))
+    out = relabelled(draws, Relabelling(np.tile([1, 0], (15, 1)), np.tile([1.0, -1.0], (15, 1))))
+    np.testing.assert_array_equal(out.loadings[..., 2:], others)
+    np.testing.assert_array_equal(out.loadings[..., :2], draws.loadings[..., [1, 0]] * [1.0, -1.0])
