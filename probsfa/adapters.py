@@ -46,8 +46,10 @@ class SeriesTransformer(BaseEstimator):
     --------
     SeriesForecaster : Forecasts.
 
-    Notes ----- A DataFrame with an index of two levels is a panel: the first level is the name of the series,
-    the second level the time of the row. All series have the same columns, and rows are ordered by series.
+    Notes
+    -----
+    A DataFrame with an index of two levels is a panel: the first level is the name of the series, the second
+    level the time of the row. All series have the same columns, and rows are ordered by series.
 
     Examples
     --------

@@ -40,9 +40,10 @@ class Polynomial(Expansion):
     Power : An expansion with twice the number of columns, for inputs with outliers.
     Clip : Clipping of the inputs.
 
-    Notes ----- There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. Monomials
-    are unbounded, so that an outlier of an input becomes a much larger outlier of the outputs; see
-    :class:`Clip`.
+    Notes
+    -----
+    There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. Monomials are
+    unbounded, so that an outlier of an input becomes a much larger outlier of the outputs; see :class:`Clip`.
 
     References
     ----------

@@ -70,12 +70,14 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     probsfa.LaplacianEigenmaps : Slowest functions on a graph of similarities, which can be evaluated at new
     points.
 
-    Notes ----- Free responses solve ``L y = lambda V y`` with ``delta = 2 lambda Q / R``. On the temporal
-    graph of N steps they are cosines (Wiskott 2003, Neural Computation 15:2147), ``sqrt(2) cos(pi j (t + 1/2)
-    / N)`` with ``delta = 2 (1 - cos(pi j / N)) N / (N - 1)``. If node weights are the degrees, they are
-    Laplacian eigenmaps (Sprekeler 2011). Graphs of groups and of exact labels have a solution by their
-    structure. For other graphs with more than a few hundred vertices, the sparse matrix is used, which
-    requires at least the memory of ``to_sparse()``.
+    Notes
+    -----
+    Free responses solve ``L y = lambda V y`` with ``delta = 2 lambda Q / R``. On the temporal graph of N
+    steps they are cosines (Wiskott 2003, Neural Computation 15:2147), ``sqrt(2) cos(pi j (t + 1/2) / N)``
+    with ``delta = 2 (1 - cos(pi j / N)) N / (N - 1)``. If node weights are the degrees, they are Laplacian
+    eigenmaps (Sprekeler 2011). Graphs of groups and of exact labels have a solution by their structure. For
+    other graphs with more than a few hundred vertices, the sparse matrix is used, which requires at least the
+    memory of ``to_sparse()``.
 
     Examples
     --------

@@ -193,8 +193,10 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     serial, mixed : Graphs for numeric labels.
     semi_supervised : Graph for partly labelled samples.
 
-    Notes ----- Escalante-B. & Wiskott (2013), section 4.1 and footnote 2; equivalence to Fisher's
-    discriminant in section 7.2.
+    Notes
+    -----
+    Escalante-B. & Wiskott (2013), section 4.1 and footnote 2; equivalence to Fisher's discriminant in section
+    7.2.
 
     Examples
     --------
@@ -283,10 +285,12 @@ def serial(
     sliding_window : Graph of adjacent samples, without groups.
     clustered : Graph for classes.
 
-    Notes ----- Section 5.3 of Escalante-B. & Wiskott (2013, JMLR 14:3683), which assumes groups of equal
-    size. Labels are grouped by their midranks, so that groups do not depend on the order of the rows. For
-    groups of unequal sizes ``N_l`` with mean ``M``, node weights are divided by ``N_l / M`` and edge weights
-    by ``N_l N_l' / M^2``. Groups then have equal weight, and the graph is consistent.
+    Notes
+    -----
+    Section 5.3 of Escalante-B. & Wiskott (2013, JMLR 14:3683), which assumes groups of equal size. Labels are
+    grouped by their midranks, so that groups do not depend on the order of the rows. For groups of unequal
+    sizes ``N_l`` with mean ``M``, node weights are divided by ``N_l / M`` and edge weights by ``N_l N_l' /
+    M^2``. Groups then have equal weight, and the graph is consistent.
 
     Examples
     --------

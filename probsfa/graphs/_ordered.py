@@ -152,8 +152,10 @@ def reordering(y: Any) -> PermutedGraph:
     sliding_window : Several adjacent samples in the order of the labels.
     temporal : Graph in the order of time.
 
-    Notes ----- Each pair of m samples with one label has edge weight ``2 / m``. The edges from one of these
-    samples to all samples of the next label have a total weight of ``1 / m``.
+    Notes
+    -----
+    Each pair of m samples with one label has edge weight ``2 / m``. The edges from one of these samples to
+    all samples of the next label have a total weight of ``1 / m``.
 
     Examples
     --------
@@ -226,9 +228,11 @@ def sliding_window(
     reordering : Only the next sample in the order of the labels.
     serial, mixed : Groups of samples instead of a window.
 
-    Notes ----- Escalante-B. & Wiskott (2013, JMLR 14:3683). Section 5.2 of the reference has the condition
-    ``n + n' >= 2 N - 1`` for the upper end, which is the condition above for d = 2 (its figure 7). A window
-    includes its own sample; these self-loops affect only R, and are omitted with ``weights[0] = 0``.
+    Notes
+    -----
+    Escalante-B. & Wiskott (2013, JMLR 14:3683). Section 5.2 of the reference has the condition ``n + n' >= 2
+    N - 1`` for the upper end, which is the condition above for d = 2 (its figure 7). A window includes its
+    own sample; these self-loops affect only R, and are omitted with ``weights[0] = 0``.
 
     For equal labels, the mean of ``P L P'`` over all permutations P of samples with equal labels is computed.
     It is ``M L M + diag(c) (1 - M)``, where M averages over samples with equal labels; see
@@ -341,8 +345,10 @@ def ring(
     sliding_window : Graph of labels on a line.
     probsfa.sfa.GraphSFARegressor : Regression, also of angles with ``period=``.
 
-    Notes ----- This is the periodic form of the window of Escalante-B. & Wiskott (2013, section 5.2). Edge
-    weights of equal positions are averaged over all orders, as in :func:`sliding_window`.
+    Notes
+    -----
+    This is the periodic form of the window of Escalante-B. & Wiskott (2013, section 5.2). Edge weights of
+    equal positions are averaged over all orders, as in :func:`sliding_window`.
 
     Examples
     --------

@@ -347,9 +347,10 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
         Mean square of every output on each fold, about its mean over the *training* rows. The mean of the
         fold is not subtracted, because the variance of very slow outputs within a fold is small.
 
-    Notes ----- An output of a narrow kernel may be nearly zero on a fold, which makes its delta value random.
-    The result is therefore computed as if white noise increased the mean square to a tenth of the training
-    variance.
+    Notes
+    -----
+    An output of a narrow kernel may be nearly zero on a fold, which makes its delta value random. The result
+    is therefore computed as if white noise increased the mean square to a tenth of the training variance.
     """
     changes, squares = np.asarray(changes, dtype=np.float64), np.asarray(squares, dtype=np.float64)
     added_variance = np.maximum(_MIN_MEAN_SQUARE - squares, 0.0)

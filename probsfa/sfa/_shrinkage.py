@@ -140,11 +140,13 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
     float
         From 0 to 0.99.
 
-    Notes ----- Ledoit & Wolf (2004), Journal of Multivariate Analysis 88:365, lemmas 3.2 to 3.4: ``min(b, d)
-    / d`` with ``d = |S - m I|^2`` and ``b = sum_n p_n^2 |e_n e_n' - S|^2``, where ``e_n`` are residuals and
-    weights ``p_n`` replace 1/N. The residual of a sample is its difference from the mean of its neighbours,
-    ``(L x)_n / d_n``, and its weight is its degree; on the clustered graph S is the covariance within
-    classes. For the diagonal target, residuals are divided by their standard deviations.
+    Notes
+    -----
+    Ledoit & Wolf (2004), Journal of Multivariate Analysis 88:365, lemmas 3.2 to 3.4: ``min(b, d) / d`` with
+    ``d = |S - m I|^2`` and ``b = sum_n p_n^2 |e_n e_n' - S|^2``, where ``e_n`` are residuals and weights
+    ``p_n`` replace 1/N. The residual of a sample is its difference from the mean of its neighbours, ``(L x)_n
+    / d_n``, and its weight is its degree; on the clustered graph S is the covariance within classes. For the
+    diagonal target, residuals are divided by their standard deviations.
     """
     variances = np.diagonal(moments.difference_moment) / 2
     varying = variances > moments.variance_floor
@@ -216,10 +218,12 @@ def shrunken_slow_directions(
     n_samples : int
         Number of samples.
 
-    Notes ----- Directions in which the samples do not vary contain only the noise of the shrinkage, and have
-    a delta value of 2. They would precede fast features, although their outputs are zero on the training
-    samples and arbitrary on others. If columns are divided by the standard deviation of the noise, these
-    directions are orthogonal to the row space, so that the eigenproblem can be solved in the row space alone.
+    Notes
+    -----
+    Directions in which the samples do not vary contain only the noise of the shrinkage, and have a delta
+    value of 2. They would precede fast features, although their outputs are zero on the training samples and
+    arbitrary on others. If columns are divided by the standard deviation of the noise, these directions are
+    orthogonal to the row space, so that the eigenproblem can be solved in the row space alone.
     """
     shrunk = shrunk_moments(moments, intensity, target)
     A, B, floor = shrunk.difference_moment, shrunk.covariance, moments.variance_floor

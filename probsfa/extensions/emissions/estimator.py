@@ -376,9 +376,10 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         --------
         posterior : Distribution of the factors given all rows.
 
-        Notes ----- The distribution of a row is the Gaussian with the highest lower bound, given the Gaussian
-        of the previous row. The sum of these bounds therefore differs from the lower bound of all rows
-        together.
+        Notes
+        -----
+        The distribution of a row is the Gaussian with the highest lower bound, given the Gaussian of the
+        previous row. The sum of these bounds therefore differs from the lower bound of all rows together.
         """
         sequences = self._check(X, lengths, times, exog)
         seed = self.random_state if random_state is None else random_state

@@ -507,10 +507,12 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         error : float
             With `return_error`.
 
-        Notes ----- The normalizer and the integral over missing values are estimated by annealed importance
-        sampling. Chains run from the linear model to this model and back, and Bennett's acceptance ratio
-        combines the two directions. In expectation the first direction underestimates the logarithm of the
-        integral. The second direction overestimates it if the chains have mixed at this model.
+        Notes
+        -----
+        The normalizer and the integral over missing values are estimated by annealed importance sampling.
+        Chains run from the linear model to this model and back, and Bennett's acceptance ratio combines the
+        two directions. In expectation the first direction underestimates the logarithm of the integral. The
+        second direction overestimates it if the chains have mixed at this model.
         """
         check_count("n_chains", n_chains, minimum=2)
         if n_temperatures is not None:

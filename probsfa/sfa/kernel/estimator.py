@@ -115,8 +115,10 @@ class PreImage(NamedTuple):
         points : ndarray (m, D)
             Known points.
 
-        Notes ----- With ``H = K (K + ridge)^-1``, the leave-one-out residual of point ``i`` is ``((1 - H)
-        x)_i / (1 - H_ii)``. One eigendecomposition of ``K`` therefore suffices for all ridge penalties.
+        Notes
+        -----
+        With ``H = K (K + ridge)^-1``, the leave-one-out residual of point ``i`` is ``((1 - H) x)_i / (1 -
+        H_ii)``. One eigendecomposition of ``K`` therefore suffices for all ridge penalties.
         """
         mean = points.mean(axis=0)
         centred = points - mean

@@ -188,10 +188,12 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
     metric : str or callable
         The kernel, for the message.
 
-    Notes ----- Coefficients of kernel functions in outputs sum to zero, so that the kernel needs to be only
-    conditionally positive semidefinite (as minus a squared distance is). The Cholesky factorization of the
-    centred matrix plus a ridge succeeds if no eigenvalue is below minus the ridge. The ridge is the rounding
-    error of eigenvalues in single precision.
+    Notes
+    -----
+    Coefficients of kernel functions in outputs sum to zero, so that the kernel needs to be only conditionally
+    positive semidefinite (as minus a squared distance is). The Cholesky factorization of the centred matrix
+    plus a ridge succeeds if no eigenvalue is below minus the ridge. The ridge is the rounding error of
+    eigenvalues in single precision.
     """
     named = "the precomputed kernel" if metric == "precomputed" else f"kernel={metric!r:.80}"
     scale = float(np.abs(gram).max())
@@ -253,8 +255,10 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
     Moments
         Moments of the m kernel functions.
 
-    Notes ----- Values are relative to the mean over a few rows, because centring a wide, nearly constant
-    kernel would otherwise lose digits.
+    Notes
+    -----
+    Values are relative to the mean over a few rows, because centring a wide, nearly constant kernel would
+    otherwise lose digits.
     """
     (moments,) = fold_moments(functions, sequences, [slice(0, functions.n_rows)], lag=lag)
     return moments
@@ -517,10 +521,12 @@ def make_problem(
     rank_tol : float, optional
         As in :func:`probsfa.linalg.whiten`, for the eigenvalues of ``K K'``.
 
-    Notes ----- Rounding errors are relative to kernel values, not to their variation: if all values of a wide
-    Gaussian kernel are within 1e-12 of one, four digits of the variation remain. Errors of variance ``s^2``
-    in every function cause errors of variance ``s^2 |w|^2`` in the whitened coordinate with coefficients
-    ``w``. Coordinates in which this variance is near one consist of rounding errors, and are discarded.
+    Notes
+    -----
+    Rounding errors are relative to kernel values, not to their variation: if all values of a wide Gaussian
+    kernel are within 1e-12 of one, four digits of the variation remain. Errors of variance ``s^2`` in every
+    function cause errors of variance ``s^2 |w|^2`` in the whitened coordinate with coefficients ``w``.
+    Coordinates in which this variance is near one consist of rounding errors, and are discarded.
     """
     covariance = moments.covariance
     floor = float(moments.variance_floor.max())

@@ -51,10 +51,12 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
     ndarray (m,) of int
         Selected rows in the order of selection; the first among equals.
 
-    Notes ----- O(m^2 n) time and O(m n) memory. Errors never increase, so that earlier errors are upper
-    bounds. Only the rows with the largest errors are updated after each pivot, until their largest error
-    falls below the bound of another row. A matrix product then applies the block of pivots to all rows. The
-    selection equals the selection with an update of all errors after each pivot.
+    Notes
+    -----
+    O(m^2 n) time and O(m n) memory. Errors never increase, so that earlier errors are upper bounds. Only the
+    rows with the largest errors are updated after each pivot, until their largest error falls below the bound
+    of another row. A matrix product then applies the block of pivots to all rows. The selection equals the
+    selection with an update of all errors after each pivot.
     """
     n = kernel.n_rows
     errors = kernel.diagonal()
@@ -90,9 +92,11 @@ def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = 
     ndarray (m,) of int
         Selected rows, ascending.
 
-    Notes ----- O(m^2 n) time and O(m^2) memory. Rows are processed in blocks. One triangular solve computes
-    errors with respect to the rows that were selected before the block. These errors are updated after each
-    selection within the block.
+    Notes
+    -----
+    O(m^2 n) time and O(m^2) memory. Rows are processed in blocks. One triangular solve computes errors with
+    respect to the rows that were selected before the block. These errors are updated after each selection
+    within the block.
     """
     diagonal = kernel.diagonal()
     floor = max(threshold, _rounding(diagonal))
@@ -144,9 +148,11 @@ def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> In
     ndarray (m,) of int
         Selected rows in the order of selection.
 
-    Notes ----- Adding row j lowers the sum of errors by ``|R_j|^2 / R_jj``, where ``R = K - L L'`` is the
-    residual of the kernel matrix. A new column ``l`` of L changes these squared norms to ``|R_j - l_j l|^2 =
-    |R_j|^2 - 2 l_j (R l)_j + l_j^2 |l|^2``. O(n^2 m) time, O(n^2) memory.
+    Notes
+    -----
+    Adding row j lowers the sum of errors by ``|R_j|^2 / R_jj``, where ``R = K - L L'`` is the residual of the
+    kernel matrix. A new column ``l`` of L changes these squared norms to ``|R_j - l_j l|^2 = |R_j|^2 - 2 l_j
+    (R l)_j + l_j^2 |l|^2``. O(n^2 m) time, O(n^2) memory.
     """
     n = kernel.n_rows
     K = np.empty((n, n), dtype=np.float64)

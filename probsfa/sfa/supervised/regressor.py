@@ -55,9 +55,11 @@ class RidgeStep(RegressorMixin, BaseEstimator):
     def fit(self, X: FloatArray, y: FloatArray) -> Self:
         """Fit to features (N, K) and targets (N, T).
 
-        Notes ----- The leave-one-out error of a sample is ``(y - f) / (1 - h)`` with the diagonal h of the
-        hat matrix (Golub, Heath & Wahba 1979, Technometrics 21:215). One decomposition therefore suffices for
-        all penalties.
+        Notes
+        -----
+        The leave-one-out error of a sample is ``(y - f) / (1 - h)`` with the diagonal h of the hat matrix
+        (Golub, Heath & Wahba 1979, Technometrics 21:215). One decomposition therefore suffices for all
+        penalties.
         """
         if self.basis == "kernel":
             selected = np.random.RandomState(0).permutation(len(X))[:_N_KERNEL_CENTRES]
