@@ -596,7 +596,7 @@ def test_what_a_picture_shows_of_a_missing_value(missing, block, shown):
 @pytest.mark.parametrize("n", [41, 60, 200])
 def test_the_picture_of_the_demo_shows_the_segment_with_the_most_missing_values(rng, n):
     missing = rng.random(n) < 0.3
-    shown = _pictures._segment_with_most_changes(missing, 40)
+    shown = _pictures._segment_with_most_missing(missing, 40)
     assert shown.stop - shown.start == 40 and shown.start >= 0
     # Missing values near the ends of the picture do not count, except at the start of the data.
     counts = [np.count_nonzero(missing[start : start + 30]) for start in range(n - 29)]
