@@ -23,7 +23,6 @@ __all__ = [
     "TimeAxis",
     "TimeIndex",
     "calendar_seconds",
-    "check_times",
     "describe_index",
     "duration_text",
     "has_times",
@@ -158,15 +157,15 @@ def median_step(pieces: Sequence[NDArray[np.float64]]) -> float | None:
     return float(np.median(gaps)) if gaps.size else None
 
 
-def check_times(
+def read_times(
     times: Any,
     lengths: Sequence[int],
     *,
     as_list: bool,
     name: str = "times",
     even_steps_known: bool = False,
-) -> NDArray[np.float64]:
-    """Validate times of observation and return them as one float64 array.
+) -> TimeIndex:
+    """Validate times of observation, and return them in order of the rows.
 
     Parameters
     ----------
@@ -185,8 +184,8 @@ def check_times(
 
     Returns
     -------
-    ndarray (N,)
-        Numbers unchanged; dates in seconds since 1970-01-01 UTC; durations in seconds.
+    TimeIndex
+        Its times (N,) are numbers unchanged; dates in seconds since 1970-01-01 UTC; durations in seconds.
 
     Raises
     ------
@@ -198,21 +197,9 @@ def check_times(
     --------
     >>> import numpy as np
     >>> dates = np.array(["1970-01-01T00", "1970-01-01T06"], dtype="datetime64[h]")
-    >>> check_times(dates, [2], as_list=False)
+    >>> read_times(dates, [2], as_list=False).times
     array([    0., 21600.])
     """
-    return read_times(times, lengths, as_list=as_list, name=name, even_steps_known=even_steps_known).times
-
-
-def read_times(
-    times: Any,
-    lengths: Sequence[int],
-    *,
-    as_list: bool,
-    name: str = "times",
-    even_steps_known: bool = False,
-) -> TimeIndex:
-    """Return times validated as in :func:`check_times`; dates and durations are in seconds."""
     if not as_list:
         edges = np.cumsum([0, *lengths])
         ticks = _ticks(times, int(edges[-1]), name)
@@ -544,7 +531,7 @@ def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:
         assert calendar is not None
         return np.asarray(counts[0] * CALENDARS[calendar], dtype=np.float64)
     stamps_without_zone = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
-    return check_times(stamps_without_zone.to_numpy(), [len(stamps)], as_list=False, name="fh")
+    return read_times(stamps_without_zone.to_numpy(), [len(stamps)], as_list=False, name="fh").times
 
 
 def _is_evenly_spaced(step: float | None, pieces: Sequence[NDArray[Any]]) -> bool:
@@ -588,7 +575,7 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
     stamps_without_zone = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
     try:
         ticks = stamps_without_zone.to_numpy()
-        return check_times(ticks, [len(stamps)], as_list=False, name=label, even_steps_known=True)
+        return read_times(ticks, [len(stamps)], as_list=False, name=label, even_steps_known=True).times
     except ValueError as error:
         if not label.startswith("X"):
             raise

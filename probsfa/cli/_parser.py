@@ -248,7 +248,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = DEFAULT_MAX_ITER) -> None:
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("fitting the model")
     group.add_argument(
         "-k",
@@ -260,9 +260,9 @@ def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = DEFAULT_
     group.add_argument(
         "--max-iter",
         type=_positive_integer,
-        default=max_iter,
+        default=DEFAULT_MAX_ITER,
         metavar="N",
-        help=f"maximum number of iterations of the fit (default: {max_iter})",
+        help=f"maximum number of iterations of the fit (default: {DEFAULT_MAX_ITER})",
     )
     group.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default: 0)")
 

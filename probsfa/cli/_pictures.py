@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["draw_demo", "draw_missing_blocks", "longest_block", "save_picture", "window"]
 
 _DEMO_COLUMN = "temp_LGA"
+_MAX_COLUMNS = 4
 
 
-def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, max_columns: int = 4) -> "Figure":
-    """Draw the longest missing block of each of a few columns."""
+def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray) -> "Figure":
+    """Draw the longest missing block of each of at most four columns."""
     from matplotlib.figure import Figure
 
     blocks_of_columns = [_longest_missing_block(series, j) for j in range(series.values.shape[1])]
     selected = sorted(
         range(len(blocks_of_columns)),
         key=lambda j: blocks_of_columns[j][1].start - blocks_of_columns[j][1].stop,
-    )[:max_columns]
+    )[:_MAX_COLUMNS]
     figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(selected)), layout="constrained")
     axes = figure.subplots(len(selected), 1, squeeze=False)[:, 0]
     for ax, j in zip(axes, selected, strict=True):

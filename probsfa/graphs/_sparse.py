@@ -255,10 +255,8 @@ def default_neighbors(n: int) -> int:
     return max(1, min(10, n - 1))
 
 
-def neighbor_edges(
-    points: NDArray[np.float64], count: int, rows: NDArray[np.float64] | None = None
-) -> scipy.sparse.csr_array:
-    """Return a sparse matrix with ones between every row and its `count` nearest points.
+def neighbor_edges(points: NDArray[np.float64], count: int) -> scipy.sparse.csr_array:
+    """Return a sparse matrix with ones between every point and its `count` nearest other points.
 
     In few dimensions the tree of SciPy is used, which takes a half to two thirds of the time of scikit-learn;
     in many dimensions, scikit-learn.
@@ -266,42 +264,34 @@ def neighbor_edges(
     Parameters
     ----------
     points : ndarray (n, D), or sparse array with many columns
-        Points to search.
+        Points.
     count : int
-        Neighbours of each row.
-    rows : ndarray (N, D), optional
-        Rows whose neighbours are searched; by default the points, each without itself.
+        Neighbours of each point.
 
     Returns
     -------
-    sparse array (N, n)
+    sparse array (n, n)
         Edges, with 32-bit indices if they suffice, for faster products.
     """
-    queries = points if rows is None else rows
-    n_queried = count + (rows is None)
+    n_points = points.shape[0]
     if points.shape[1] <= MAX_TREE_FEATURES:
         tree = cKDTree(points, leafsize=_LEAF_SIZE)
-        order = tree.indices if rows is None else np.arange(len(rows))
-        neighbors = np.empty((len(queries), n_queried), dtype=np.intp)
+        neighbors = np.empty((n_points, count + 1), dtype=np.intp)
         # Sorted queries visit the same leaves of the tree in succession, which uses the cache.
-        nearest = tree.query(queries[order], n_queried, workers=effective_n_jobs(-1))[1]
-        neighbors[order] = nearest.reshape(-1, n_queried)
+        nearest = tree.query(points[tree.indices], count + 1, workers=effective_n_jobs(-1))[1]
+        neighbors[tree.indices] = nearest.reshape(-1, count + 1)
     else:
         from sklearn.neighbors import NearestNeighbors  # slow import
 
         # scikit-learn computes distances as differences of products, which lose all digits at a large offset.
         if not scipy.sparse.issparse(points):
-            shift = exact_shift(points)
-            points, queries = points - shift, queries - shift
-        search = NearestNeighbors(n_neighbors=n_queried).fit(points)
-        neighbors = search.kneighbors(queries, return_distance=False)
-    if rows is None:
-        is_other = neighbors != np.arange(points.shape[0])[:, None]
-        is_other[is_other.all(axis=1), -1] = (
-            False  # the search may omit the point itself among its duplicates
-        )
-        neighbors = neighbors[is_other].reshape(-1, count)
+            points = points - exact_shift(points)
+        search = NearestNeighbors(n_neighbors=count + 1).fit(points)
+        neighbors = search.kneighbors(points, return_distance=False)
+    is_other = neighbors != np.arange(n_points)[:, None]
+    is_other[is_other.all(axis=1), -1] = False  # the search may omit the point itself among its duplicates
+    neighbors = neighbors[is_other].reshape(-1, count)
     index = np.int32 if neighbors.size < np.iinfo(np.int32).max else np.int64
     starts = np.arange(0, neighbors.size + 1, count, dtype=index)
     edges = (np.ones(neighbors.size, dtype=np.float64), neighbors.ravel().astype(index), starts)
-    return scipy.sparse.csr_array(edges, shape=(queries.shape[0], points.shape[0]))
+    return scipy.sparse.csr_array(edges, shape=(n_points, n_points))

@@ -9,10 +9,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._threads import one_blas_thread
-from probsfa._typing import FloatArray
-from probsfa._validation import Sequences
 from probsfa.imputation.filled import Filled, Method, check_series, fill_missing
 from probsfa.sfa import SFA
+from probsfa.statespace.leave_one_out import interpolate_linearly
 
 __all__ = [
     "ClassicSFA",
@@ -83,7 +82,7 @@ class LinearInterpolation:
     def fill(self, X: Any, *, times: Any = None) -> Filled:
         """Impute the missing values of a series (T, D), NaN where missing; return the completed series."""
         series = check_series(X, times)
-        return fill_missing(X, series, _interpolated(series))
+        return fill_missing(X, series, interpolate_linearly(series))
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ class ClassicSFA:
     def fill(self, X: Any, *, times: Any = None) -> Filled:
         """Impute the missing values of a series (T, D), NaN where missing; return the completed series."""
         series = check_series(X, times)
-        interpolated = np.where(series.mask, series.values, _interpolated(series))
+        interpolated = np.where(series.mask, series.values, interpolate_linearly(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
         features = np.array(sfa.transform(interpolated))  # DataFrames, if scikit-learn is configured so
         features[:, (features.shape[1] + 1) // 2 :] = 0.0
@@ -271,23 +270,6 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return estimator.fit(X, **_given_arguments(times=times))
-
-
-def _interpolated(series: Sequences) -> FloatArray:
-    """Return the linear interpolation (N, D) of the observed values of each sequence."""
-    times = np.arange(series.n_rows, dtype=np.float64)
-    if series.times is not None and series.step is None:
-        times = series.times
-    interpolated = np.empty_like(series.values)
-    means = np.nanmean(series.values, axis=0)
-    for rows in series.slices:
-        for j in range(series.n_features):
-            column, observed = series.values[rows, j], series.mask[rows, j]
-            if observed.any():
-                interpolated[rows, j] = np.interp(times[rows], times[rows][observed], column[observed])
-            else:
-                interpolated[rows, j] = means[j]
-    return interpolated
 
 
 def _given_arguments(**arguments: Any) -> dict[str, Any]:

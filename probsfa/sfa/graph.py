@@ -276,7 +276,6 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
                 self.delta_values_[: self.n_components or 1],
                 self.rank_,
                 rank_tol=self.rank_tol,
-                stacklevel=2,
             )
         return self
 
@@ -434,7 +433,6 @@ def check_overfitting_in_time(
     rank: int,
     *,
     rank_tol: float | None,
-    stacklevel: int,
 ) -> None:
     """Warn if outputs of expanded rows on a temporal graph are not slow on held-out rows, as in SFA.
 
@@ -451,7 +449,7 @@ def check_overfitting_in_time(
             lag=lag,
             rank_tol=rank_tol,
             remedy="Use a smaller expansion, fewer components, shrinkage, or more rows.",
-            stacklevel=stacklevel + 1,
+            stacklevel=3,
         )
 
 

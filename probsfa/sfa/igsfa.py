@@ -176,7 +176,6 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
                 self.delta_values_[:1],
                 self.gsfa_.rank_,
                 rank_tol=self.rank_tol,
-                stacklevel=2,
             )
         return self
 

@@ -62,6 +62,8 @@ _MIN_SHIFTED_SHARE = 0.5
 _MAX_COLUMN_SHARE = 0.3
 # Maximum number of shifts of the pattern of missing values.
 _MAX_SHIFTS = 100
+# Maximum number of models that the comparison does not distinguish.
+_MAX_CONTENDERS = 3
 # Robust standard deviations from adjacent observations beyond which a value is isolated, and the largest
 # share of isolated values of a column.
 _MIN_ISOLATED_DEVIATIONS, _MAX_ISOLATED_SHARE = 6.0, 0.25
@@ -324,8 +326,8 @@ def weigh_draws(
     return full._replace(chosen=int(np.argmin(np.where(equal, bic, np.inf))), equal=equal)
 
 
-def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np.intp]:
-    """Return models that differ clearly neither in scores nor in BIC.
+def contenders(evidence: Evidence, bic: FloatArray) -> NDArray[np.intp]:
+    """Return at most three models that differ clearly neither in scores nor in BIC.
 
     Parameters
     ----------
@@ -333,8 +335,6 @@ def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np
         Result of :func:`weigh`.
     bic : ndarray of shape (M,)
         Bayesian information criteria of the values that were not hidden.
-    most : int, default=3
-        Maximum number of models.
 
     Returns
     -------
@@ -342,7 +342,7 @@ def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np
         The selected model first.
     """
     close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + MAX_EQUAL_BIC))
-    return close[np.argsort(bic[close], kind="stable")][:most]
+    return close[np.argsort(bic[close], kind="stable")][:_MAX_CONTENDERS]
 
 
 def standard_errors(differences: FloatArray, groups: NDArray[np.int64]) -> FloatArray:

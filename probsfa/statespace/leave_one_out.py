@@ -161,7 +161,9 @@ def interpolate_linearly(sequences: Sequences) -> FloatArray:
     ndarray of shape (N, D)
         A column without observations in a sequence is imputed by its mean over all sequences.
     """
-    times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
+    times = np.arange(sequences.n_rows, dtype=np.float64)
+    if sequences.times is not None and sequences.step is None:
+        times = sequences.times
     out = np.empty_like(sequences.values)
     means = np.nanmean(sequences.values, axis=0)
     for rows in sequences.slices:

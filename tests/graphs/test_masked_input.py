@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa import SFA, GraphSFA, HierarchicalSFA
-from probsfa._times import check_times
+from probsfa._times import read_times
 from probsfa.expansions import RadialBasis
 from probsfa.graphs import (
     clustered,
@@ -164,4 +164,4 @@ def test_masked_centers_are_refused(rng):
 def test_masked_times_are_refused():
     times = np.ma.masked_array([0.0, 1.0, 2.0, 3.0], mask=[0, 0, 1, 0])
     with pytest.raises(ValueError, match="times.*row 2"):
-        check_times(times, [4], as_list=False)
+        read_times(times, [4], as_list=False)

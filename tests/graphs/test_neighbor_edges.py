@@ -23,15 +23,6 @@ def test_neighbours_of_points_are_the_closest_others(rng, n_features, count):
 
 
 @pytest.mark.parametrize("n_features", [2, 20])
-def test_neighbours_of_other_rows_are_the_closest_points(rng, n_features):
-    points, rows = rng.standard_normal((30, n_features)), rng.standard_normal((7, n_features))
-    far = distances(rows, points)
-    expected = far <= np.sort(far, axis=1)[:, 2:3]
-    np.testing.assert_array_equal(neighbor_edges(points, 3, rows).toarray(), expected)
-    np.testing.assert_array_equal(neighbor_edges(points, 1, points).toarray(), np.eye(30))
-
-
-@pytest.mark.parametrize("n_features", [2, 20])
 def test_equal_points_are_never_their_own_neighbours(n_features):
     points = np.zeros((40, n_features))  # more equal points than are asked for, so some miss themselves
     points[30:] = 1.0

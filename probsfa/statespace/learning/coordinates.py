@@ -15,7 +15,6 @@ of which it is the noise.
 """
 
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -357,7 +356,11 @@ def maximize_dynamics(
 # ----------------------------------------------------------------------------------------- spectra
 
 
-def information_frequencies(params: StateSpace, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:
+# Nodes and weights of Gauss-Legendre quadrature on (-1, 1), for each panel of frequencies.
+_NODES = np.polynomial.legendre.leggauss(6)
+
+
+def information_frequencies(params: StateSpace) -> tuple[FloatArray, FloatArray]:
     """Return quadrature nodes in (0, pi), which are dense near peaks of the spectra, and their weights.
 
     The weights sum to one. The spectrum of an AR(1) process has a Lorentzian peak of width ``1 - |a|`` at 0,
@@ -376,28 +379,22 @@ def information_frequencies(params: StateSpace, nodes_per_panel: int = 6) -> tup
         if peak > 0.0
     ]
     edges = np.unique(np.concatenate([at_zero, at_pi, *at_peaks, [0.0, np.pi]]))
-    nodes, weights = _gauss_legendre(nodes_per_panel)
+    nodes, weights = _NODES
     half_widths = 0.5 * np.diff(edges)[:, None]
     centres = 0.5 * (edges[1:] + edges[:-1])[:, None]
     return (centres + half_widths * nodes).ravel(), (half_widths * weights).ravel() / np.pi
 
 
-@cache
-def _gauss_legendre(n_nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of Gauss-Legendre quadrature on (-1, 1)."""
-    return np.polynomial.legendre.leggauss(n_nodes)
-
-
-def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
-    """Return edges of panels from 0 to pi whose distances from 0 grow by `ratio`.
+def _panel_edges(decay: FloatArray) -> FloatArray:
+    """Return edges of panels from 0 to pi whose distances from 0 grow by a factor of three.
 
     The first panel is at most 0.3 times as wide as the narrowest peak, which is that of the largest decay.
     """
     if decay.size == 0:
         return np.array([0.0, np.pi])
     narrowest = max(1.0 - float(decay.max()), 1e-9)
-    n_panels = int(np.ceil(np.log(np.pi / (0.3 * narrowest)) / np.log(ratio)))
-    return np.concatenate([[0.0], np.pi * ratio ** -np.arange(max(n_panels, 1), -1.0, -1.0)])
+    n_panels = int(np.ceil(np.log(np.pi / (0.3 * narrowest)) / np.log(3.0)))
+    return np.concatenate([[0.0], np.pi * 3.0 ** -np.arange(max(n_panels, 1), -1.0, -1.0)])
 
 
 class LatentSpectra(NamedTuple):

@@ -892,9 +892,8 @@ def make_metric(
     params: StateSpace,
     complete: CompleteData,
     gradient: FloatArray | None = None,
-    max_dense_size: int = MAX_DENSE_SIZE,
 ) -> Metric | AR1NoiseMetric:
     """Return the metric for white or for AR(1) noise; parameters as in :class:`.Metric`."""
     if coordinates.n_ar1_noise:
         return AR1NoiseMetric(coordinates, params, complete, gradient)
-    return Metric(coordinates, params, complete, gradient, max_dense_size)
+    return Metric(coordinates, params, complete, gradient)

@@ -458,6 +458,10 @@ def fit_quasi_newton(
 # cost of one posterior.
 
 
+# Width of a band of frequencies relative to its lower edge.
+_BAND_GROWTH = 0.12
+
+
 class Periodogram(NamedTuple):
     """Periodogram averaged over bands of frequencies.
 
@@ -494,7 +498,7 @@ class Periodogram(NamedTuple):
         return np.repeat(np.arange(len(self.first)), np.diff(self.first, append=len(self.rows)))
 
 
-def band_edges(max_length: int, growth: float = 1.12) -> FloatArray:
+def band_edges(max_length: int) -> FloatArray:
     """Return the edges of the bands of a periodogram, for sequences of at most `max_length` rows.
 
     The first bands contain one Fourier frequency each; the widths of all others grow geometrically.
@@ -502,7 +506,7 @@ def band_edges(max_length: int, growth: float = 1.12) -> FloatArray:
     base = 2.0 * np.pi / max_length
     edges = [0.5 * base]
     while edges[-1] < np.pi:
-        edges.append(edges[-1] + max(base, (growth - 1.0) * edges[-1]))
+        edges.append(edges[-1] + max(base, _BAND_GROWTH * edges[-1]))
     edges[-1] = np.nextafter(np.pi, 4.0)
     return np.array(edges)
 

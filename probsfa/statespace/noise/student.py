@@ -30,9 +30,9 @@ __all__ = ["MAX_DEGREES", "MIN_DEGREES", "StudentNoise"]
 MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0
 
 
-# Number of quadrature nodes for the weight of a value in sums over many values, and number of values of a
-# batch.
-_N_FAST_NODES, _BLOCK_SIZE = 48, 8192
+# Numbers of quadrature nodes for the weight of a value, in sums over many values and otherwise, and number of
+# values of a batch.
+_N_FAST_NODES, _N_NODES, _BLOCK_SIZE = 48, 120, 8192
 
 
 @dataclass(frozen=True)
@@ -272,12 +272,12 @@ def _log_gamma_nodes(nu: float, max_squared_error: float) -> tuple[FloatArray, F
     return np.exp(grid), log_p - logsumexp(log_p)
 
 
-def _gamma_nodes(nu: float, n_nodes: int = 120) -> tuple[FloatArray, FloatArray]:
+def _gamma_nodes(nu: float) -> tuple[FloatArray, FloatArray]:
     """Return nodes, evenly spaced in ``log w``, and probabilities of ``w ~ Gamma(nu / 2, nu / 2)``."""
     half = 0.5 * nu
     # The lower tail must cover squared errors up to 1e10.
     ends = np.log(gammaincinv(half, [1e-30, 1.0 - 1e-14]) / half)
-    grid = np.linspace(ends[0], ends[1], n_nodes)
+    grid = np.linspace(ends[0], ends[1], _N_NODES)
     log_p = half * grid - half * np.exp(grid)
     p = np.exp(log_p - log_p.max())
     return np.exp(grid), p / p.sum()
