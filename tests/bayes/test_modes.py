@@ -1,12 +1,15 @@
 """Several modes of a posterior: found, weighed, and each with one labelling."""
 
+import contextlib
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
+from probsfa.bayes import modes
 from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.fitting import ModelSettings, make_problem
 from probsfa.datasets import make_slow_mixture
@@ -56,3 +59,15 @@ def test_the_period_of_a_cycle_is_not_that_of_the_nearest_mode():
     cosine, sine = centre.loadings[:, 1], centre.loadings[:, 2]
     reference = data.phase_reference[:, 0] + 1j * data.phase_reference[:, 1]
     assert abs(np.angle(np.sum((cosine + 1j * sine) * np.conj(reference)))) < 0.01
+
+
+def test_starts_without_a_maximum_are_left_out(monkeypatch):
+    first = SimpleNamespace(log_evidence=-3.0)
+    monkeypatch.setattr(modes, "_starts", lambda *_: [{}, {}])
+    monkeypatch.setattr(modes, "PotentialEvaluator", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(modes, "maximize_from", lambda *_: None)
+    data = SimpleNamespace(_replace=lambda **_: None)
+    found, interrupted = modes.find_modes(
+        None, data, first, SimpleNamespace(place=dict), np.random.default_rng(0)
+    )
+    assert found == [first] and not interrupted

@@ -12,7 +12,7 @@ import pytest
 import probsfa
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
-from probsfa.bayes import Priors
+from probsfa.bayes import Priors, persistence
 from probsfa.bayes.draws import parameters_of_draw, thinned_indices
 from probsfa.datasets import hide_values, make_slow_mixture
 from probsfa.statespace.filtering import run_filter
@@ -109,6 +109,13 @@ def test_posteriors_of_every_kind_are_restored(data, tmp_path, options):
         x = np.array([0.5, 2.0])
         for one, other in ((loaded.priors.timescale, fitted.priors.timescale),):
             np.testing.assert_array_equal(one.log_prob(x), other.log_prob(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"), [("diagonal", (0, 1, 2)), ("isotropic", (0, 0, 0)), ("fixed", (-1, -1, -1))]
+)
+def test_names_of_noise_in_files_of_earlier_versions_are_read(name, groups):
+    assert persistence._noise({"noise_kind": name}, 3).groups == groups
 
 
 def test_a_prior_that_has_no_name_cannot_be_saved(data, tmp_path):

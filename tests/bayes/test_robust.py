@@ -186,6 +186,10 @@ def test_methods_with_student_noise(recording, tmp_path):
     assert posterior.means.shape == (200, 1) and np.isnan(posterior.row_log_likelihoods).all()
     np.testing.assert_array_equal(fitted.transform(x), posterior.means)
     filtered = fitted.filter(x[:80])
+    struck, hidden = (
+        np.where(np.arange(80)[:, None] == [70, -1, -1, -1], value, x[:80]) for value in (1e6, np.nan)
+    )
+    np.testing.assert_allclose(fitted.filter(struck).means[70:], fitted.filter(hidden).means[70:], atol=0.01)
     onward = fitted.filter(x[80:100], filtered.state)
     np.testing.assert_allclose(onward.means, fitted.filter(x[:100]).means[80:], atol=1e-9)
     ahead = fitted.forecast(x, 3)

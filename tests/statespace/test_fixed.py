@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from probsfa import ProbabilisticSFA, load, select_model
+from probsfa.statespace.learning.coordinates import Limits
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as coloured
 from tests.oracles import block_processes as pairs
@@ -343,3 +344,18 @@ def test_a_cycle_seen_by_some_columns_keeps_its_pattern(cycle):
     assert np.count_nonzero(fitted.loadings_[:, 1:] == 0.0) == 3  # and the phase of the largest column
     dense = pairs.joint(fitted.params_, [x], [np.arange(100.0)])[0]
     assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
+
+
+def test_the_phase_of_a_cycle_is_that_of_fixed_loadings_unless_both_are_zero(rng):
+    for _ in range(20):
+        loadings = rng.choice([NAN, 0.0, 0.7], (2, 9))
+        free = np.full((2, 4), [[0.1], [0.2]])
+        limits = Limits(np.full(1, NAN), loadings, np.full(2, NAN), free, slice(1, 9))
+        expected = [
+            any(
+                not np.isnan(pair).all() and tuple(pair) != (0.0, 0.0)
+                for pair in loadings[:, 1 + 2 * j : 3 + 2 * j]
+            )
+            for j in range(4)
+        ]
+        np.testing.assert_array_equal(limits.fixed_phases, expected)

@@ -91,7 +91,9 @@ def test_a_column_that_is_missing_in_segments_requires_all_rows():
     mask[250_200:250_203, 0] = True
     assert choose_segments(mask, (n_rows,), 3_000) is None
     size = default_size(mask, (n_rows,), np.ones(20, dtype=bool))
-    assert size.segments is None and size.n_components < 20
+    assert size.segments is None and 1 < size.n_components < 20
+    # A fit to all rows costs rows times the square of the factors, or less.
+    assert default_size(mask[::2], (n_rows // 2,), np.ones(20, dtype=bool)).n_components > size.n_components
 
 
 def test_several_fits_share_the_affordable_rows():

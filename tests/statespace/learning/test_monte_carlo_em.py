@@ -155,3 +155,11 @@ def test_an_interrupt_returns_the_best_estimate(rng, monkeypatch):
     assert result.status == "interrupted"
     assert np.isfinite(result.log_likelihood)
     assert len(result.history) == 3
+
+
+def test_a_start_with_ar1_noise_is_the_fit_of_no_iteration(rng):
+    params = make_params(rng)
+    result = fit_monte_carlo_em(make_panel(rng, params, [40]), params, make_noise(4), max_iter=0, tol=0.1)
+    assert result.status == "max_iter" and len(result.history) == 1
+    for name in ("decay", "loadings", "noise_variance", "memory_decay", "memory_scale"):
+        np.testing.assert_array_equal(getattr(result.params, name), getattr(params, name))
