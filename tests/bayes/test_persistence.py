@@ -1,5 +1,6 @@
 """Posteriors in files: everything comes back, nothing is unpickled; and filters that stop and go on."""
 
+import json
 import warnings
 import zipfile
 from pathlib import Path
@@ -116,6 +117,19 @@ def test_posteriors_of_every_kind_are_restored(data, tmp_path, options):
 )
 def test_names_of_noise_in_files_of_earlier_versions_are_read(name, groups):
     assert persistence._noise({"noise_kind": name}, 3).groups == groups
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [dist.Normal(0.5, 2.0), dist.LogNormal(np.array([1.0, 3.0]), 1.0), dist.InverseGamma(2.0, 0.5), 0.3],
+)
+def test_priors_are_rebuilt_from_names_and_numbers(prior):
+    again = persistence._rebuild(json.loads(json.dumps(persistence._describe(prior))))
+    assert type(again) is type(prior)
+    if isinstance(prior, dist.Distribution):
+        np.testing.assert_allclose(again.log_prob(0.7), prior.log_prob(0.7), rtol=1e-6)
+    else:
+        assert again == prior
 
 
 def test_a_prior_that_has_no_name_cannot_be_saved(data, tmp_path):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
 
 import probsfa
 from probsfa import SFA, GraphSFA, ProbabilisticSFA
@@ -64,7 +65,7 @@ def test_copies_keep_the_start_and_files_do_without(data, fitted, tmp_path):
     np.testing.assert_array_equal(loaded.transform(data), model.transform(data))
 
 
-@pytest.mark.parametrize("init", ["sfa", 3.0, SFA(2)])
+@pytest.mark.parametrize("init", ["sfa", 3.0, SFA(2), StandardScaler().fit(np.eye(3))])
 def test_what_is_no_start_is_refused(data, fitted, init):
     with pytest.raises(ValueError, match="init must.*got"):
         ProbabilisticSFA(2, init=init).fit(data)

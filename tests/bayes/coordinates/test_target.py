@@ -135,3 +135,18 @@ def test_noise_of_any_prior_has_the_volume_of_its_coordinates(rng, prior):
     assert np.all(moved != found)
     change = np.sum(np.log(slopes_moved) - np.log(slopes))
     np.testing.assert_allclose(volume_moved - volume, change, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("priors", "order", "signs"),
+    [
+        (Priors(), True, True),
+        (Priors(shrinkage=0.5), True, True),
+        (Priors(loadings=dist.HalfNormal(1.0)), False, False),
+        (Priors(loadings=dist.Normal(jnp.array([0.0, 1.0]), 1.0)), False, False),
+        (Priors(timescale=dist.LogNormal(jnp.array([1.0, 3.0]), 1.0)), False, True),
+        (Priors(shrinkage=0.5, timescale=dist.LogNormal(jnp.array([1.0, 3.0]), 1.0)), False, True),
+    ],
+)
+def test_orders_and_signs_are_free_if_their_priors_are_symmetric(rng, priors, order, signs):
+    assert small_problem(rng, priors)[0].symmetry == (order, signs)
