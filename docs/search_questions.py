@@ -2,9 +2,9 @@
 
     sphinx-build -E -W docs docs/_build/html && python docs/search_questions.py docs/_build/html
 
-runs the JavaScript of the site search with Node.js. The index of the search is complete only after a build of all
-pages (``-E``). For each question it prints the three best pages. The exit
-code is 1 if the expected page is not among them. With further arguments it prints the results of these questions.
+runs the JavaScript of the site search with Node.js. A build of all pages (``-E``) is necessary for a complete
+index. The program prints the three best pages for each question. The exit code is 1 if the expected page is not
+among them. Further arguments are questions to ask instead.
 """
 
 import json
@@ -46,8 +46,10 @@ const fs = require("fs"), vm = require("vm");
 const [site, ...questions] = process.argv.slice(1);
 const element = () => ({ appendChild: (child) => child, classList: { add() {} }, firstChild: null });
 const context = vm.createContext({
-  document: { getElementById: () => null, createElement: element, addEventListener() {}, querySelector: () => null,
-              documentElement: { dataset: { content_root: "" } }, readyState: "loading" },
+  document: {
+    getElementById: () => null, createElement: element, addEventListener() {}, querySelector: () => null,
+    documentElement: { dataset: { content_root: "" } }, readyState: "loading",
+  },
   localStorage: { setItem() {} }, location: { search: "" }, console, URLSearchParams,
   SPHINX_HIGHLIGHT_ENABLED: false, _: (text) => text, DOCUMENTATION_OPTIONS: {}, _ready() {},
 });
@@ -85,9 +87,11 @@ def main(arguments: list[str]) -> int:
         expected = QUESTIONS.get(question, ())
         found = not expected or bool(set(expected) & set(pages))
         missed += not found
-        print(f"{'' if found else 'MISSED '}{question}: {', '.join(pages)}")
+        sys.stdout.write(f"{'' if found else 'MISSED '}{question}: {', '.join(pages)}\n")
     if not arguments[1:]:
-        print(f"{len(questions) - missed} of {len(questions)} questions lead to an expected page.")
+        sys.stdout.write(
+            f"{len(questions) - missed} of {len(questions)} questions lead to an expected page.\n"
+        )
     return int(missed > 0)
 
 
