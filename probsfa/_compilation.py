@@ -22,10 +22,9 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     """Cache compiled JAX programs on disk, for later processes.
 
     JAX compiles a model for each number of factors and each (rounded) length of the data, which takes seconds
-    in every process. This function enables the persistent compilation cache of JAX in the whole process, also
-    for other code that uses JAX. Call the function before the first fit. It sets environment variables of
-    JAX, so that processes that are started afterwards, such as the workers of ``GridSearchCV(n_jobs=2)``, use
-    the same folder.
+    in every process. This function enables the persistent compilation cache of JAX, also for other code in
+    the same process. Processes that are started afterwards, such as the workers of
+    ``GridSearchCV(n_jobs=2)``, use the same folder. Call the function before the first fit.
 
     Parameters
     ----------
@@ -41,8 +40,8 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     Raises
     ------
     OSError
-        If the folder cannot be created, or if another user owns the folder or may write to it, because its
-        programs are executed.
+        If the folder cannot be created. Also if another user owns the folder or may write to it: programs in
+        the folder are executed.
 
     Examples
     --------

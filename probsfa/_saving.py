@@ -172,8 +172,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If the file is not a model of this package, is damaged, or has a later version of the format. Sizes
-        are checked before arrays are unpacked.
+        If the file is not a model of this package, is damaged, or has a later version of the format.
 
     Examples
     --------

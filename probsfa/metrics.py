@@ -274,7 +274,7 @@ def coverage(
     *,
     mask: ArrayLike | None = None,
 ) -> float:
-    """Return the share of true values inside central normal intervals.
+    """Return the fraction of true values inside central normal intervals.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ __all__ = ["TrajectorySplit"]
 
 
 class TrajectorySplit(BaseEstimator):
-    """Hold out contiguous segments of a trajectory, or whole trajectories; for ``cv=`` in scikit-learn.
+    """Hold out contiguous segments of a trajectory, or whole trajectories, in scikit-learn's ``cv=``.
 
     Adjacent rows are similar, so that rows held out at random are easily predicted. This splitter holds out a
     contiguous segment, and omits a gap of rows between training and held-out rows. The training rows are also
@@ -32,10 +32,10 @@ class TrajectorySplit(BaseEstimator):
 
     Notes
     -----
-    For one trajectory, an array (T, D), training rows are those before or after the held-out segment,
-    whichever are more. Each trajectory of a list is held out once, in groups of consecutive trajectories, and
-    `gap` is ignored. To train on both sides of a segment, cut a long series into a list of segments, with
-    some rows omitted between them.
+    For one trajectory, an array (T, D), training rows are all rows before the held-out segment or all rows
+    after it, whichever are more. For a list, whole trajectories are held out, each of them once, and `gap` is
+    ignored. To train on both sides of a segment, cut a long series into a list of segments, with some rows
+    omitted between them.
 
     Examples
     --------

@@ -57,13 +57,11 @@ class FactorialAR1(dist.Distribution):
 
     Notes
     -----
-    The gradients of `log_prob` by the series, by the four parameters and by `gaps` are exact and require one
-    posterior (Fisher's identity). Only reverse mode is supported, of any order. Gradients are zero at missing
-    values. The distribution can therefore be a latent site of a model with another likelihood, and the series
-    can depend on parameters, as in ``log_prob(X - U @ b)``. A latent site must not have missing values: the
-    density does not depend on them, so that their distribution would be improper. The gradient by `gaps` is
-    NaN if a decay is not positive, because such a process is not defined between steps. Small noise requires
-    double precision: use the distribution inside ``jax.enable_x64(True)``.
+    Gradients of `log_prob` are exact and require one posterior (Fisher's identity); only reverse mode is
+    supported. The gradient with respect to `gaps` is NaN if a decay is not positive. The distribution can be
+    a latent site of a model with another likelihood; such a site must not have missing values. The series can
+    depend on parameters, as in ``log_prob(X - U @ b)``. Small noise requires double precision: use the
+    distribution inside ``jax.enable_x64(True)``.
 
     Examples
     --------

@@ -58,9 +58,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors. With None there is at most one factor for each column that varies, limited by
-        the number of observed values and by computing time (with ``inference="nuts"`` often two to five);
-        `status_` reports the number.
+        Number of AR(1) factors. None selects a number from the size of the data, with ``inference="nuts"``
+        often two to five; `status_` reports it.
     noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
         Observation noise: one variance for each column, one variance for all columns, or known variances in
         squared data units. ``"ar1"`` adds AR(1) noise of each column.
@@ -68,16 +67,16 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Priors, in units of the sampling step and of the standard deviation of each column and covariate.
     inference : {"nuts", "svi"}, default="nuts"
         No-U-turn sampler; or variational inference by a Gaussian with full covariance, corrected by
-        importance weights, which takes seconds. Variational inference has four starts; the result is a
-        mixture if they end in several modes.
+        importance weights, which takes seconds. Variational inference has four starts. If they end in
+        different modes, the result is a mixture of the modes.
     n_warmup, n_chains : int, default=500, 4
         Warm-up iterations of each chain (rounded up to a multiple of 75, at least 150), and number of chains.
     n_draws : int or "auto", default="auto"
         Draws of each chain. ``"auto"`` is 1000; for NUTS, chains that have not converged are continued up to
         4000 draws. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
-        Run chains in one program, in threads, or one after the other. ``"auto"`` uses threads on CPUs and
-        one program on accelerators.
+        Whether chains run in one vectorized program, in parallel threads, or one after the other. ``"auto"``
+        is ``"parallel"`` on CPUs and ``"vectorized"`` on accelerators.
     target_accept : float, default=0.8
         Target acceptance probability of NUTS; increase it after divergences.
     max_tree_depth : int, default=10
@@ -151,18 +150,15 @@ class BayesianSFA(Saveable, StateSpaceMethods):
 
     Notes
     -----
-    The posterior does not change if factors are permuted or change sign. NUTS samples in coordinates that are
-    the same for all permutations and signs of the factors (:mod:`.rotation`, :mod:`.symmetry`); draws are
-    then relabelled to be closest to the maximum a posteriori. Several cycles, or several smooth factors, are
-    not relabelled: their periods or time scales should differ. Decays are positive. `transform` has the AR(1)
-    factors, then the states of the other processes. With cycles, the density is maximized from starts with
-    several periods, and chains start in the modes found, in proportion to their evidence. With other
-    processes or AR(1) noise, variational inference has a single start.
+    The posterior does not change if factors are permuted or change sign. Draws are therefore relabelled to be
+    closest to the maximum a posteriori. Several cycles, or several smooth factors, are not relabelled: their
+    periods or time scales should differ. Decays are positive. Columns of `transform` are the AR(1) factors,
+    then the states of other processes.
 
-    With `robust`, predictions also average over the weights of the values; `filter` approximates them row by
-    row, `log_likelihood` and `score` are lower bounds, log densities of rows in `posterior` are NaN, and
-    :meth:`to_datatree` has no ``log_likelihood`` and ``prior_predictive``. `robust` and `hierarchical` cannot
-    be combined with ``noise="ar1"``, `rhythms`, `smooth` or `trend`.
+    With `robust`, `log_likelihood` and `score` are lower bounds, `filter` is approximate, and log densities
+    of rows in `posterior` are NaN. :meth:`to_datatree` then has no ``log_likelihood`` and
+    ``prior_predictive``. `robust` and `hierarchical` cannot be combined with ``noise="ar1"``, `rhythms`,
+    `smooth` or `trend`.
 
     References
     ----------
@@ -374,25 +370,24 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Returns
         -------
         xarray.DataTree
-            ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
-            ``noise_variance``, ``offset`` and ``exog_coef``, in data units; ``posterior_raw``: the same
-            before relabelling; ``posterior_predictive``: ``observations`` and ``latents`` given the data, by
-            a simulation smoother, for draws spread over the chains, and ``observed_values``, each value drawn
-            given all others; ``log_likelihood``: for the same draws the log density of each row given the
-            rows before it (``observations``), and of each value given all other values
-            (``observed_values``); ``prior`` and ``prior_predictive``; ``sample_stats``; ``observed_data``,
-            with the values that are not missing also in one row as ``observed_values``; ``constant_data``.
-            Rows have the time index of the data, components run slowest first.
+            - ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
+              ``noise_variance``, ``offset`` and ``exog_coef``, in data units; ``posterior_raw``: the same
+              before relabelling;
+            - ``posterior_predictive``: ``observations`` and ``latents`` given the data, and
+              ``observed_values``, each value drawn given all others;
+            - ``log_likelihood``: the log density of each row given the rows before it (``observations``),
+              and of each value given all other values (``observed_values``);
+            - ``prior``, ``prior_predictive``, ``sample_stats``, ``observed_data``, ``constant_data``.
+
+            Rows have the time index of the data, and factors run slowest first.
 
         Notes
         -----
-        Leave-one-out cross-validation leaves out one value and conditions on all others, including later
-        ones. It requires log-likelihoods by value: ``arviz.loo(idata,
-        var_name="observed_values")`` and ``arviz.plot_loo_pit(idata, y="observed_values")``, from ArviZ 1 on
-        ``arviz.plot_loo_pit(idata, var_names=["observed_values"])``. Factors are integrated out, so that the
-        weights depend on the parameters only (Buerkner, Gabry & Vehtari 2021). The log densities by row are
-        those of one-step-ahead prediction. Importance weights computed from them do not give a posterior
-        without the row, because later rows depend on it.
+        Leave-one-out cross-validation requires the log density of each value given all others:
+        ``arviz.loo(idata, var_name="observed_values")`` and ``arviz.plot_loo_pit(idata,
+        y="observed_values")``, from ArviZ 1 on ``arviz.plot_loo_pit(idata, var_names=["observed_values"])``
+        (Buerkner, Gabry & Vehtari 2021). The log densities of rows are those of one-step predictions and are
+        not suitable.
         """
         check_is_fitted(self)
         if self._tree is None:

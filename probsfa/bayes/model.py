@@ -130,12 +130,12 @@ def factorial_ar1_model(
 
     Notes
     -----
-    With three dimensions the model is hierarchical: all sequences share time scales, loadings and offset,
-    and column ``d`` of sequence ``s`` has the noise standard deviation
-    ``noise_std_d exp(noise_spread e_sd)`` with standard normal ``e``, the site ``noise_deviation``. With a
-    prior of the noise variance, ``typical_noise_variance`` is sampled, the square of ``noise_std_d``.
-    The order and the signs of the factors are not constrained, because constraints would truncate the
-    posterior; use :func:`probsfa.bayes.relabel` after sampling.
+    With three dimensions the model is hierarchical: all sequences share time scales, loadings and offset.
+    Column ``d`` of sequence ``s`` has the noise standard deviation ``noise_std_d exp(noise_spread e_sd)``;
+    the standard normal ``e`` is the site ``noise_deviation``. With a prior of the noise variance,
+    ``typical_noise_variance`` is sampled, the square of ``noise_std_d``. The order and the signs of the
+    factors are not constrained, because constraints would truncate the posterior; use
+    :func:`probsfa.bayes.relabel` after sampling.
 
     Examples
     --------

@@ -27,8 +27,8 @@ class LinearAutoencoder(Reconstruction):
     """Linear autoencoder: a linear encoder and decoder, which converge to the principal subspace.
 
     ``E |x - M W x|^2`` is minimized alternately over the decoder ``M`` and the encoder ``W``, each in closed
-    form, from a random start. The optimum is known (the projection onto the leading eigenvectors of the
-    covariance); the iteration is for comparison with nonlinear autoencoders.
+    form, from a random start. The result is the subspace of principal component analysis; the estimator is
+    for comparison with nonlinear autoencoders.
 
     Parameters
     ----------
@@ -168,9 +168,8 @@ def _orthonormal(updated: FloatArray, previous: FloatArray) -> FloatArray:
 class Autoencoder(Reconstruction):
     """Nonlinear autoencoder with a bottleneck of few coordinates, optionally denoising.
 
-    A neural network with three hidden layers, of `hidden`, K and `hidden` units; the outputs of the middle
-    layer are the coordinates. The network is trained to reproduce the rows, optionally from noisy rows: with
-    encoder ``g`` and decoder ``f`` it minimizes ``E |x - f(g(x + noise))|^2``. It is a
+    The estimator is a neural network with three hidden layers; the K outputs of the middle layer are the
+    coordinates. With encoder ``g`` and decoder ``f`` it minimizes ``E |x - f(g(x + noise))|^2``. It is a
     :class:`sklearn.neural_network.MLPRegressor` on standardized columns.
 
     Parameters
@@ -192,9 +191,8 @@ class Autoencoder(Reconstruction):
         Solver of scikit-learn; "lbfgs" is suited to at most about ten thousand rows, "adam" to more.
     n_init : int, default=2
         Number of starts; the network with the smallest training error is used. The first start uses a
-        Laplacian eigenmap, which unfolds curves: the ranks of the rows in each of its coordinates are targets
-        of the encoder and inputs of the decoder, which are trained separately. Other starts have random
-        weights.
+        Laplacian eigenmap, which unfolds curves; its coordinates are targets of the encoder and inputs of the
+        decoder. Other starts have random weights.
     max_iter : int, default=4000
         Maximum number of iterations of the solver. A thousand are too few for tightly wound curves.
     random_state : int, Generator or None, default=None

@@ -104,12 +104,10 @@ class PrincipalCurve(Reconstruction):
 
     Notes
     -----
-    Held-out distances cannot select the bandwidth, because a curve that zigzags across noisy rows is closer
-    to held-out rows than the true curve. The bandwidth is selected by the likelihood of held-out rows under a
-    mixture of equal Gaussians at the projections of the training rows. On a longer curve the projections are
-    farther apart, which lowers the likelihood. At most 2000 rows are used. Each half of these rows is held
-    out once, and the widest kernel whose likelihood is within a standard error of the best one is selected.
-    With `tol` far below its default, the curve follows the noise.
+    The bandwidth is selected by the likelihood of held-out rows under a mixture of equal Gaussians at the
+    projections of the training rows. Distances of held-out rows are not suitable, because a curve that
+    zigzags across noisy rows is close to all of them. Each half of at most 2000 rows is held out once. The
+    widest kernel whose likelihood is within a standard error of the best one is selected.
 
     Columns are not scaled; scale columns of different units first. The objective has several local minima, so
     that the result depends on the initial coordinates (`init`). The coordinate is oriented such that its

@@ -45,7 +45,8 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     indicator_ : sklearn.impute.MissingIndicator or None
         Indicator of missing values; None unless `add_indicator`.
     modelled_features_ : ndarray of bool (D,)
-        Columns with two different observed values in `fit`. `estimator_` is the model of these columns.
+        Columns with at least two different observed values in `fit`. `estimator_` is the model of these
+        columns.
     fill_values_ : ndarray (D,)
         Replacement of missing values in all columns that are not modelled: the constant of a column that does
         not vary, 0 for a column without observed values. NaN for the columns in `modelled_features_`.
@@ -61,19 +62,17 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    *Rows are a time series.* The rows given to `transform` are a separate series, in their order: a missing
-    value is imputed from the rows before and after it in the same call. The rows of `fit` determine only the
-    parameters. In cross-validation, use splits in the order of rows, such as
-    :class:`sklearn.model_selection.TimeSeriesSplit`, and pass the times; otherwise the rows on both sides of
-    a held-out block are treated as adjacent.
+    *Rows are a time series.* The rows given to `transform` are one series: a missing value is imputed from
+    earlier and later rows of the same call. The rows given to `fit` are used to estimate the parameters only.
+    In cross-validation, use splits that keep the order of rows, such as
+    :class:`sklearn.model_selection.TimeSeriesSplit`.
 
     *Times.* They are `times`, or else the index of a pandas DataFrame if it has dates, periods or durations,
     as in :class:`probsfa.ProbabilisticSFA`. Without either, rows are evenly spaced.
 
     *Several series.* `groups` has the label of the series of each row; rows of different series may
-    alternate. `lengths` are the lengths of consecutive series. A list of tables is several series, too. All
-    these arguments can be requested by scikit-learn's metadata routing; splitters select the rows of `times`
-    and `groups`, but not of `lengths`.
+    alternate. `lengths` are the lengths of consecutive series. A list of tables is several series, too. With
+    scikit-learn's metadata routing, `times` and `groups` are split together with the rows.
 
     *Output.* A DataFrame of pandas or polars gives a DataFrame, with the index of pandas kept; an array gives
     an array. ``set_output`` overrides this.

@@ -41,7 +41,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Model of normal rows; None is ``SFA()``. Missing values require ``ProbabilisticSFA(...)``, whose
         statistics are those of one-step predictions.
     alpha : float, default=0.01
-        Nominal false alarm rate: share of normal rows above a limit.
+        Nominal false alarm rate: fraction of normal rows above a limit.
     n_slow : int or None, default=None
         Number of slow features; the remaining, fast features have separate charts. None selects the features
         slower than the fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as
@@ -67,7 +67,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
     held_out_ : DataFrame (N, S)
         Held-out statistics of the normal rows.
     false_alarm_rate_ : float
-        Share of the held-out rows above a limit; near `alpha` by construction.
+        Fraction of the held-out rows above a limit, which is close to `alpha`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -89,9 +89,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Deviation from the model. With the probabilistic model, the one-step prediction error of a row; with
         `SFA`, the reconstruction error, if features are omitted.
 
-    With the probabilistic model the statistics are chi-squared if the model is correct. The statistic of an
-    incomplete row is replaced by the value with the same tail probability in a complete row; rows without
-    observations have no statistic. :mod:`probsfa.monitoring.statistics` has the formulas.
+    With the probabilistic model, statistics have chi-squared distributions if the model is correct. The
+    statistic of an incomplete row is converted to the value with the same tail probability for a complete
+    row. Rows without observations have no statistic. :mod:`probsfa.monitoring.statistics` has the formulas.
 
     If fewer than 20 normal rows are expected above a limit, a generalized Pareto distribution is fitted to
     the largest tenth of each statistic, and the higher of the two limits is used
@@ -272,10 +272,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Returns
         -------
         DataFrame (T, D), or list of them
-            Decrease of the statistic (averaged over the `window`) if only this value is replaced by its
-            optimal reconstruction; zero for missing values, NaN for rows without statistics. In incomplete
-            rows it is the decrease of the statistic of the observed values, which is not converted to that of
-            complete rows.
+            Decrease of the statistic (averaged over the `window`) if the value is replaced by its optimal
+            reconstruction; zero for missing values, NaN for rows without statistics. In incomplete rows the
+            statistic is not converted to that of complete rows.
 
         Raises
         ------

@@ -88,7 +88,7 @@ def plot_eigengap(
     Parameters
     ----------
     eigenvalues : array-like (m,)
-        Ascending eigenvalues, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
+        Sorted eigenvalues, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
     n_clusters : int or None, default=None
         Number of eigenvalues before the gap; by default that before the largest gap
         (:func:`probsfa.sfa.eigengap`).
@@ -102,7 +102,7 @@ def plot_eigengap(
     Raises
     ------
     ValueError
-        If there are fewer than two eigenvalues, they are not ascending, or `n_clusters` is too large.
+        If there are fewer than two eigenvalues, they are not sorted, or `n_clusters` is too large.
 
     See Also
     --------

@@ -40,9 +40,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         Slow features with a smaller delta value are part of the output, at most `n_components`. With 0 all
         outputs are principal components; far above 2 all are slow features.
     scaling : {"input", "qr"}, default="input"
-        Scaling of slow features relative to the components. "input": the standard deviation of each is the
-        root mean variance of the columns. "qr": they are rotated and scaled such that their total variance
-        equals that of the input reconstructed from them; a feature uncorrelated with the input becomes zero.
+        Scaling of the slow features. "input": each has the mean variance of the columns. "qr": they are
+        rotated and scaled; their total variance is then that of the input reconstructed from them.
     rank_tol, shrinkage, shrinkage_target
         As in :class:`GraphSFA`.
 

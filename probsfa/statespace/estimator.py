@@ -90,8 +90,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         Expected gain of a step, in nats, below which a fit stops; with 1e-4 results are reproducible across
         machines.
     noise_floor : float or "auto", default="auto"
-        Lower bound of noise variances, as a fraction of each column's variance; ``"auto"`` is the resolution
-        of the values.
+        Lower bound of noise variances, as a fraction of each column's variance; ``"auto"`` is 1e-9, larger
+        for rounded values and for AR(1) noise.
     n_init : deprecated
         Ignored, and removed in version 2.0. Pass other starting points as `init`.
     noise_prior : {"weak"} or None, default="weak"

@@ -198,9 +198,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ) -> Any:
         """Return intervals of the factors that include the uncertainty of the estimated parameters.
 
-        In a short series, different loadings and means have nearly the same likelihood, so that levels and
-        scales of the factors are uncertain. `posterior` treats the estimated parameters as known; intervals
-        from its standard deviations are too narrow.
+        `posterior` treats the estimated parameters as known. In a short series its standard deviations are
+        too small, because the data determine levels and scales of the factors poorly.
 
         Parameters
         ----------
@@ -288,8 +287,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Filtered means and covariances, log-likelihoods of the rows, one-step predictions (except for
             :class:`probsfa.BayesianSFA`), and the state for later rows; a list if `lengths` is given. For a
             DataFrame, means, standard deviations and predictions are DataFrames with the same index. With
-            `robust`, and for :class:`probsfa.EmissionSFA`, the likelihood of each row is approximated given
-            the rows up to it, and not updated by later rows; log-likelihoods are lower bounds.
+            `robust`, and for :class:`probsfa.EmissionSFA`, distributions are approximate, and log-likelihoods
+            are lower bounds.
 
         Raises
         ------
@@ -337,9 +336,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         filled : like X, or list of them
-            Observed values unchanged, missing values imputed, in the type of `X`; with several quantiles a
-            list with one entry for each. Means of counts are not integers, and the mean of a binary value is
-            the probability of a one. A categorical value is imputed by its most probable level.
+            `X` with imputed missing values; with several quantiles a list with one entry for each. Means of
+            counts are not integers, and the mean of a binary value is the probability of a one. A categorical
+            value is imputed by its most probable level.
         std : like X
             With `return_std`: predictive standard deviation of each imputed value, noise included; zero for
             observed values. For a categorical value of probability ``p`` it is ``sqrt(p (1 - p))``.
@@ -411,12 +410,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         scores : like X
             Absolute leave-one-out error of each value (predicted from all others), in standard deviations of
-            the prediction. NaN where a value is missing, or the noise variance is below 1e-13 of the
-            variance. With `robust`, the other values are weighted, and standard deviations are those of
-            values without outliers; scores of 4 or more are then rare. :class:`probsfa.EmissionSFA` and
+            the prediction; scores of 4 or more are rare without outliers. NaN where a value is missing, or if
+            the noise variance is below 1e-13 of the variance of the column. :class:`probsfa.EmissionSFA` and
             :class:`probsfa.BilinearSFA` leave out a random tenth of the values at a time. The score of a
-            binary or categorical value of predicted probability ``p`` is the normal quantile of
-            ``1 - p / 2``.
+            binary or categorical value of predicted probability ``p`` is the normal quantile of ``1 - p /
+            2``.
 
         Raises
         ------
@@ -429,8 +427,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Notes
         -----
-        Without `robust`, outliers inflate the noise variances and distort the factors, and several outliers
-        can mask each other.
+        Without `robust`, outliers increase the estimated noise variances, and several outliers can mask each
+        other.
 
         Examples
         --------
@@ -699,9 +697,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         n_draws : int, default=1
             Number of draws.
         of : {"factors", "values"}, default="factors"
-            What to draw: factors, or with ``"values"`` complete series. In complete series, observed values
-            are unchanged, and missing values are drawn jointly, with noise, so that sums, maxima and other
-            functions of the draws have the correct distribution.
+            What to draw: factors, or series with imputed missing values. Missing values are drawn jointly,
+            with noise. Sums, maxima and other functions of the draws therefore have the correct distribution.
         n_steps : int, default=0
             Number of future rows after each sequence, one `time_unit_` apart.
         random_state : int, Generator or None
@@ -798,10 +795,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         Diagnostics
-            One-step predictions and their standardized errors, like `X`; tests of these errors for
-            autocorrelation, heavy tails, cycles and drifts; coverage of prediction intervals by column;
-            ``advice``. ``print`` shows a table, ``plot()`` a figure. :class:`probsfa.BayesianSFA` uses the
-            posterior means of the parameters.
+            One-step predictions and their standardized errors; tests of these errors for autocorrelation,
+            heavy tails, cycles and drifts; coverage of prediction intervals by column; and ``advice``.
+            ``print`` shows a table, ``plot()`` a figure. :class:`probsfa.BayesianSFA` uses the posterior
+            means of the parameters.
 
         Raises
         ------

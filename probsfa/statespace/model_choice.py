@@ -191,7 +191,7 @@ def select_model(
         Maximum time in seconds. Fewer candidates are then compared, and the last fit may stop before it
         converges. At least one model is fitted.
     fraction : float, default=0.2
-        Share of the observed values that are held out.
+        Fraction of the observed values that are held out.
     n_masks : int, default=4
         Number of parts of the held-out values; each is predicted given all other values.
     block : int, default=24

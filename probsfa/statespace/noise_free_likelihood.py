@@ -65,8 +65,7 @@ class NoiseFreeLogLikelihood(NamedTuple):
     first_variance : float
         Edge term due to the variance of the first row, which differs from that of an innovation.
     edge_rows : float
-        Edge term due to the first and the last row, which belong to one difference instead of two (eqs.
-        15-18).
+        Edge term due to the first and the last row, which are in one difference instead of two (eqs. 15-18).
     missing_difference : float
         Edge term due to the number of differences of a sequence, which is smaller by one than that of rows.
     """

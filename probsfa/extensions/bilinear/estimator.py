@@ -46,8 +46,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     noise : {"diagonal", "isotropic"}, default="diagonal"
         A noise variance for each column, or one for all, as in the paper.
     n_init : int, default=9
-        Number of starting points, whose lower bounds are maximized in parallel; the best run is continued to
-        convergence.
+        Number of starting points. The best of them is used for the complete fit.
     max_iter : int, default=500
         Maximum number of variational EM iterations.
     tol : float, default=0.1
@@ -95,14 +94,13 @@ class BilinearSFA(Saveable, StateSpaceMethods):
 
     Notes
     -----
-    The posterior is approximated by a product of one distribution of all factors and one of each chain, each
-    exact given the others; only a lower bound of the likelihood is available. The approximation is
-    overconfident: true gate probabilities of 0.06 to 0.08 can be reported as 0.00. Missing values are not
-    used. Rows must be evenly spaced. Chains are ordered by explained variance, and signs make the largest
-    loading of each factor positive. Different sets of chains can describe the same data: two alternating
-    objects may be two chains, or one chain that is always active and one for the difference. Therefore
-    compare joint states of all chains. Starts of up to five chains are fitted in the model without dynamics
-    of the factors, which avoids most poor local maxima; starts of more chains are random.
+    The posterior is approximated by a product of one distribution of all factors and one distribution of each
+    chain (structured variational inference). Likelihoods are lower bounds. The approximation is
+    overconfident: true gate probabilities of 0.06 to 0.08 can be reported as 0.00. Rows must be evenly
+    spaced. Chains are ordered by explained variance, and signs make the largest loading of each factor
+    positive. Different sets of chains can describe the same data: two alternating objects may be two chains,
+    or one chain that is always active and one for the difference. Therefore compare the joint states of all
+    chains.
 
     References
     ----------

@@ -116,11 +116,10 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     Notes
     -----
     The posterior of the factors is the Gaussian variational approximation with the highest lower bound of the
-    log-likelihood. The likelihood of each value is replaced by a Gaussian site; sites and parameters are
-    updated alternately by steps that never lower the bound (Khan & Lin 2017). For Gaussian columns alone the
-    bound is the log-likelihood. With Student-t noise of four degrees of freedom, standard deviations of the
-    factors were 0.96 to 1.00 of those of a sampler with the same parameters, and 0.82 in the worst row.
-    ``BayesianSFA(robust=True)`` samples the parameters as well.
+    log-likelihood. Each value is replaced by a Gaussian pseudo-observation; pseudo-observations and
+    parameters are updated alternately by steps that never lower the bound (Khan & Lin 2017). For Gaussian
+    columns alone the bound is the log-likelihood. With Student-t noise, standard deviations of the factors
+    are somewhat too small.
 
     Weak priors regularize parameters that the data do not determine, such as the odds of a column of ones:
     see :doc:`/emissions`.
@@ -363,9 +362,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         Returns
         -------
         EmissionFilter, or list of EmissionFilter
-            Filtered means and covariances, bounds of the rows, predictions, quantile residuals, and the state
-            for later rows. An array with `lengths` returns a list. For a frame, means, predictions and
-            residuals are frames with its index.
+            Filtered means and covariances, lower bounds of the log-likelihoods of the rows, predictions,
+            quantile residuals, and the state for later rows; a list if `lengths` is given. For a DataFrame,
+            means, predictions and residuals are DataFrames with its index.
 
         Raises
         ------

@@ -46,8 +46,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     """Product-of-experts model for slow features of nonlinear expansions.
 
     Slow feature analysis of an expansion such as ``(y, y^2)`` ignores that expanded rows lie on a manifold.
-    Here the linear Gaussian model of the expanded rows is restricted to this manifold by local experts
-    (Turner & Sahani 2007, section 5.3). The result is a density of the rows, for simulation, imputation and
+    In this model, local experts restrict a linear Gaussian model of the expanded rows to the manifold (Turner
+    & Sahani 2007, section 5.3). The result is a density of the rows, for simulation, imputation and
     likelihoods. ::
 
         p(y_1, ..., y_T) = N(phi(y_1), ..., phi(y_T)) / Z
@@ -82,8 +82,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     max_iter : int, default=300
         Number of learning steps.
     tol : float, default=0.3
-        The fit has converged if no parameter differs by more than this between its means over the third and
-        the last quarter of the steps.
+        The fit has converged if the mean of each parameter over the last quarter of the steps differs by at
+        most `tol` from its mean over the third quarter.
     noise_floor : float, default=0.01
         Smallest noise variance, relative to the variance of the expanded columns.
     random_state : int, Generator or None, default=None
@@ -128,11 +128,10 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
 
     Notes
     -----
-    The integral over the expanded rows is closed: local experts of width ``beta`` add ``beta^2`` to the noise
-    of the global expert. Only the rows are therefore sampled, by Hamiltonian Monte Carlo with Metropolis
-    acceptance. The normalizer ``Z`` is required only by `log_likelihood`. It is estimated by annealed
-    importance sampling from a linear model of the rows to this model and back. Without an expansion
-    (``expansions.Identity()``) the model is that of :class:`probsfa.ProbabilisticSFA`.
+    The expanded rows are integrated out in closed form: local experts of width ``beta`` add ``beta^2`` to the
+    noise of the linear model. The rows are sampled by Hamiltonian Monte Carlo. `log_likelihood` estimates the
+    normalizer ``Z`` by annealed importance sampling. Without an expansion (``expansions.Identity()``) the
+    model is that of :class:`probsfa.ProbabilisticSFA`.
 
     References
     ----------

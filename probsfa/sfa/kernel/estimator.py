@@ -251,9 +251,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Whether to write progress and the estimated time of the choice of the regularization to standard
         error.
     rank_tol : float, optional
-        Eigenvalues of the covariance of the kernel functions up to this fraction of the largest count as
-        zero, after every function is scaled to unit variance. Default
-        :func:`probsfa.linalg.default_rank_tol`.
+        Kernel functions are scaled to unit variance. Eigenvalues of their covariance are treated as zero if
+        they are at most this fraction of the largest. Default :func:`probsfa.linalg.default_rank_tol`.
 
     Attributes
     ----------

@@ -51,10 +51,10 @@ class DiffusionMap(Embedding):
     n_components : int, default=2
         Dimension of the embedding.
     alpha : float or "uniform", default="uniform"
-        Normalization by the density of the points. A number from 0 to 1 is that of Coifman & Lafon: none with
-        0, as in :class:`LaplacianEigenmaps`; complete with 1, as far as the kernel resolves the density.
-        "uniform" iterates until all points have the same weighted sum of kernels. This also corrects for
-        random gaps between the points, and for density variation within the width of the kernel.
+        Correction for the density of the points. A number is the exponent of Coifman & Lafon: 0 for no
+        correction, as in :class:`LaplacianEigenmaps`; 1 for a complete correction if the density varies
+        little within the width of the kernel. "uniform" iterates until all points have the same weighted sum
+        of kernels, which is more accurate.
     time : float, default=1.0
         Number of steps of the walk, ``t``, at least 0: each coordinate is scaled by ``mu^t``. With 0 all have
         unit variance.

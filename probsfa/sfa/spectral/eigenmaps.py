@@ -132,13 +132,13 @@ class LaplacianEigenmaps(Embedding):
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        The coordinates of a new point solve the equation of the embedding, with the edges of the new point to
-        the training points (Bengio et al. 2004, NIPS 16). The edge to the nearest training point corresponds
-        to the self-loop and is excluded from the degree, as in the training graph. For training points,
-        ``embedding_`` is returned up to rounding. With "rbf" the extension is continuous for eigenvalues up
-        to 1. With nearest neighbours it is constant around each training point and jumps where the set of
-        neighbours changes. If distances are equal, the order of the rows determines the neighbours;
-        coordinates of points close to a training point may then differ from its coordinates.
+        The coordinates of a new point are computed from its edges to the training points (Bengio et al. 2004,
+        NIPS 16). The edge to the nearest training point corresponds to the self-loop and is excluded from the
+        degree, as in the training graph. For training points, ``embedding_`` is returned up to rounding. With
+        "rbf" the extension is continuous for eigenvalues up to 1. With nearest neighbours it is constant
+        around each training point and jumps where the set of neighbours changes. If distances are equal, the
+        order of the rows determines the neighbours; coordinates of points close to a training point may then
+        differ from its coordinates.
 
         Parameters
         ----------

@@ -193,9 +193,9 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
         With a classifier, estimates are soft labels: the labels are divided into groups, and the estimate is
         the mean label of the groups weighted by the probabilities of the classifier. One target only.
     regressor : scikit-learn regressor, optional
-        Final step; it is cloned. By default cross-validation of squared errors chooses among ridge
-        regressions on the features, on these and products of the slowest 13, and on Gaussian kernels of three
-        widths around some of the samples, and soft labels of Gaussian classes.
+        Final step; it is cloned. By default selected by cross-validation: ridge regression on the features,
+        on the features and products of the slowest 13, or on Gaussian kernels; or soft labels from Gaussian
+        classes.
     period : float, optional
         Period of circular targets such as angles: ``2 * pi`` or 360. Their sine and cosine are estimated;
         estimates are between 0 and the period.

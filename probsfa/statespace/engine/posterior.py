@@ -74,9 +74,9 @@ def use_strategy(strategy: StrategyName) -> Iterator[None]:
 
     Notes
     -----
-    The choice applies to the current thread. Likelihoods traced into JAX programs, as in
-    :class:`probsfa.BayesianSFA`, never use the compiled engine; programs that are already compiled keep their
-    algorithm.
+    The choice applies to the current thread. Likelihoods inside JAX programs, as in
+    :class:`probsfa.BayesianSFA`, never use the compiled engine. JAX programs that are already compiled keep
+    their algorithm.
 
     Examples
     --------
