@@ -3,8 +3,8 @@
     sphinx-build -E -W docs docs/_build/html && python docs/search_questions.py docs/_build/html
 
 runs the JavaScript of the site search with Node.js. The index of the search is complete only after a build of
-all pages (``-E``). The program prints the three best pages for each question. The exit code is 1 if the expected
-page is not among them. Further arguments are questions to ask instead.
+all pages (``-E``). The program prints the three best pages for each question. The exit code is 1 if the
+expected page is not among them. Further arguments are questions to ask instead.
 """
 
 import json
