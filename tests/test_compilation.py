@@ -3,9 +3,7 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from probsfa import _compilation
@@ -90,18 +88,6 @@ def test_workers_that_are_started_afterwards_share_the_programs(tmp_path):
     assert int(hits) > 0
 
 
-# ---------------------------------------------------------------- what commands keep
-
-KEEP = """
-import os, sys
-if sys.argv[1:]:
-    import jax
-from probsfa._compilation import enable_command_line_cache
-folder = enable_command_line_cache()
-print(folder, os.environ.get("JAX_COMPILATION_CACHE_DIR"), "jax" in sys.modules)
-"""
-
-
 @pytest.mark.skipif(os.name != "posix", reason="permissions are no bits here")
 def test_no_other_user_can_put_programs_into_the_folder(tmp_path, monkeypatch):
     folder = tmp_path / "programs"
@@ -119,84 +105,3 @@ def test_no_other_user_can_put_programs_into_the_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     with pytest.raises(PermissionError, match=f"{user}"):
         _compilation._restrict_permissions(folder)
-
-
-def test_commands_keep_programs_for_each_kind_of_processor_without_loading_jax(tmp_path):
-    folder, told, loaded = run(script=KEEP, XDG_CACHE_HOME=str(tmp_path))
-    assert folder == told and loaded == "False"
-    assert Path(folder).is_dir() and Path(folder).parent == tmp_path / "probsfa"
-    assert Path(folder).name == f"commands-{_compilation._processor()}"
-
-
-@pytest.mark.parametrize(
-    "set_by_the_user",
-    [{"JAX_COMPILATION_CACHE_DIR": "elsewhere"}, {"JAX_ENABLE_COMPILATION_CACHE": "false"}],
-    ids=["folder", "off"],
-)
-def test_commands_leave_alone_what_is_set(tmp_path, set_by_the_user):
-    folder, told, _ = run(script=KEEP, XDG_CACHE_HOME=str(tmp_path), **set_by_the_user)
-    assert folder == "None" and told == set_by_the_user.get("JAX_COMPILATION_CACHE_DIR", "None")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_commands_leave_alone_a_process_that_uses_jax_already(tmp_path):
-    assert run("jax", script=KEEP, XDG_CACHE_HOME=str(tmp_path)) == ["None", "None", "True"]
-
-
-def test_commands_do_without_a_folder_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").touch()
-    assert run(script=KEEP, XDG_CACHE_HOME=str(tmp_path / "file"))[:2] == ["None", "None"]
-
-
-def test_kinds_of_processors_have_folders_of_their_own(monkeypatch):
-    one = _compilation._processor()
-    assert one == _compilation._processor()
-    monkeypatch.setattr(_compilation.platform, "machine", lambda: "another")
-    assert one != _compilation._processor()
-
-
-def test_the_oldest_programs_are_deleted(tmp_path, monkeypatch):
-    monkeypatch.setattr(_compilation, "_MAX_CACHE_BYTES", 1000)
-    for age in range(10):
-        path = tmp_path / f"program-{age}"
-        path.write_bytes(bytes(100))
-        os.utime(path, (1000.0 - age, 1000.0 - age))
-    _compilation._delete_oldest(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 10, "as much as there may be"
-    (tmp_path / "program-10").write_bytes(bytes(100))  # the newest
-    _compilation._delete_oldest(tmp_path)
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["program-0", "program-1", "program-10", "program-2", "program-3"]
-
-
-COMMAND = """
-import sys
-from probsfa.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.exhaustive
-def test_a_second_command_compiles_nothing_and_a_damaged_program_is_made_again(tmp_path):
-    rng = np.random.default_rng(0)
-    X = np.cumsum(rng.standard_normal((40, 2)), axis=0)
-    X[3, 1] = np.nan
-    np.savetxt(tmp_path / "in.csv", X, delimiter=",", header="a,b", comments="")
-
-    def impute(name):
-        target = tmp_path / name
-        run("impute", str(tmp_path / "in.csv"), "-o", str(target), "-k", "1", "-q", script=COMMAND,
-            XDG_CACHE_HOME=str(tmp_path))  # fmt: skip
-        return target.read_text()
-
-    def programs():
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "probsfa").rglob("*") if path.is_file()}
-
-    first = impute("first.csv")
-    kept = programs()
-    assert kept
-    assert impute("second.csv") == first
-    assert programs() == kept
-    for path in kept:
-        path.write_bytes(path.read_bytes()[:50])
-    assert impute("third.csv") == first

@@ -7,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from probsfa._compilation import enable_command_line_cache
 from probsfa.cli._checks import check_arguments
 from probsfa.cli._errors import CommandError
 from probsfa.cli._parser import make_parser, parse
@@ -43,9 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with raise_stopped_on_signals(), warnings.catch_warnings():
             check_arguments(args)
-            enable_command_line_cache()
-            # If the cache cannot be used, programs are compiled without it.
-            warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
             warnings.showwarning = lambda message, *_, **__: screen.warn(str(message))
             _run(args, screen)
             sys.stdout.flush()
