@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -44,71 +45,27 @@ def n_cores() -> int:
     return os.cpu_count() or 1
 
 
-class ThreadLimit:
-    """Limit libraries to one thread while any thread of this process requires it.
+def _set(libraries: Sequence[Any], numbers: Sequence[int]) -> None:
+    for library, number in zip(libraries, numbers, strict=True):
+        library.set_num_threads(number)
+        # threadpoolctl allows only the first thread that set the number of OpenBLAS threads to change it, but
+        # another thread may leave last.
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread()
 
-    Parameters
-    ----------
-    libraries : sequence of threadpoolctl.LibController
-        The libraries to limit.
-    """
 
-    def __init__(self, libraries: Sequence[Any]) -> None:
-        libraries_with_threads = [library for library in libraries if library.num_threads is not None]
-        self._thread_libraries = [library for library in libraries_with_threads if _is_set_by_thread(library)]
-        self._process_libraries = [
-            library for library in libraries_with_threads if not _is_set_by_thread(library)
-        ]
-        self._lock = threading.Lock()
-        self._holders: set[int] = set()  # identifiers of the threads within the context
-        self._previous_settings: list[int] = []  # settings before the first thread entered
-        self._entries_of_thread = (
-            threading.local()
-        )  # of the calling thread: the depth of nested calls of `enter`, and its earlier numbers
+@cache
+def _blas_libraries() -> tuple[list[Any], list[Any]]:
+    """Return the BLAS libraries whose number of threads is a setting of the thread, and of the process."""
+    import scipy.linalg  # noqa: F401  (brings a BLAS library of its own, found once it is loaded)
 
-    def enter(self) -> None:
-        """Set the limit, unless this thread has set it."""
-        depth = getattr(self._entries_of_thread, "depth", 0)
-        if depth == 0:
-            self._entries_of_thread.numbers = [library.num_threads for library in self._thread_libraries]
-            try:
-                self._limit_process()
-            except BaseException:
-                self._release()
-                raise
-        self._entries_of_thread.depth = depth + 1
-
-    def leave(self) -> None:
-        """Undo one :meth:`enter` of this thread; the last thread to leave removes the limit."""
-        self._entries_of_thread.depth -= 1
-        if self._entries_of_thread.depth == 0:
-            self._release()
-
-    def forget_other_threads(self) -> None:
-        """Remove the limits of other threads: a forked process has only the thread that forked it."""
-        self._lock = threading.Lock()
-        current_thread = self._holders & {threading.get_ident()}
-        if self._holders and not current_thread:
-            _set(self._process_libraries, self._previous_settings)
-        self._holders = current_thread
-
-    def _limit_process(self) -> None:
-        with self._lock:
-            if not self._holders:
-                self._previous_settings = [library.num_threads for library in self._process_libraries]
-            self._holders.add(threading.get_ident())
-            if len(self._holders) == 1:
-                _set(self._process_libraries, [1] * len(self._process_libraries))
-        _set(self._thread_libraries, [1] * len(self._thread_libraries))
-
-    def _release(self) -> None:
-        with self._lock:
-            # This thread is removed after the reset, so that the next release repeats the reset after an
-            # interrupt.
-            if self._holders == {threading.get_ident()}:
-                _set(self._process_libraries, self._previous_settings)
-            self._holders.discard(threading.get_ident())
-        _set(self._thread_libraries, self._entries_of_thread.numbers)
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+    by_thread: list[Any] = []
+    by_process: list[Any] = []
+    for library in libraries:
+        if library.num_threads is not None:
+            (by_thread if _is_set_by_thread(library) else by_process).append(library)
+    return by_thread, by_process
 
 
 def _is_set_by_thread(library: Any) -> bool:
@@ -119,32 +76,37 @@ def _is_set_by_thread(library: Any) -> bool:
     return getattr(library, "threading_layer", None) == "openmp"
 
 
-def _set(libraries: Sequence[Any], numbers: Sequence[int]) -> None:
-    for library, number in zip(libraries, numbers, strict=True):
-        library.set_num_threads(number)
-        # threadpoolctl allows only the first thread that set the number of OpenBLAS threads to change it, but
-        # another thread may leave last.
-        if hasattr(library, "clear_controlling_thread"):
-            library.clear_controlling_thread()
+_limit_lock = threading.Lock()
+_n_limits = 0  # contexts of `one_blas_thread` in all threads of the process
+_numbers_before: list[int] = []  # settings of the process before the first of them
 
 
-_LIMITS: dict[str, ThreadLimit] = {}  # shared by all threads; filled at first use
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread while many small matrices are factorised.
 
-
-def _blas_limit() -> ThreadLimit:
-    """Return the limit of all BLAS libraries, which are searched once, because this takes milliseconds."""
-    if "blas" not in _LIMITS:
-        import scipy.linalg  # noqa: F401  (brings a BLAS library of its own, found once it is loaded)
-
-        libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-        _LIMITS.setdefault("blas", ThreadLimit(libraries))  # atomic: all threads share one object
-    return _LIMITS["blas"]
-
-
-def _forget_other_threads() -> None:
-    for limit in _LIMITS.values():
-        limit.forget_other_threads()
-    _helper.forget_other_threads()
+    Threads mostly wait for each other in products of small matrices. The context can be nested, and several
+    threads can enter it; settings of the process are restored when the last context ends.
+    """
+    global _n_limits, _numbers_before
+    by_thread, by_process = _blas_libraries()
+    numbers = [library.num_threads for library in by_thread]
+    with _limit_lock:
+        is_first = _n_limits == 0
+        if is_first:
+            _numbers_before = [library.num_threads for library in by_process]
+        _n_limits += 1
+    try:
+        _set(by_thread, [1] * len(by_thread))
+        if is_first:
+            _set(by_process, [1] * len(by_process))
+        yield
+    finally:
+        _set(by_thread, numbers)
+        with _limit_lock:
+            _n_limits -= 1
+            if _n_limits == 0:
+                _set(by_process, _numbers_before)
 
 
 class Helper:
@@ -215,23 +177,15 @@ def on_two_threads(first: Callable[[], None], second: Callable[[], None]) -> Non
     _helper.both(first, second)
 
 
+def _forget_other_threads() -> None:
+    """Replace locks and helper in a forked process, which has only the thread that forked it."""
+    global _limit_lock
+    _limit_lock = threading.Lock()  # another thread may have held it
+    _helper.forget_other_threads()
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while many small matrices are factorised.
-
-    Threads mostly wait for each other in products of small matrices. The context can be nested, and several
-    threads can enter it; settings are restored when the last thread leaves.
-    """
-    limit = _blas_limit()
-    limit.enter()
-    try:
-        yield
-    finally:
-        limit.leave()
 
 
 # ----------------------------------------------------------------------------------------------- interrupts

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from probsfa import SFA, GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA, graphs
 from probsfa import _threads as threads
-from probsfa._threads import Helper, ThreadLimit, n_cores, on_two_threads, one_blas_thread, one_core
+from probsfa._threads import Helper, n_cores, on_two_threads, one_blas_thread, one_core
 
 N_THREADS = 8
 
@@ -127,55 +127,41 @@ class Library:
             raise error
 
 
-@pytest.mark.parametrize("threading_layer", ["openmp", "pthreads"])
-def test_numbers_of_threads_of_one_thread_or_of_the_process(threading_layer):
-    library = Library(threading_layer)
-    limit = ThreadLimit([library])
-    limit.enter()
+@pytest.fixture(params=["openmp", "pthreads"])
+def library(request, monkeypatch):
+    """A library of its own, which is the only one that is limited."""
+    library = Library(request.param)
+    controller = type("Controller", (), {"select": lambda self, **_: self, "lib_controllers": [library]})
+    monkeypatch.setattr(threads, "ThreadpoolController", controller)
+    monkeypatch.setattr(threads, "_blas_libraries", threads._blas_libraries.__wrapped__)
+    return library
 
+
+def test_numbers_of_threads_of_one_thread_or_of_the_process(library):
     def other():
-        limit.enter()
-        inside = library.num_threads
-        main_left.wait(10)
-        limit.leave()
+        with one_blas_thread():
+            entered.set()
+            assert main_left.wait(10)
+            inside = library.num_threads
         return inside, library.num_threads
 
-    main_left = threading.Event()
+    entered, main_left = threading.Event(), threading.Event()
     with ThreadPoolExecutor(1) as executor:
-        numbers = executor.submit(other)
-        while not (len(limit._holders) == 2 or numbers.done()):
-            pass
-        limit.leave()
+        with one_blas_thread():
+            numbers = executor.submit(other)
+            assert entered.wait(10)
         main_left.set()
         assert numbers.result() == (1, 4)
     assert library.num_threads == 4
 
 
-@pytest.mark.parametrize("threading_layer", ["openmp", "pthreads"])
-def test_an_interrupt_on_entering_leaves_no_limit(threading_layer):
-    library = Library(threading_layer)
-    limit = ThreadLimit([library])
+def test_an_interrupt_on_entering_leaves_no_limit(library):
     library.error = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        limit.enter()
+    with pytest.raises(KeyboardInterrupt), one_blas_thread():
+        pass
     assert library.num_threads == 4
-    limit.enter()
-    assert library.num_threads == 1
-    limit.leave()
-    assert library.num_threads == 4
-
-
-def test_a_child_forgets_what_other_threads_of_its_parent_hold():
-    library = Library("pthreads")
-    limit = ThreadLimit([library])
-    with ThreadPoolExecutor(1) as executor:
-        executor.submit(limit.enter).result()
-        limit.forget_other_threads()  # as the child of a fork in this thread does
-    assert library.num_threads == 4
-    limit.enter()
-    limit.forget_other_threads()
-    assert library.num_threads == 1
-    limit.leave()
+    with one_blas_thread():
+        assert library.num_threads == 1
     assert library.num_threads == 4
 
 
