@@ -3,6 +3,11 @@
 The speed of a sampler depends on its coordinates. With small noise, posterior standard deviations of the
 loadings differ by a factor of a thousand between directions. In coordinates whitened by the curvature at the
 maximum they are similar, and a few leapfrog steps cross the posterior.
+
+NumPyro's ``AutoLaplaceApproximation`` with BFGS, from the same start in the same coordinates, found the same
+maximum and standard deviations for 100 rows of three columns in 65 s of processor time (4 s here), because
+its optimizer and its Hessian are compiled as further programs. For 500 rows of six columns it stopped 0.09
+nats below the maximum after 34 s (6 s here).
 """
 
 from typing import NamedTuple
