@@ -70,8 +70,8 @@ class Priors:
         Loadings, in standard deviations of the columns. Not used with `shrinkage`.
     noise_std : Distribution, default=LogNormal(-1, 1)
         Standard deviation of the noise, in standard deviations of the columns: the median is 0.37, and 95 %
-        lie between 0.05 and 2.6. Its density is zero at zero, unlike that of ``HalfNormal(1)``, which
-        excludes factors that explain a column without noise (a Heywood case; Martin & McDonald 1975).
+        lie between 0.05 and 2.6. Its density is zero at zero, which excludes Heywood cases, that is, factors
+        that explain a column without noise (Martin & McDonald 1975).
     noise_variance : Distribution or None, default=None
         Variance of the noise, instead of `noise_std`: for example ``InverseGamma(2, 0.5)``.
     offset : Distribution, default=Normal(0, 1)
@@ -86,7 +86,7 @@ class Priors:
         Used by hierarchical models only: standard deviation of the logarithm of the noise between sequences.
     cycle_period : Distribution, default=LogNormal(2.7, 0.8)
         Period of a stochastic cycle, in sampling steps: the median is 15, and 95 % lie between 3.1 and 71.
-        Shorter periods than 2 have a probability of 0.6 %.
+        Periods below 2 have a probability of 0.6 %.
     cycle_timescale : Distribution, default=LogNormal(3.4, 1)
         Time scale of the damping of a cycle, ``-1 / log rho``, in sampling steps: the median is 30, and 95 %
         lie between 4.2 and 213. Loadings of a cycle are normal with variance one half for each of its two
@@ -96,15 +96,15 @@ class Priors:
         Loadings are standard normal.
     level_steps : Distribution, default=Normal(0, 0.3)
         Loadings of a random walk (``trend="level"``): standard deviations of its steps in each column, with a
-        sign. In 100 steps the level of a column then moves by 1.1 standard deviations of the column in the
-        median, and by up to 6.5 with a probability of 95 %. The level at the start has a flat prior.
+        sign. The change of the level over 100 steps then has a median of 1.1 and a 95 % quantile of 6.5
+        standard deviations of the column. The level at the start has a flat prior.
     slope_steps : Distribution, default=Normal(0, 0.01)
         Loadings of a local linear trend (``trend="linear"``): standard deviations of the steps of the slope
-        in each column. In 100 steps the line departs from its tangent by 2.1 standard deviations of the
-        column in the median, and by up to 13 with a probability of 95 %.
+        in each column. The deviation from a straight line after 100 steps then has a median of 2.1 and a 95 %
+        quantile of 13 standard deviations of the column.
     level_ratio : Distribution, default=LogNormal(0, 3)
-        Variance of the separate steps of the level in units of that of the slope, for ``trend="linear"``: the
-        median is 1, which is a smooth trend, and 95 % lie between 0.003 and 360.
+        Variance of the steps of the level divided by that of the slope, for ``trend="linear"``: the median is
+        1, and 95 % lie between 0.003 and 360.
     ar_noise_timescale : Distribution, default=LogNormal(1, 1)
         Time scale of the AR(1) noise of a column, in sampling steps: the median is 2.7, and 95 % lie between
         0.4 and 19.

@@ -62,8 +62,8 @@ def hide_blocks(
 ) -> NDArray[np.bool_]:
     """Hide blocks of consecutive rows, each in one column, until `fraction` of the values is hidden.
 
-    Such blocks resemble temporary failures of a sensor. The first row and the column of each block are
-    uniform and independent; blocks may overlap.
+    Such blocks resemble temporary failures of a sensor. The first row and the column of each block are drawn
+    uniformly; blocks may overlap.
 
     Parameters
     ----------

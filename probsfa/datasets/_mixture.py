@@ -41,8 +41,8 @@ def make_slow_mixture(
     n_features : int, default=8
         Number of observed columns, D. Ignored if `loadings` is set.
     decay : array-like (K,) or None, default=None
-        Lag-one autocorrelation ``a_k`` of each factor, inside (-1, 1); ``(0.99, 0.9, 0.5)`` if `timescales`
-        is None, too.
+        Lag-one autocorrelation ``a_k`` of each factor, inside (-1, 1); ``(0.99, 0.9, 0.5)`` if `decay` and
+        `timescales` are None.
     timescales : array-like (K,) or None, default=None
         Time scales in steps, ``-1 / log a_k``, instead of `decay`.
     loadings : array-like (D, K) or None, default=None

@@ -29,10 +29,9 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     ----------
     estimator : SFA, GraphSFA or ProbabilisticSFA
         Estimator, which is fitted in place.
-    X : dask.array (T, D), or list with one sequence to each member
-        Rows in order of time. Members of a list are ``dask.delayed`` objects or futures that give array-likes
-        (T_i, D), or dask arrays. For GraphSFA an array or a list of arrays, because a graph has a vertex for
-        each row; with ``graph="temporal"`` all types are supported.
+    X : dask.array (T, D), or list with one entry for each sequence
+        Rows in order of time. Entries of a list are dask arrays, or ``dask.delayed`` objects or futures that
+        return array-likes (T_i, D). GraphSFA requires arrays, except with ``graph="temporal"``.
     y : array-like (T,), optional
         Labels, for a GraphSFA whose graph is built from them; in memory, or a dask array.
     lengths : array-like of int, optional

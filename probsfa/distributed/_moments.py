@@ -30,7 +30,7 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
 
     Parameters
     ----------
-    X : dask.array (T, D), or list with one sequence to each member
+    X : dask.array (T, D), or list with one entry for each sequence
         An array is chunked by rows; a chunk receives the `lag` rows before it, so that differences across
         chunks are exact. Members of a list are delayed objects that give array-likes, or dask
         arrays.

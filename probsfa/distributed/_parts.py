@@ -66,7 +66,7 @@ def checked_parts(
     ----------
     estimator : scikit-learn estimator
         ``n_features_in_`` is set, and ``feature_names_in_`` for sequences that are DataFrames.
-    X : dask.array (T, D), or list with one sequence to each member
+    X : dask.array (T, D), or list with one entry for each sequence
         An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional
@@ -103,7 +103,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
     ----------
     estimator : scikit-learn estimator
         As in :func:`checked_parts`.
-    X : dask.array (T, D), or list with one sequence to each member
+    X : dask.array (T, D), or list with one entry for each sequence
         An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional

@@ -61,7 +61,7 @@ class DistributedSequences:
     ----------
     estimator : scikit-learn estimator
         Estimator whose number and names of columns are set.
-    X : dask.array (T, D), or list with one sequence to each member
+    X : dask.array (T, D), or list with one entry for each sequence
         As in :func:`probsfa.distributed.fit`.
     lengths : array-like of int, optional
         Lengths of consecutive sequences in an array.

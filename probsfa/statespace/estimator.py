@@ -348,9 +348,9 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Fit to a series that does not fit into memory, block by block.
 
-        The result is that of `fit`, because the filter begins each block at the exact distribution of the
-        last state of the block before. Only initial parameters are computed from segments of the series. The
-        fit needs four bytes of memory for each row, and up to 1.5 GiB for the forward pass.
+        The result is that of `fit`, because each block starts from the exact distribution of the last state
+        of the previous block. Initial parameters are computed from segments of the series. The fit needs four
+        bytes of memory for each row, and up to 1.5 GiB for the forward pass.
 
         Parameters
         ----------
