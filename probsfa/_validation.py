@@ -390,9 +390,12 @@ def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     return value
 
 
-def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
-    """Return the number of rows of each sequence, or raise a ValueError; by default there is one sequence."""
-    if lengths is None:
+def check_lengths(lengths: Any, n_rows: int | None = None) -> tuple[int, ...]:
+    """Return the number of rows of each sequence, or raise a ValueError; by default there is one sequence.
+
+    The sum of the lengths is not checked if `n_rows` is None, as for a stream of rows.
+    """
+    if lengths is None and n_rows is not None:
         return (n_rows,)
     array = np.asarray(lengths)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
@@ -400,7 +403,7 @@ def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
     if (array < 1).any():
         bad = int(np.argmax(array < 1))
         raise ValueError(f"lengths must be positive; lengths[{bad}] is {array[bad]}.")
-    if array.sum() != n_rows:
+    if n_rows is not None and array.sum() != n_rows:
         raise ValueError(f"lengths must sum to the {n_rows} rows of X; they sum to {array.sum()}.")
     return tuple(array.tolist())
 

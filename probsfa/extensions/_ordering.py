@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+from sklearn.metrics import pairwise_distances_argmin
 
 from probsfa._typing import FloatArray
 from probsfa.sfa import LaplacianEigenmaps
@@ -36,14 +37,7 @@ def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
         return None
     if len(rows) == len(centred):
         return np.asarray(embedded)
-    squared_norms = np.sum(rows**2, axis=1)
-    nearest = np.concatenate(
-        [
-            np.argmin(squared_norms - 2.0 * part @ rows.T, axis=1)
-            for part in np.array_split(centred, -(-len(centred) // 1000))
-        ]
-    )
-    return np.asarray(embedded[nearest])
+    return np.asarray(embedded[pairwise_distances_argmin(centred, rows)])
 
 
 def ranks(scores: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa._validation import Sequences, check_count, check_lengths, check_option, check_sequences
 from probsfa.graphs import Temporal, TrainingGraph
 from probsfa.graphs._named import (
     build_graph,
@@ -36,7 +36,6 @@ from probsfa.sfa.hierarchical.stack import (
     SlownessObjective,
     StreamSource,
     check_first_chunk,
-    check_stream_lengths,
     default_chunk_rows,
     outputs,
     train_stages,
@@ -330,7 +329,7 @@ class HierarchicalSFA(ScoredOnGraph):
         """Return the source of the rows, the lengths of the sequences, and the stages to train."""
         if callable(X):
             self._input_layout = self.input_shape, self.n_channels
-            lengths = check_stream_lengths(lengths)
+            lengths = None if lengths is None else check_lengths(lengths)
             check_first_chunk(self, X)
         elif isinstance(X, Iterator):
             raise ValueError(

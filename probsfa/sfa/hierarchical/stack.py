@@ -38,7 +38,6 @@ __all__ = [
     "StoredSource",
     "StreamSource",
     "check_first_chunk",
-    "check_stream_lengths",
     "default_chunk_rows",
     "outputs",
     "stage_moments",
@@ -207,16 +206,6 @@ def check_first_chunk(estimator: Any, factory: Callable[[], Iterable[Any]]) -> N
 def _check_chunk(estimator: Any, piece: Any, index: int, *, reset: bool) -> FloatArray:
     name = f"chunk {index} of X"
     return check_array(estimator, piece, name, reset=reset, allow_nan=False, min_rows=1)
-
-
-def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
-    """Return the lengths of the sequences of a stream; their sum cannot be checked before a pass."""
-    if lengths is None:
-        return None
-    sizes = np.asarray(lengths)
-    if sizes.ndim != 1 or sizes.size == 0 or sizes.dtype.kind not in "iu" or (sizes < 1).any():
-        raise ValueError(f"lengths must be positive integers, the rows of every sequence; got {lengths!r}.")
-    return tuple(sizes.tolist())
 
 
 # ---- moments of the nodes of a stage, for as many nodes at a time as memory allows
