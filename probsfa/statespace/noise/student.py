@@ -249,10 +249,13 @@ class StudentNoise(HeavyTails):
 
 
 def _log_norm(n: FloatArray, nu: float) -> FloatArray:
-    """Return ``log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)``, accurate at large ``nu``."""
-    half = 0.5 * np.maximum(n, 1.0)  # the result for n = 0 is set to zero below
-    ratio = gammaln(half) - betaln(0.5 * nu, half)
-    return np.where(n > 0.0, ratio - half * np.log(0.5 * nu), 0.0)
+    """Return ``log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)``, accurate at large ``nu``.
+
+    ``n`` are numbers of values.
+    """
+    half = 0.5 * np.arange(1.0, np.max(n, initial=0.0) + 1.0)
+    by_number = gammaln(half) - betaln(0.5 * nu, half) - half * np.log(0.5 * nu)
+    return np.append(0.0, by_number)[n.astype(np.intp)]
 
 
 def _log_gamma_nodes(nu: float, max_squared_error: float) -> tuple[FloatArray, FloatArray]:
