@@ -17,11 +17,10 @@ from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
-__all__ = ["IdiosyncraticPosterior"]
+__all__ = ["N_DRAWS", "IdiosyncraticPosterior"]
 
-# Number of draws for variances due to the factors; the relative error is sqrt(2 / number). Forecasts use four
-# times as many.
-_N_DRAWS = 32
+#: Number of draws for variances due to the factors. Forecasts use four times as many.
+N_DRAWS = 32
 # Minimum leave-one-out precision of a value, relative to that given the factors.
 _MIN_RELATIVE_PRECISION = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
@@ -48,10 +47,16 @@ class IdiosyncraticPosterior:
         Parameters of a model with AR(1) noise whose factors are AR(1) processes.
     panel : Panel
         Packed observations, in the units of the parameters.
+    start : ndarray of shape (T, K), optional
+        Approximate posterior means of the factors.
+    n_draws : int, default=32
+        Number of draws for variances due to the factors; the relative error is sqrt(2 / number).
     """
 
-    def __init__(self, params: StateSpace, panel: Panel) -> None:
-        self.params, self.panel = params, panel
+    def __init__(
+        self, params: StateSpace, panel: Panel, start: FloatArray | None = None, *, n_draws: int = N_DRAWS
+    ) -> None:
+        self.params, self.panel, self._n_draws = params, panel, n_draws
         with one_blas_thread():
             self._system = FactorSystem(params, Steps.of(panel))
             observed = self._system.steps.weights > 0.0
@@ -59,7 +64,9 @@ class IdiosyncraticPosterior:
             self._centred = np.where(observed, values - params.offset[:, None], 0.0)
             information = self._system.information(self._centred)[None]
             #: Posterior means of the factors, (T, K).
-            self.means: FloatArray = self._system.solve(information, tol=_MEAN_TOL).values[0]
+            self.means: FloatArray = self._system.solve(
+                information, None if start is None else start[None], tol=_MEAN_TOL
+            ).values[0]
 
     @cached_property
     def _processes(self) -> FloatArray:
@@ -94,27 +101,29 @@ class IdiosyncraticPosterior:
                     ar1_noise -= system.noise.smooth(values - system.effects(means))
                 yield _Draws(factors - means, ar1_noise)
 
-    @cached_property
-    def _variances_due_to_factors(self) -> tuple[FloatArray, FloatArray]:
-        """Variances (D, T) due to the factors: of values without white noise, and of scores.
+    @property
+    def _variances_given_factors(self) -> FloatArray:
+        """Posterior variances (D, T) of values without white noise if the factors are known."""
+        noise = self._system.noise
+        return np.asarray(noise.scale**2 * noise.moments[0])
 
-        Scores are minus the gradient of the log density given the factors, with respect to the values: the
-        inverse covariance times the centred values.
-        """
+    @cached_property
+    def _variances_due_to_factors(self) -> FloatArray:
+        """Variances (D, T) of values without white noise due to the factors."""
         noise, system = self._system.noise, self._system
-        of_values, of_scores = np.zeros((2, *self._centred.shape))
-        for draws in self._draws(_N_DRAWS, np.random.default_rng(0)):
+        total = np.zeros(self._centred.shape)
+        for draws in self._draws(self._n_draws, np.random.default_rng(0)):
             common = system.effects(draws.factors)
-            scores = noise.solve(common)
             common -= noise.scale * noise.smooth(common)
-            of_values += np.einsum("rdt,rdt->dt", common, common)
-            of_scores += np.einsum("rdt,rdt->dt", scores, scores)
-        return of_values / _N_DRAWS, of_scores / _N_DRAWS
+            total += np.einsum("rdt,rdt->dt", common, common)
+        # The leave-one-out precision of an observed value is positive, but its estimate may be negative.
+        with np.errstate(divide="ignore"):
+            largest = noise.variance / system.steps.weights - self._variances_given_factors
+        return np.minimum(total / self._n_draws, (1.0 - _MIN_RELATIVE_PRECISION) * largest)
 
     def value_variances(self) -> FloatArray:
         """Return posterior variances (T, D) of values without white noise."""
-        noise = self._system.noise
-        return np.asarray((noise.scale**2 * noise.moments[0] + self._variances_due_to_factors[0]).T)
+        return np.asarray((self._variances_given_factors + self._variances_due_to_factors).T)
 
     def leave_one_out_moments(self) -> tuple[FloatArray, FloatArray]:
         """Return leave-one-out means and variances (T, D), noise included; NaN for missing values.
@@ -123,11 +132,8 @@ class IdiosyncraticPosterior:
         ``x_i - (P (x - mu))_i / P_ii``, and the variance ``1 / P_ii``.
         """
         noise, system, weights = self._system.noise, self._system, self._system.steps.weights
-        given_factors = weights / noise.variance
-        given_factors = given_factors - given_factors**2 * noise.scale**2 * noise.moments[0]
-        # The exact difference is positive, but its estimate from draws may be negative.
-        precisions = given_factors - self._variances_due_to_factors[1]
-        precisions = np.maximum(precisions, _MIN_RELATIVE_PRECISION * given_factors)
+        white_precisions = weights / noise.variance
+        precisions = white_precisions - white_precisions**2 * self.value_variances().T
         scores = noise.solve(self._centred - system.effects(self.means))
         with np.errstate(divide="ignore", invalid="ignore"):
             means = self.params.offset[:, None] + self._centred - scores / precisions
@@ -147,6 +153,11 @@ class IdiosyncraticPosterior:
             lag_one += np.einsum("rti,rtj->tij", factors[:, 1:], factors[:, :-1])
         row_log_likelihoods = np.full(n, self.log_likelihood() / n)
         return Posterior(self.means, covariances / n_draws, lag_one / n_draws, row_log_likelihoods)
+
+    @property
+    def quadratic_form(self) -> float:
+        """Squared values in units of their covariance."""
+        return self._system.quadratic_form(self._centred, self.means)
 
     def log_likelihood(self) -> float:
         """Estimate the log-likelihood in nats; see :meth:`.FactorSystem.log_determinant`."""
@@ -197,7 +208,7 @@ class IdiosyncraticPosterior:
         variances_of_noise = 1.0 - noise_decays**2 + noise_decays**2 * noise.moments[0][:, row]
         variances += params.memory_scale**2 * variances_of_noise
         factor_variances = innovations.copy()
-        n_draws = 4 * _N_DRAWS
+        n_draws = 4 * N_DRAWS
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
             # If the factors deviate from their means, so do the means of the AR(1) noise given the factors.
             deviations_of_noise = noise.smooth(self._system.effects(factors))[:, :, row] * params.memory_scale

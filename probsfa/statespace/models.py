@@ -221,14 +221,18 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
         """Return the posterior if AR(1) noise is integrated out; None if the noise is part of the state."""
-        params = self.fitted.params
-        if not params.has_ar1_noise or params.latents.n_other_processes or self.fitted.tails is not None:
+        if not self._integrates_ar1_noise(sequences):
             return None
-        if not integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features):
-            return None
-        posterior = IdiosyncraticPosterior(params, self._panel(sequences))
-        check_finite(sequences, params, posterior.means)
+        posterior = IdiosyncraticPosterior(self.fitted.params, self._infer(sequences)[0])
+        check_finite(sequences, self.fitted.params, posterior.means)
         return posterior
+
+    def _integrates_ar1_noise(self, sequences: Sequences) -> bool:
+        """Return whether AR(1) noise is integrated out; otherwise it is part of the state."""
+        params = self.fitted.params
+        if not params.has_ar1_noise or params.latents.n_other_processes:
+            return False
+        return integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features)
 
     @property
     def _state_space(self) -> StateSpace:

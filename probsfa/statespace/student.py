@@ -21,8 +21,11 @@ References
 ----------
 Tipping, M. E. & Lawrence, N. D. (2005). Variational inference for Student-t models. Neurocomputing 69,
 123-141. https://doi.org/10.1016/j.neucom.2005.02.016
+Varadhan, R. & Roland, C. (2008). Simple and globally convergent methods for accelerating the convergence of
+any EM algorithm. Scandinavian Journal of Statistics 35, 335-353.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +35,7 @@ from probsfa.statespace.engine.core.algorithm import Core
 from probsfa.statespace.engine.dynamics import Transition, transition_table
 from probsfa.statespace.engine.moments import Filtering
 from probsfa.statespace.engine.posterior import choose, visit_moments
+from probsfa.statespace.idiosyncratic_posterior import N_DRAWS, IdiosyncraticPosterior
 from probsfa.statespace.leave_one_out import leave_one_out_moments
 from probsfa.statespace.noise import HeavyTails, StudentNoise
 from probsfa.statespace.panel import Panel
@@ -52,6 +56,13 @@ _MAX_ITERATIONS_OF_ROW, _WEIGHT_TOL = 100, 1e-10
 _MIN_GAIN, _MAX_ITERATIONS = 1e-6, 200
 # Upper bound of the estimated convergence rate, from which the remaining gain is extrapolated.
 _MAX_RATE = 0.999
+# Largest change of the logarithm of a weight by extrapolation.
+_MAX_LOG_CHANGE = 3.0
+#: Number of draws for the variances from which weights are inferred, if AR(1) noise is integrated out. The
+#: part of a variance that is estimated is small compared with the noise.
+N_DRAWS_FOR_WEIGHTS = 4
+# Maximum number of updates of posterior variances that are estimated from draws.
+_MAX_UPDATES_OF_VARIANCES = 3
 
 
 class ValueMoments(NamedTuple):
@@ -78,20 +89,32 @@ class ValueMoments(NamedTuple):
         return np.where(panel.mask[:n] > 0.0, squares / params.noise_variance, 0.0)
 
 
-def value_moments(params: StateSpace, panel: Panel) -> ValueMoments:
+def value_moments(params: StateSpace, panel: Panel, n_draws: int = N_DRAWS) -> ValueMoments:
     """Compute posterior moments of the noise-free values, in blocks of rows to save memory.
 
     Parameters
     ----------
     params : StateSpace
-        Parameters of the model.
+        Parameters of the model. AR(1) noise of columns is integrated out if it is not among the states; then
+        variances and log-likelihood are estimates.
     panel : Panel
         Packed observations, with weights.
+    n_draws : int, default=32
+        Number of draws for variances if AR(1) noise is integrated out.
 
     Returns
     -------
     ValueMoments
     """
+    if params.has_ar1_noise:
+        integrated = IdiosyncraticPosterior(params, panel, n_draws=n_draws)
+        weights = panel.value_weights[: panel.n_rows]
+        used = weights > 0.0
+        # Sum of the logarithms of the factors by which powers of densities are not normalised.
+        log_factors = 0.5 * (used - weights) @ np.log(2.0 * np.pi * params.noise_variance)
+        log_factors -= 0.5 * np.sum(np.log(weights, where=used, out=np.zeros(weights.shape)), axis=1)
+        log_likelihood = integrated.log_likelihood() + float(np.sum(log_factors))
+        return ValueMoments(integrated.value_means, integrated.value_variances(), log_likelihood)
     k, shape = params.n_states, (panel.n_rows, params.n_features)
     means, explained = np.empty(shape), np.empty(shape)
     outer_products = (
@@ -215,22 +238,99 @@ def infer_weights(
     -------
     InferredWeights
     """
-    weights = initial_weights(params, panel, noise) if start is None else start
-    history: list[float] = []
-    gain = np.inf
-    for _ in range(_MAX_ITERATIONS):
-        moments = value_moments(params, panel.weighted(weights))
-        history.append(bound_at(params, panel, moments, weights, noise))
+    first = initial_weights(params, panel, noise) if start is None else start
+    if params.has_ar1_noise:
+        return _infer_integrated(params, panel, noise, first, tol)
+
+    def evaluate(weights: FloatArray) -> _Evaluation:
+        moments = value_moments(params, panel.weighted(weights), N_DRAWS_FOR_WEIGHTS)
         s = moments.squared_residuals(params, panel)
-        weights = weights_at(noise, s, panel).values
-        if len(history) > 1:
-            previous_gain, gain = gain, history[-1] - history[-2]
-            has_rate = np.isfinite(previous_gain) and previous_gain > 0.0
-            rate = min(max(gain / previous_gain, 0.0), _MAX_RATE) if has_rate else 0.5
-            # The remaining gains are extrapolated as a geometric series.
-            if gain * rate / (1.0 - rate) < tol or gain <= 1e-15 * abs(history[-1]):
-                break
-    return InferredWeights(weights_at(noise, s, panel), s, history[-1], tuple(history))
+        bound = bound_at(params, panel, moments, weights, noise)
+        return _Evaluation(weights, weights_at(noise, s, panel), s, bound)
+
+    return _iterate(evaluate, first, tol)
+
+
+def _infer_integrated(
+    params: StateSpace, panel: Panel, noise: HeavyTails, weights: FloatArray, tol: float
+) -> InferredWeights:
+    """Infer weights with AR(1) noise of columns integrated out.
+
+    Posterior variances take most of the time, but depend little on single weights. Weights and means are
+    therefore iterated with fixed variances, which are then updated.
+    """
+    n = panel.n_rows
+    mask = np.asarray(panel.mask[:n])
+    values, means = np.asarray(panel.values[:n]), None
+    for _ in range(_MAX_UPDATES_OF_VARIANCES):
+        moments = value_moments(params, panel.weighted(weights), N_DRAWS_FOR_WEIGHTS)
+
+        def evaluate(weights: FloatArray, explained: FloatArray = moments.explained) -> _Evaluation:
+            nonlocal means
+            integrated = IdiosyncraticPosterior(params, panel.weighted(weights), means)
+            means = integrated.means
+            squares = mask * (values - integrated.value_means) ** 2 / params.noise_variance
+            s = squares + mask * explained / params.noise_variance
+            # With fixed variances, the divergence of q(z) changes by that of its means only.
+            divergence = 0.5 * (integrated.quadratic_form - float(np.vdot(weights[:n], squares)))
+            bound = float(np.sum(noise.log_density(s, mask))) - divergence
+            return _Evaluation(weights, weights_at(noise, s, panel), s, bound)
+
+        inferred = _iterate(evaluate, weights, tol)
+        weights = inferred.weights.values
+        if len(inferred.history) == 2:
+            break
+    moments = value_moments(params, panel.weighted(weights), N_DRAWS_FOR_WEIGHTS)
+    bound = bound_at(params, panel, moments, weights, noise)
+    return inferred._replace(bound=bound)
+
+
+class _Evaluation(NamedTuple):
+    """Weights (T, D), the optimal ``q(w)`` and squared residuals for their posterior, and the bound."""
+
+    weights: FloatArray
+    optimum: Weights
+    squared_residuals: FloatArray
+    bound: float
+
+    @property
+    def step(self) -> FloatArray:
+        """Changes (T, D) of the log weights; zero for values of weight zero."""
+        used = self.weights > 0.0
+        ratio = np.divide(self.optimum.values, self.weights, out=np.ones_like(self.weights), where=used)
+        return np.asarray(np.log(ratio, out=np.zeros_like(ratio), where=used))
+
+
+def _iterate(evaluate: Callable[[FloatArray], _Evaluation], first: FloatArray, tol: float) -> InferredWeights:
+    """Iterate coordinate ascent to its fixed point, with squared extrapolation (Varadhan & Roland 2008).
+
+    After two iterations, the logarithms of the weights are extrapolated. The result is used if the bound is
+    not lower.
+    """
+    at = evaluate(first)
+    history = [at.bound]
+    n_evaluations = 1
+    while n_evaluations < _MAX_ITERATIONS:
+        following = evaluate(at.optimum.values)
+        n_evaluations += 1
+        history.append(following.bound)
+        step, next_step = at.step, following.step
+        square = float(np.vdot(step, step))
+        # Gains are proportional to squared steps; the remaining gains are extrapolated as a geometric series.
+        rate = min(float(np.vdot(next_step, next_step)) / square, _MAX_RATE) if square > 0.0 else 0.0
+        gain = history[-1] - history[-2]
+        if gain * rate / (1.0 - rate) < tol or gain <= 1e-15 * abs(history[-1]):
+            at = following
+            break
+        change = next_step - step
+        length = max(float(np.sqrt(square / np.vdot(change, change))), 1.0)
+        total = np.clip(2.0 * length * step + length**2 * change, -_MAX_LOG_CHANGE, _MAX_LOG_CHANGE)
+        extrapolated = evaluate(at.weights * np.exp(total))
+        n_evaluations += 1
+        at = extrapolated if extrapolated.bound >= following.bound else following
+        if at is extrapolated:
+            history.append(at.bound)
+    return InferredWeights(at.optimum, at.squared_residuals, at.bound, tuple(history))
 
 
 def initial_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatArray:
@@ -247,7 +347,7 @@ def initial_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> Floa
     weights[:n] = np.minimum(noise.expected_weights(s, mask), 1.0) * mask
     if noise.by_row:
         return weights
-    moments = value_moments(params, panel.weighted(weights))
+    moments = value_moments(params, panel.weighted(weights), N_DRAWS_FOR_WEIGHTS)
     means, explained = left_out_moments(params, panel, moments, weights)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         s = (values - means) ** 2 / (explained + params.noise_variance)

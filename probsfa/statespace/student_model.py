@@ -18,8 +18,9 @@ from probsfa.datasets import hide_blocks
 from probsfa.statespace import student
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.engine.dynamics import transition_table
-from probsfa.statespace.engine.posterior import check_finite, draw_factors, smooth
+from probsfa.statespace.engine.posterior import Posterior, check_finite, draw_factors, smooth
 from probsfa.statespace.filtering import FilterRows, one_step
+from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.leave_one_out import compare_with_interpolation
@@ -78,10 +79,22 @@ class StudentModel(LinearGaussianModel):
 
     def _infer(self, sequences: Sequences) -> tuple[Panel, InferredWeights]:
         """Return packed rows with inferred weights, and the result of the inference."""
-        panel = self._panel(sequences)
-        inferred = infer_weights(self._state_space, panel, self.noise)
-        check_finite(sequences, self._state_space, inferred.bound, inferred.squared_residuals)
+        panel, params = self._panel(sequences), self._params_of_posterior(sequences)
+        inferred = infer_weights(params, panel, self.noise)
+        check_finite(sequences, params, inferred.bound, inferred.squared_residuals)
         return panel.weighted(inferred.weights.values), inferred
+
+    def _params_of_posterior(self, sequences: Sequences) -> StateSpace:
+        """Return the parameters with AR(1) noise among the states unless it is integrated out."""
+        return self.fitted.params if self._integrates_ar1_noise(sequences) else self._state_space
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Return the distribution of the latent states; log densities of rows are lower bounds."""
+        posterior = super().posterior(sequences)
+        if not self._integrates_ar1_noise(sequences):
+            return posterior
+        n = sequences.n_rows  # each row has an equal share
+        return posterior._replace(row_log_likelihoods=np.full(n, self.log_likelihood(sequences) / n))
 
     @property
     def _filter_rows(self) -> FilterRows:
@@ -94,8 +107,9 @@ class StudentModel(LinearGaussianModel):
     def _value_moments(self, sequences: Sequences) -> tuple[ValueMoments, Panel, InferredWeights]:
         """Return moments of the noise-free values given all rows, and the packed rows with their weights."""
         panel, inferred = self._infer(sequences)
-        moments = value_moments(self._state_space, panel)
-        check_finite(sequences, self._state_space, moments.means, moments.explained)
+        params = self._params_of_posterior(sequences)
+        moments = value_moments(params, panel)
+        check_finite(sequences, params, moments.means, moments.explained)
         return moments, panel, inferred
 
     def _predictive_noise(self, sequences: Sequences, inferred: InferredWeights) -> FloatArray:
@@ -150,7 +164,10 @@ class StudentModel(LinearGaussianModel):
         """Draw missing values with Student-t noise around draws of the latent states."""
         params, values = self._state_space, sequences.values
         panel, inferred = self._infer(sequences)
-        draws = params.offset + draw_factors(params, panel, n_draws, rng) @ params.loadings.T
+        if self._integrates_ar1_noise(sequences):
+            draws = IdiosyncraticPosterior(self.fitted.params, panel).draw_values(n_draws, rng)
+        else:
+            draws = params.offset + draw_factors(params, panel, n_draws, rng) @ params.loadings.T
         check_finite(sequences, params, draws)
         mask = sequences.mask.astype(np.float64)
         draws += self.noise.draw(draws.shape, self._scale, rng, inferred.squared_residuals, mask)

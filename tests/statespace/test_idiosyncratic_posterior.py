@@ -173,6 +173,63 @@ def test_a_fit_is_as_good_as_that_with_states(rng, monkeypatch):
     assert 0.85 < coverage < 0.96
 
 
+@pytest.mark.parametrize("robust", [True, "row"])
+def test_weights_are_those_of_the_model_with_states(rng, monkeypatch, robust):
+    _, x = series(rng, 150, 8)
+    x[::29] += 4.0 * rng.standard_normal(x[::29].shape)
+    model = ProbabilisticSFA(n_components=2, noise="ar1", robust=robust, tol=5.0).fit(x)
+
+    def results():
+        drawn = model.sample_posterior(x, 20, of="values", random_state=0)
+        filled, std = model.impute(x, return_std=True)
+        posterior = model.posterior(x)
+        return {
+            "factors": posterior.means,
+            "filled": filled,
+            "contributions": model.contributions(x),
+            "forecast": model.forecast(x, 3).means,
+        }, {
+            "std": std[np.isnan(x)],
+            "outliers": model.outlier_scores(x)[~np.isnan(x)],
+            "drawn std": drawn.std(axis=0)[np.isnan(x)],
+            "log-likelihood": posterior.row_log_likelihoods.sum(),
+        }
+
+    exact, spread = results()
+    value = model.log_likelihood(x)
+    integrate(monkeypatch)
+    integrated, estimated = results()
+    for name, wanted in exact.items():
+        np.testing.assert_allclose(integrated[name], wanted, atol=0.1, err_msg=name)
+        assert np.sqrt(np.mean((integrated[name] - wanted) ** 2)) < 0.01, name
+    for name, wanted in spread.items():
+        assert np.mean(estimated[name]) == pytest.approx(np.mean(wanted), rel=0.05), name
+    assert model.log_likelihood(x) == pytest.approx(value, abs=10.0)
+
+
+@pytest.mark.parametrize("robust", [True, "row"])
+def test_a_robust_fit_is_as_good_as_that_with_states(rng, monkeypatch, robust):
+    whole, x = series(rng, 150, 8)
+    missing = np.isnan(x)
+    x[::29] += 4.0 * rng.standard_normal(x[::29].shape)
+
+    def fitted():
+        model = ProbabilisticSFA(n_components=2, noise="ar1", robust=robust).fit(x)
+        filled, std = model.impute(x, return_std=True)
+        scaled = (filled - whole) / whole.std(axis=0)
+        coverage = np.mean(np.abs(filled - whole)[missing] < 1.645 * std[missing])
+        return model, np.sqrt(np.mean(scaled[missing] ** 2)), coverage
+
+    model, exact, exact_coverage = fitted()
+    integrate(monkeypatch)
+    estimated, integrated, coverage = fitted()
+    assert "estimate" in estimated.status_ and "estimate" not in model.status_
+    assert integrated < 1.02 * exact
+    assert coverage == pytest.approx(exact_coverage, abs=0.03) and coverage > 0.85
+    assert np.log(estimated.degrees_of_freedom_ / model.degrees_of_freedom_) == pytest.approx(0.0, abs=0.25)
+    assert estimated.log_likelihood_ > model.log_likelihood_ - 15.0
+
+
 def test_status_and_history_of_a_fit(rng, monkeypatch):
     _, x = series(rng, 150, 6)
     x[:, 5] = 3.0
@@ -191,7 +248,7 @@ def test_status_and_history_of_a_fit(rng, monkeypatch):
 def test_options_that_need_states_have_them(rng, monkeypatch):
     _, x = series(rng, 120, 5)
     integrate(monkeypatch)
-    for options in ({"rhythms": 1}, {"robust": True}, {"fixed": {"decays": [0.9, np.nan]}}):
+    for options in ({"rhythms": 1}, {"fixed": {"decays": [0.9, np.nan]}}):
         model = ProbabilisticSFA(n_components=2, noise="ar1", max_iter=5, tol=50.0, **options).fit(x)
         assert "estimate" not in model.status_
 

@@ -406,9 +406,9 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     panel = to_panel([(x - np.median(x, axis=0)) / model.noise**0.5])
     seen = []
 
-    def counted(params, panel):
+    def counted(params, panel, *n_draws):
         seen.append(params)
-        return value_moments(params, panel)
+        return value_moments(params, panel, *n_draws)
 
     monkeypatch.setattr(robust, "value_moments", counted)
     monkeypatch.setattr(probsfa.statespace.student, "value_moments", counted)

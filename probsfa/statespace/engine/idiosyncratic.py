@@ -445,12 +445,19 @@ class FactorSystem:
         log_determinant : float
             Log-determinant of the posterior precision, see :meth:`log_determinant`.
         """
-        whitened = self.noise.solve(values)
-        # The quadratic form of the values, with the factors integrated out.
-        quadratic_form = float(np.sum(whitened * (values - self.effects(means))))
         log_det = self.noise.log_determinant.sum() + np.log1p(-(self.decays**2)).sum() + log_determinant
         count = np.count_nonzero(self.steps.weights)
-        return -0.5 * float(quadratic_form + log_det + count * np.log(2.0 * np.pi))
+        return -0.5 * float(self.quadratic_form(values, means) + log_det + count * np.log(2.0 * np.pi))
+
+    def quadratic_form(self, values: FloatArray, means: FloatArray) -> float:
+        """Return the squared values (D, T) in units of their covariance: the minimum over the factors (T, K).
+
+        The minimum of ``(x - C z)' S^-1 (x - C z) + z' Q^-1 z`` is at the posterior means. Their errors
+        therefore have an effect of second order only.
+        """
+        residuals = values - np.where(self.steps.weights > 0.0, self.effects(means), 0.0)
+        prior = np.sum(self._diagonal * means**2) + 2.0 * np.sum(self._before[1:] * means[1:] * means[:-1])
+        return float(np.vdot(self.noise.solve(residuals), residuals) + prior)
 
 
 def _simulate_ar1(decays: FloatArray, normals: FloatArray) -> FloatArray:

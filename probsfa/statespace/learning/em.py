@@ -283,8 +283,10 @@ class EMIteration:
         self.steps = Steps.of(panel)
         self.n_draws = n_draws or -(-_N_DRAWN_ROWS // panel.n_rows)
         self._values = np.ascontiguousarray(panel.values[: panel.n_rows].T)
-        self._observed = self.steps.weights
+        self._observed = (self.steps.weights > 0.0).astype(np.float64)
         self._counts = self._observed.sum(axis=1)
+        # Parameters of the noise of each column that are estimated: white noise may have known variances.
+        self._free = np.array([True, noise.variances.n_free > 0, True])
         self._solutions: FloatArray | None = None
         # Weights of the mean and of the draws in expectations.
         self._shares = np.append(1.0, np.full(self.n_draws, 1.0 / self.n_draws))
@@ -405,6 +407,8 @@ class EMIteration:
         for _ in range(_N_SCORING_STEPS):
             score = self._noise_score(params, noise, residuals)
             information = _noise_information(params) * self._counts[:, None, None]
+            information *= self._free[:, None] & self._free
+            score *= self._free
             entries = np.arange(3)
             information[:, entries, entries] *= 1.0 + self._damping[:, None]
             information[:, entries, entries] += 1.0
@@ -443,9 +447,9 @@ class EMIteration:
         def expected(left: FloatArray, right: FloatArray) -> FloatArray:
             return np.asarray(np.einsum("r,rdt,rdt->dt", self._shares, left, right))
 
-        white = residuals - noise.scale * processes
-        cross_power = np.sum(self._observed * (expected(white, processes) - noise.scale * variances), axis=1)
-        white_power = np.sum(self._observed * (expected(white, white) + noise.scale**2 * variances), axis=1)
+        white, weights = residuals - noise.scale * processes, self.steps.weights
+        cross_power = np.sum(weights * (expected(white, processes) - noise.scale * variances), axis=1)
+        white_power = np.sum(weights * (expected(white, white) + noise.scale**2 * variances), axis=1)
         by_scale = 0.5 * params.memory_scale * cross_power / params.noise_variance
         prior_slope = self.noise.prior / (params.noise_variance + self.noise.prior)
         by_noise = 0.5 * (white_power / params.noise_variance - self._counts) + prior_slope
@@ -506,6 +510,11 @@ def _select_noise(is_first: BoolArray, first: StateSpace, second: StateSpace) ->
     )
 
 
+def monte_carlo_tolerance(params: StateSpace) -> float:
+    """Return the gain in nats below which Monte Carlo errors are larger."""
+    return _TOL_PER_PARAMETER * (params.n_components * (params.n_features + 1) + 4 * params.n_features)
+
+
 def fit_monte_carlo_em(
     panel: Panel,
     start: StateSpace,
@@ -539,8 +548,7 @@ def fit_monte_carlo_em(
     if not start.has_ar1_noise:
         start = with_ar1_noise(start)
     start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
-    n_parameters = start.n_components * (start.n_features + 1) + 4 * start.n_features
-    tol = max(tol, _TOL_PER_PARAMETER * n_parameters)
+    tol = max(tol, monte_carlo_tolerance(start))
     gains: list[float] = []
     status: Status = "max_iter"
     with one_blas_thread():

@@ -21,7 +21,7 @@ from probsfa.statespace.learning.coordinates import (
     impose_limits,
     to_vector,
 )
-from probsfa.statespace.learning.em import fit_em, maximize, warm_up
+from probsfa.statespace.learning.em import fit_em, fit_monte_carlo_em, maximize, warm_up
 from probsfa.statespace.learning.objective import (
     AR1NoiseWhittleObjective,
     CountedEStep,
@@ -72,6 +72,9 @@ _LOADING_MULTIPLIERS = (0.3, 0.03)
 # Largest relative change of the frequency of a cycle on Whittle's likelihood. With too few latent factors, a
 # cycle would otherwise become slow and replace a missing factor.
 _MAX_FREQUENCY_CHANGE = 0.1
+# Maximum number of likelihood evaluations of the fit with white noise from which a fit with integrated AR(1)
+# noise starts.
+_MAX_WHITE_NOISE_EVALUATIONS = 15
 # Share of the noise of each column that is AR(1) noise, for the candidate with weak AR(1) noise.
 _WEAK_AR1_SHARE = 0.1
 
@@ -137,6 +140,31 @@ def fit(
             history=tuple(value - prior for value in result.history),
             n_evaluations=evaluate.count,
         )
+
+
+def fit_integrated(
+    panel: Panel,
+    coordinates: Coordinates,
+    noise: Noise,
+    optimizer: Optimizer,
+    *,
+    initial_processes: InitialProcesses | None = None,
+    start: StateSpace | None = None,
+    report: Report | None = None,
+) -> FitResult:
+    """Maximise the likelihood with AR(1) noise of all columns, which is integrated out.
+
+    The fit starts from one with white noise. Parameters are as of :func:`fit`; `initial_processes` is not
+    used, because all factors are AR(1) processes.
+    """
+    if start is None:
+        few_steps = optimizer._replace(max_iter=min(optimizer.max_iter, _MAX_WHITE_NOISE_EVALUATIONS))
+        white_fit = fit(panel, coordinates.with_white_noise, noise, few_steps, report=report)
+        if white_fit.status == "interrupted":
+            zeros = np.zeros(white_fit.params.n_features)
+            return white_fit._replace(params=white_fit.params.replace(memory_decay=zeros, memory_scale=zeros))
+        start = white_fit.params
+    return fit_monte_carlo_em(panel, start, noise, max_iter=optimizer.max_iter, tol=optimizer.tol)
 
 
 @dataclass(frozen=True)
