@@ -96,12 +96,12 @@ class Priors:
         Loadings are standard normal.
     level_steps : Distribution, default=Normal(0, 0.3)
         Loadings of a random walk (``trend="level"``): standard deviations of its steps in each column, with a
-        sign. The change of the level over 100 steps then has a median of 1.1 and a 95 % quantile of 6.5
-        standard deviations of the column. The level at the start has a flat prior.
+        sign. The absolute change of the level over 100 steps then has a median of 1.1 and a 95 % quantile of
+        6.5 standard deviations of the column. The level at the start has a flat prior.
     slope_steps : Distribution, default=Normal(0, 0.01)
         Loadings of a local linear trend (``trend="linear"``): standard deviations of the steps of the slope
-        in each column. The deviation from a straight line after 100 steps then has a median of 2.1 and a 95 %
-        quantile of 13 standard deviations of the column.
+        in each column. The absolute deviation from a straight line after 100 steps then has a median of 2.1
+        and a 95 % quantile of 13 standard deviations of the column.
     level_ratio : Distribution, default=LogNormal(0, 3)
         Variance of the steps of the level divided by that of the slope, for ``trend="linear"``: the median is
         1, and 95 % lie between 0.003 and 360.
