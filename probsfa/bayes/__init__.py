@@ -13,6 +13,7 @@ Modules from the top down; each imports only modules below it:
 
 ========================  ==============================================================================
 ``estimator``             ``BayesianSFA``: validates its input, calls the functions below, stores the result
+``reparam``               the coordinates of the sampler for NumPyro models of users
 ``fitted_model``          the posterior of a fit as a model with the methods of all estimators
 ``inference_data``        a fit as a tree for ArviZ
 ``diagnostics``           measures of a fit and messages for users; ``convergence``:
@@ -50,6 +51,7 @@ from probsfa.bayes.model import factorial_ar1_model as factorial_ar1_model
 from probsfa.bayes.predictive import BayesianForecast as BayesianForecast
 from probsfa.bayes.priors import Priors as Priors
 from probsfa.bayes.relabelling.matching import relabel as relabel
+from probsfa.bayes.reparam import FactorialAR1Reparam as FactorialAR1Reparam
 
 __all__ = [
     "BayesianFilterResult",
@@ -57,6 +59,7 @@ __all__ = [
     "BayesianForecast",
     "BayesianSFA",
     "FactorialAR1",
+    "FactorialAR1Reparam",
     "Priors",
     "factorial_ar1_model",
     "relabel",

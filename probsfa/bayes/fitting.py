@@ -288,7 +288,9 @@ def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
     return _Prepared(start, units, inner, units.standardized(sequences), target, values)
 
 
-def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceProblem, Units]:
+def make_problem(
+    sequences: Sequences, model: ModelSettings, *, rotate: bool = True
+) -> tuple[InferenceProblem, Units]:
     """Find the maximum a posteriori and coordinates around it.
 
     Parameters
@@ -297,6 +299,9 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         Checked data.
     model : ModelSettings
         The model.
+    rotate : bool, default=True
+        Whether rotations of the factors may be coordinates. The density must then be invariant under
+        permutations and sign changes of the factors.
 
     Returns
     -------
@@ -312,7 +317,8 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
         known_noise = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, min_noise)
     phases = values["cycle_loadings"] if model.rhythms else None
     data = TargetData(series, known_noise, least_noise=min_noise, phase_reference=phases)
-    data = data._replace(chart=choose_chart(target, values, data))
+    chart = choose_chart(target, values, data)
+    data = data._replace(chart=chart if rotate else chart._replace(rotation=None))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)
     while (frame := reliable_frame(target, data.chart.rotation, laplace)) is not data.chart.rotation:

@@ -24,7 +24,7 @@ def double():
 def run_page(draw=None):
     """Run the code of the page, with another function in the place of its ``draw``; returns its names."""
     first, *models = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    assert SWITCH in first and len(models) == 4
+    assert SWITCH in first and len(models) == 5
     names = {}
     exec(first.replace(SWITCH, ""), names)
     if draw is not None:
@@ -104,6 +104,20 @@ def test_tables_share_the_first_factor_alone(rng, calls):
     assert density_of_series(calls["tables"], values) == pytest.approx(wanted, rel=EXACT)
 
 
+def test_coordinates_keep_the_density_of_the_series(rng, calls):
+    values = {"factorial_ar1_coordinates": rng.standard_normal(7)}
+    model, data = calls["measured_noise"]
+
+    def sites(values):
+        _, trace = log_density(model, data, {}, values)
+        series = trace["observations"]["fn"]
+        return series.log_prob(data[0]), series.decay, series.loadings, series.noise_variance, series.offset
+
+    found, *parameters = map(np.asarray, jax.jit(sites)(values))
+    wanted = oracle.log_likelihood(oracle.Model(*parameters), [data[0]])
+    assert found == pytest.approx(wanted, rel=EXACT)
+
+
 @pytest.mark.exhaustive
 def test_the_page_runs_and_finds_what_was_simulated():
     names = run_page()
@@ -115,6 +129,8 @@ def test_the_page_runs_and_finds_what_was_simulated():
     assert np.all(coefficients[:, 1].std(axis=0) < 0.5)
     for name in ("shared_x", "shared_y"):
         assert np.all(np.quantile(names["samples_of_tables"][name], 0.05, axis=0) > 0.1)
+    std = np.asarray(names["samples_with_measured_noise"]["noise_std"])
+    assert np.all(np.abs(std.mean(axis=0) - 0.5) < 4.0 * std.std(axis=0))
     rates = np.asarray(names["samples_of_counts"]["log_rate"])
     assert np.corrcoef(rates.mean(axis=0).ravel(), np.log1p(names["N"]).ravel())[0, 1] > 0.7
     assert np.median(rates.std(axis=0)) > 0.2
