@@ -11,7 +11,6 @@ from scipy.sparse.csgraph import connected_components
 
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
-from probsfa._validation import check_count
 from probsfa.graphs.moments import CentredRows
 from probsfa.graphs.training_graph import IntArray, ReweightedGraph, SparseWalk, TrainingGraph
 
@@ -208,37 +207,31 @@ class SampleWeightedGraph(TrainingGraph):
         return self._walk(start, n_steps, rng)
 
 
-# ---- unions of graphs, each on all samples or on a subset
+# ---- unions of graphs
 
 
-def union(
-    graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any = None, n_samples: int | None = None
-) -> "UnionGraph":
-    """Return the union of graphs.
+def union(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
+    """Return the union of graphs of the same samples.
 
     Node weights and edge weights of the union are weighted sums over the graphs. Examples: a labelled time
-    series, two labels at once, or labels of a subset of the samples.
+    series, or two labels at once.
 
     Parameters
     ----------
     graphs : sequence of TrainingGraph
-        Graphs, with the same number of vertices unless `samples` is given.
+        Graphs, with the same number of vertices.
     weights : array-like of float, optional
         Positive factor of every graph; by default 1. Factors ``1 / graph.R`` give the graphs equal shares of
         the objective.
-    samples : sequence of array-like of int or None, optional
-        Rows of the data that are the vertices of each graph, in their order; None means all rows.
-    n_samples : int, optional
-        Number of rows of the data, with `samples`. By default the number of vertices of a graph on all rows,
-        or the largest row number plus 1.
 
     Raises
     ------
     ValueError
-        If sizes differ, row numbers are negative or repeated, or weights are not positive.
+        If sizes differ, or weights are not positive.
 
     See Also
     --------
+    semi_supervised : Labels of a subset of the samples.
     TrainingGraph.repaired : Node weights that make any graph consistent.
 
     Examples
@@ -247,25 +240,15 @@ def union(
     >>> both = union([temporal(4), clustered([0, 0, 1, 1])])
     >>> both.Q, both.R
     (8.0, 10.0)
-
-    Two concatenated data sets, the second of three samples; and a series with three labelled rows:
-
-    >>> union([temporal(4), temporal(3)], samples=[range(4), range(4, 7)]).n_vertices
-    7
-    >>> some = union([temporal(5), clustered(["a", "b", "a"])], samples=[None, [0, 2, 4]])
-    >>> some.node_weights
-    array([2., 1., 2., 1., 2.])
     """
     members = list(graphs)
     if not members or not all(isinstance(graph, TrainingGraph) for graph in members):
         raise ValueError("graphs must be a list of at least one training graph.")
-    if samples is not None:
-        members = _extended_to_rows(members, list(samples), n_samples)
     sizes = [graph.n_vertices for graph in members]
     if len(set(sizes)) > 1:
         raise ValueError(
-            f"graphs must be on the same samples; they have {sizes} vertices. Pass the rows of each graph in "
-            f"samples=."
+            f"graphs must be on the same samples; they have {sizes} vertices. For labels of some samples use "
+            "semi_supervised."
         )
     factors = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
     if factors.shape != (len(members),) or not (np.isfinite(factors) & (factors > 0)).all():
@@ -281,38 +264,6 @@ def union_of_normalized(graphs: Sequence[TrainingGraph], weights: Any = None) ->
     """
     scaled = [ReweightedGraph(graph, graph.node_weights / graph.Q, scale=1.0 / graph.R) for graph in graphs]
     return union(scaled, weights)
-
-
-def _extended_to_rows(
-    members: list[TrainingGraph], samples: list[Any], n_samples: int | None
-) -> list[TrainingGraph]:
-    """Return each graph extended to all rows."""
-    if len(samples) != len(members):
-        raise ValueError(
-            f"samples must have one entry of row numbers for each of the {len(members)} graphs; got "
-            f"{len(samples)}."
-        )
-    rows: list[IntArray | None] = []
-    for i, (graph, rows_of_graph) in enumerate(zip(members, samples, strict=True)):
-        numbers = None if rows_of_graph is None else np.asarray(rows_of_graph)
-        if numbers is not None and (numbers.shape != (graph.n_vertices,) or numbers.dtype.kind not in "iu"):
-            raise ValueError(
-                f"samples[{i}] must be {graph.n_vertices} row numbers, one per vertex of graphs[{i}]; got "
-                f"{numbers.dtype} of shape {numbers.shape}."
-            )
-        if numbers is not None and (numbers.min() < 0 or len(np.unique(numbers)) < len(numbers)):
-            raise ValueError(f"samples[{i}] must be different row numbers, none of them negative.")
-        rows.append(None if numbers is None else numbers.astype(np.intp))
-    full_sizes = [graph.n_vertices for graph, numbers in zip(members, rows, strict=True) if numbers is None]
-    n_required = max((int(numbers.max()) + 1 for numbers in rows if numbers is not None), default=0)
-    n = full_sizes[0] if full_sizes else n_required
-    n = n if n_samples is None else check_count("n_samples", n_samples)
-    if n_required > n:
-        raise ValueError(f"samples name row {n_required - 1}, but the data have {n} rows.")
-    return [
-        graph if numbers is None else SubsetGraph(graph, numbers, n)
-        for graph, numbers in zip(members, rows, strict=True)
-    ]
 
 
 class UnionGraph(TrainingGraph):

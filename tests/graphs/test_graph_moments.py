@@ -7,6 +7,7 @@ import pytest
 
 from probsfa import graphs
 from probsfa.graphs import _window, moments, training_graph
+from probsfa.graphs._combined import SubsetGraph
 from probsfa.graphs.training_graph import graph_moments
 from tests.sampling import sparsely
 from tests.tolerances import STREAM
@@ -30,9 +31,10 @@ MORE_KINDS = KINDS | {
     "repaired": lambda y: graphs.sliding_window(y, 5, mirrored=False).repaired(),
     "union": lambda y: graphs.union([graphs.temporal(len(y)), graphs.serial(y, 4)], [1.0, 0.3]),
     "union on some rows": lambda y: graphs.union(
-        [graphs.reordering(y[:60]), graphs.clustered(np.floor(3 * y[::2]))],
-        samples=[np.arange(60)[::-1], np.arange(0, len(y), 2)],
-        n_samples=len(y),
+        [
+            SubsetGraph(graphs.reordering(y[:60]), np.arange(60)[::-1], len(y)),
+            SubsetGraph(graphs.clustered(np.floor(3 * y[::2])), np.arange(0, len(y), 2), len(y)),
+        ]
     ),
 }
 

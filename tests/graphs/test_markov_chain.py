@@ -22,7 +22,7 @@ CONNECTED = {
     "neighbours": graphs.nearest_neighbors(Y[:, None], 4),
     "transition": graphs.transition([0, 1, 1, 2, 0, 1, 2, 2, 0]).repaired(),
     "union on some rows": graphs.union(
-        [graphs.temporal(9), graphs.clustered([0, 1, 0, 1])], samples=[None, [8, 1, 3, 6]]
+        [graphs.temporal(9), SubsetGraph(graphs.clustered([0, 1, 0, 1]), np.array([8, 1, 3, 6]), 9)]
     ).repaired(),
     "union": graphs.union([graphs.temporal(9), graphs.clustered(Y > 1)]).repaired(),
 }

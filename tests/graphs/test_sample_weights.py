@@ -5,7 +5,7 @@ import pytest
 
 from probsfa import graphs
 from probsfa.expansions import Polynomial
-from probsfa.graphs._combined import SampleWeightedGraph
+from probsfa.graphs._combined import SampleWeightedGraph, SubsetGraph
 from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import slow_directions
 from probsfa.sfa import SFA, GraphSFA
@@ -105,7 +105,8 @@ def test_partial_fit_is_the_fit_on_the_union_of_the_graphs_of_the_batches(rng, g
         gsfa.partial_fit(X[batch], y[batch])
         members.append(gsfa.graph_)
     rows = [np.arange(batch.start, batch.stop) for batch in borders]
-    union = graphs.union(members, samples=rows)
+    parts = zip(members, rows, strict=True)
+    union = graphs.union([SubsetGraph(graph, rows_of_graph, 150) for graph, rows_of_graph in parts])
     expected = graph_moments(union, gsfa.expansion_.transform(X))  # fitted to the first batch
     scale = np.sqrt(np.outer(*[np.diag(expected.covariance)] * 2))
     assert (np.abs(gsfa.moments_.covariance - expected.covariance) <= 1e-9 * scale).all()

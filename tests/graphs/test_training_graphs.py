@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from probsfa import graphs
+from probsfa.graphs._combined import SubsetGraph
 from probsfa.graphs.moments import temporal_moments
 from probsfa.graphs.training_graph import graph_moments
 from tests.oracles import graphs as oracle
@@ -67,8 +68,10 @@ INCONSISTENT = {
     "matrix": lambda y, rng: graphs.from_sparse(random_weights(rng, len(y)), rng.random(len(y))),
     "union": lambda y, rng: graphs.union([graphs.temporal(len(y)), graphs.clustered(classes(y))], [1, 0.3]),
     "union on some rows": lambda y, rng: graphs.union(
-        [graphs.temporal(len(y)), graphs.serial(y[::2], 2)],
-        samples=[None, rng.permutation(len(y))[: len(y[::2])]],
+        [
+            graphs.temporal(len(y)),
+            SubsetGraph(graphs.serial(y[::2], 2), rng.permutation(len(y))[: len(y[::2])], len(y)),
+        ]
     ),
 }
 KINDS = CONSISTENT | INCONSISTENT
@@ -290,7 +293,7 @@ def test_tight_groups_far_apart_keep_their_digits(rng):
 
 def test_union_of_data_sets_is_the_direct_sum(rng):
     one, two = graphs.clustered([0, 1, 1, 0]), graphs.temporal(3)
-    both = graphs.union([one, two], samples=[range(4), range(4, 7)])
+    both = graphs.union([SubsetGraph(one, np.arange(4), 7), SubsetGraph(two, np.arange(4, 7), 7)])
     W = scipy.sparse.block_diag([one.to_sparse(), two.to_sparse()]).toarray()
     assert_graph(both, W, np.concatenate([one.node_weights, two.node_weights]))
     np.testing.assert_array_equal(both.component_labels(), [0, 1, 1, 0, 2, 2, 2])
@@ -300,36 +303,22 @@ def test_union_of_data_sets_is_the_direct_sum(rng):
 
 
 def test_union_on_some_rows_is_its_definition():
-    rows = [5, 0, 2]
-    both = graphs.union([graphs.temporal(6), graphs.clustered(["a", "b", "a"])], samples=[None, rows])
+    rows = np.array([5, 0, 2])
+    both = graphs.union([graphs.temporal(6), SubsetGraph(graphs.clustered(["a", "b", "a"]), rows, 6)])
     W = graphs.temporal(6).to_sparse().toarray()
     W[np.ix_(rows, rows)] += [[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]
     assert_graph(both, W, [2, 1, 2, 1, 1, 2])
 
 
 def test_rows_in_no_graph_are_their_own_components_and_count_nothing():
-    alone = graphs.union([graphs.temporal(2)], samples=[[3, 1]], n_samples=5)
+    alone = SubsetGraph(graphs.temporal(2), np.array([3, 1]), 5)
     np.testing.assert_array_equal(alone.node_weights, [0, 1, 0, 1, 0])
     assert len(np.unique(alone.component_labels())) == 4
-    with pytest.raises(ValueError, match="row 3.*2"):
-        graphs.union([graphs.temporal(2)], samples=[[3, 1]], n_samples=2)
 
 
-@pytest.mark.parametrize(
-    ("samples", "message"),
-    [
-        ([None], "2 graphs"),
-        ([None, [0, 1]], r"samples\[1\].*3"),
-        ([None, [0, 1, 1]], "different"),
-        ([None, [-1, 0, 1]], "negative"),
-        ([None, [0.0, 1.0, 2.0]], "float64"),
-        ([None, [0, 1, 9]], "row 9.*6"),
-        ([None, None], r"\[6, 3\]"),
-    ],
-)
-def test_union_refuses_rows_that_do_not_fit(samples, message):
-    with pytest.raises(ValueError, match=message):
-        graphs.union([graphs.temporal(6), graphs.clustered(["a", "b", "a"])], samples=samples)
+def test_union_refuses_graphs_of_different_samples():
+    with pytest.raises(ValueError, match=r"\[6, 3\].*semi_supervised"):
+        graphs.union([graphs.temporal(6), graphs.clustered(["a", "b", "a"])])
 
 
 def test_union_adds_and_checks(rng):

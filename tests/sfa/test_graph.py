@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 
 from probsfa import graphs
+from probsfa.graphs._combined import SubsetGraph
 from probsfa.sfa import SFA, GraphSFA
 from tests.oracles import graphs as oracle
 from tests.oracles import sfa as sfa_oracle
@@ -384,7 +385,8 @@ def test_batches_are_the_union_of_their_graphs(rng, shrinkage):
         gsfa.partial_fit(X, y)
     ends = np.cumsum([0, *map(len, batches)])
     rows = [np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    union = graphs.union([graphs.clustered(y) for y in labels], samples=rows)
+    parts = zip(labels, rows, strict=True)
+    union = graphs.union([SubsetGraph(graphs.clustered(y), rows_of_batch, 74) for y, rows_of_batch in parts])
     whole = GraphSFA(2, graph=union, shrinkage=shrinkage).fit(np.concatenate(batches))
     np.testing.assert_allclose(gsfa.moments_.mean, whole.moments_.mean, rtol=EXACT)
     np.testing.assert_allclose(gsfa.moments_.covariance, whole.moments_.covariance, rtol=1e-12, atol=1e-12)

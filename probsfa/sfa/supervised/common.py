@@ -386,8 +386,8 @@ def check_labelled(labels: NDArray[Any]) -> None:
         rows = missing.reshape(len(missing), -1).any(axis=1)
         raise ValueError(
             f"Input y contains NaN: y[{int(np.argmax(rows))}] is missing ({int(rows.sum())} of {len(rows)} "
-            "labels are). Remove such rows. To use them, pass the union of the graph of the labelled rows "
-            "and graphs.nearest_neighbors of all rows (see graphs.union) to GraphSFA."
+            "labels are). Remove such rows. To use them, fit GraphSFA with "
+            "graph=graphs.SemiSupervised(...)."
         )
 
 
