@@ -595,10 +595,8 @@ def test_what_a_picture_shows_of_a_missing_value(missing, block, shown):
 
 @pytest.mark.parametrize("n", [41, 60, 200])
 def test_the_picture_of_the_demo_shows_the_segment_with_the_most_missing_values(rng, n):
-    missing = rng.random(n) < 0.3
-    shown = _pictures._segment_with_most_missing(missing, 40)
-    assert shown.stop - shown.start == 40 and shown.start >= 0
-    # Missing values near the ends of the picture do not count, except at the start of the data.
-    counts = [np.count_nonzero(missing[start : start + 30]) for start in range(n - 29)]
-    assert np.count_nonzero(missing[shown][:30]) == counts[0] or counts[shown.start + 5] == max(counts)
-    assert shown.start == max(int(np.argmax(counts)) - 5, 0)
+    """Missing values near the ends of the segment do not count, except at the start of the data."""
+    for missing in (rng.random(n) < 0.3, np.arange(n) < 20):
+        counts = [np.count_nonzero(missing[start : start + 30]) for start in range(n - 29)]
+        start = max(int(np.argmax(counts)) - 5, 0)
+        assert _pictures._segment_with_most_missing(missing, 40) == slice(start, start + 40)
