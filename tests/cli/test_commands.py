@@ -15,6 +15,7 @@ import pytest
 
 import probsfa
 from probsfa.cli import _pictures, demo, main
+from probsfa.cli._parser import parse
 
 DATA = """\
 time,temp,rain ,note
@@ -118,6 +119,12 @@ def test_model_options_reach_the_estimator(command, data, stand_in):
     assert command(*IMPUTE, "-o", "f.csv", "-k", "1", "--max-iter", "9", "--seed", "4").code == 0
     model = stand_in.calls[0].model
     assert (model.n_components, model.max_iter, model.random_state) == (1, 9, 4)
+
+
+@pytest.mark.parametrize("argv", [["demo"], ["compare", "x.csv"], ["fit", "x.csv", "-o", "m.npz"]])
+def test_all_commands_that_fit_have_the_options_of_the_model(argv):
+    args = parse([*argv, "-k", "1", "--max-iter", "9", "--seed", "4"])
+    assert (args.n_components, args.max_iter, args.seed) == (1, 9, 4)
 
 
 def test_impute_draws_the_missing_values(command, data, tmp_path):

@@ -538,3 +538,14 @@ def test_horizons_of_dates_need_dates(values, hourly, plain):
         plain.forecast(values, fh=HOURS + pd.Timedelta("9D"))
     with pytest.raises(ValueError, match="X.*no dates"):
         hourly.forecast(framed(values, pd.RangeIndex(60)), fh=HOURS + pd.Timedelta("9D"))
+
+
+@pytest.mark.parametrize("option", ["rhythms", "smooth"])
+def test_periods_and_time_scales_may_be_shorter_than_the_unit_of_times(rng, option):
+    x, times = rng.standard_normal((40, 2)).cumsum(axis=0), 0.1 * np.arange(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = ProbabilisticSFA(1, max_iter=1, **{option: [0.8]}).fit(x, times=times)
+    assert 0.1 < (fitted.rhythm_periods_ if option == "rhythms" else fitted.smooth_timescales_)[0] < 8.0
+    with pytest.raises(ValueError, match="positive numbers; got 0.0"):
+        ProbabilisticSFA(1, **{option: [0.0]}).fit(x, times=times)

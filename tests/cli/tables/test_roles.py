@@ -42,6 +42,10 @@ def test_a_column_of_times(name, times):
     assert roles(f"{name},a,b\n{rows}\n") == (["a", "b"], [name])
 
 
+def test_the_first_of_two_columns_with_a_name_of_time_is_the_time():
+    assert roles("a,t,elapsed\n5,0,1\n4,1,2\n3,5,4\n") == (["a", "elapsed"], ["t"])
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [

@@ -8,10 +8,14 @@ import scipy.stats
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.learning import standard_errors
+from probsfa.statespace.learning.coordinates import Coordinates, to_vector
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
+from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.ar1 import MAX_DECAY
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_model, uneven_times
+from tests.statespace.support import punch, to_model, to_panel, to_parameters, uneven_times
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +173,16 @@ def test_a_decay_at_the_end_of_its_range_is_an_infinite_time_scale():
     decays = standard_errors._MIN_DECAY, np.exp(-0.5), MAX_DECAY
     ends = [standard_errors._timescale(decay, 2.0) for decay in decays]
     assert ends == pytest.approx([0.0, 4.0, np.inf])
+
+
+def test_the_gradient_includes_the_prior_of_the_noise(rng):
+    variances = NoiseVariances.diagonal(2)
+    model = oracle.Model(np.array([0.8]), np.array([[1.0], [-0.7]]), np.array([0.3, 0.5]), np.zeros(2))
+    profile = object.__new__(standard_errors._Profile)
+    profile.coordinates, profile.params = Coordinates(Latents(1), variances, True), to_parameters(model)
+    profile.panel = to_panel(oracle.simulate(rng, model, [12]))
+    profile.noise, profile.n_evaluations = Noise(variances, np.full(2, 1e-6), 3.0), 0
+    at = to_vector(profile.coordinates, profile.params)
+    steps = 1e-5 * np.eye(len(at))
+    slopes = [(profile.log_likelihood(at + h)[0] - profile.log_likelihood(at - h)[0]) / 2e-5 for h in steps]
+    np.testing.assert_allclose(profile.log_likelihood(at)[1], slopes, rtol=1e-6, atol=1e-6)
