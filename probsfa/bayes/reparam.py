@@ -23,11 +23,10 @@ COORDINATES = "factorial_ar1_coordinates"
 class FactorialAR1Reparam(Reparam):
     """Coordinates in which the posterior of :func:`factorial_ar1_model` is nearly standard normal.
 
-    :meth:`reparam` returns a model with the same posterior, which NUTS samples in these coordinates: loadings
-    in units of the innovations, noise on a scale that is linear for large and logarithmic for small values,
-    and the offset in units of its uncertainty, whitened by the curvature at the maximum a posteriori. The
-    model may have further sites, further likelihood terms, and other priors than those given here; the closer
-    they are, the more efficient is the sampler.
+    :meth:`reparam` returns a model with the same posterior, which NUTS samples in these coordinates. The
+    coordinates are transforms of time scales, loadings, noise and offset, whitened by the curvature at the
+    maximum a posteriori. The model may have further sites, further likelihood terms, and other priors than
+    `priors`. The sampler is most efficient if they change the posterior little.
 
     Parameters
     ----------
