@@ -178,8 +178,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
 
     Notes
     -----
-    Only products with the Laplacian of the graph are needed. For graphs of time, labels and classes they cost
-    O(N D), independent of the number of edges. The expanded training rows are held in memory.
+    The fit computes products with the Laplacian of the graph. For graphs of time, labels and classes they
+    cost O(N D), independent of the number of edges. The expanded training rows are held in memory.
 
     With shrinkage intensity s and diagonal target T, the moments are ``(1 - s) B + s T`` and ``(1 - s) A + 2
     s T``, those of the samples with independent noise added. On the clustered graph this is Fisher's
@@ -290,8 +290,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         sample_weight : array-like (N,), optional
             Sample weights. For clustered, serial and mixed graphs, an integer weight is equivalent to
             repeating the sample. For other graphs, node weights are multiplied by the sample weight, and edge
-            weights by the sample weights of both ends. (``fit`` has no sample weights: scikit-learn requires
-            that a weight of 2 equals repetition of the sample, which would change nearest neighbours.)
+            weights by the sample weights of both ends.
 
         Returns
         -------
@@ -301,10 +300,9 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
 
         Notes
         -----
-        The graph of all samples is the disjoint union of the graphs of the batches. For sequences in time,
-        the result equals ``fit``. For classes, differences of class means between batches are ignored. For
-        numeric labels, batches should have similar sizes, much larger than groups or windows. An expansion is
-        fitted to the first batch. ``graph_`` is the graph of the last batch.
+        There are no edges between batches. For sequences in time, the result equals ``fit``. For numeric
+        labels, batches should have similar sizes, much larger than groups or windows. An expansion is fitted
+        to the first batch. ``graph_`` is the graph of the last batch.
         """
         check_parameters(self)
         first = not hasattr(self, "_batches")

@@ -231,9 +231,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Number of support vectors, or their maximum number with ``"online_mah"``. By default determined by
         `threshold`; without a threshold all rows are used, at most 500 (with ``"online_mah"`` all).
     selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
-        Selection of support vectors: matching pursuit for the largest approximation error (nested, O(n m)
-        memory), one pass over the rows with a threshold (O(m^2) memory), matching pursuit for the sum of
-        errors (nested, O(n^2) memory), or at random (nested for one `random_state`).
+        Selection of support vectors:
+
+        - "mp_mah": matching pursuit for the largest approximation error, with O(n m) memory;
+        - "online_mah": one pass over the rows with a threshold, with O(m^2) memory;
+        - "mp_kpca": matching pursuit for the sum of errors, with O(n^2) memory;
+        - "random": rows at random.
+
+        Except for "online_mah", a smaller selection is the beginning of a larger one.
     threshold : float, optional
         Squared approximation error, in units of the kernel, above which a row is added to the support
         vectors; required by ``"online_mah"`` unless all rows are support vectors.

@@ -92,7 +92,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         Number of eigenvectors, the constant one included; default `n_clusters`.
     affinity : {"nearest_neighbors", "rbf", "precomputed", ...}, default="nearest_neighbors"
         Kind of the graph, as in :class:`LaplacianEigenmaps`. The heat kernel of "rbf" includes its diagonal,
-        ``W_ii = 1``, as in the notes, so that no eigenvalue is negative.
+        ``W_ii = 1``, so that no eigenvalue is negative.
     n_neighbors : int, optional
         Neighbours of each point, including itself; default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None

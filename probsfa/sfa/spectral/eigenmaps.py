@@ -56,10 +56,15 @@ class LaplacianEigenmaps(Embedding):
         Neighbours of each point *including the point itself*, as in scikit-learn's ``SpectralEmbedding``.
         Default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
-        Decay of the kernel. None is ``1 / n_features``, for columns of unit variance. "median" is 1 over
-        twice the median squared distance, "neighbors" 1 over twice the mean squared distance to neighbour
-        number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of both
-        points to their seventh neighbours (references in :mod:`probsfa.sfa.spectral.affinity`).
+        Decay of the kernel, or a rule that selects it:
+
+        - None: ``1 / n_features``, for columns of unit variance;
+        - "median": 1 over twice the median squared distance;
+        - "neighbors": 1 over twice the mean squared distance to neighbour number ``3/4 sqrt(n)``;
+        - "self_tuning": each squared distance is divided by the product of the distances of both points to
+          their seventh neighbours.
+
+        References are in :mod:`probsfa.sfa.spectral.affinity`.
     n_landmarks : deprecated
         Ignored, and removed in version 2.0: the heat kernel has all pairs of points.
     normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
