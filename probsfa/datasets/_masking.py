@@ -1,4 +1,4 @@
-"""Hiding observed values, to measure the error of imputation.
+"""Functions that hide observed values, for errors of imputation.
 
 Both functions return a boolean array that is true where a value is hidden. Only observed values are hidden,
 so that their true values are known.
@@ -72,7 +72,7 @@ def hide_blocks(
     length : int, default=24
         Number of rows of a block, at most T.
     fraction : float, default=0.1
-        Share of the observed values to hide, above 0 and below 1; the last block may exceed it slightly.
+        Share of the observed values to hide, above 0 and below 1; the last block may exceed this share.
     random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 

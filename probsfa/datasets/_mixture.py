@@ -29,7 +29,7 @@ def make_slow_mixture(
 ) -> Bunch:
     """Simulate a noisy mixture of slow factors, optionally with missing values.
 
-    The forward model of Turner & Sahani (2007, eqs. 6-9), with the unit stationary variance of section 4::
+    The model is that of Turner & Sahani (2007, eqs. 6-9), with unit stationary variances (section 4)::
 
         z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t
         x_t   = mu + C z_t + n_t,   n_t ~ N(0, diag(r))

@@ -16,7 +16,7 @@ __all__ = ["load_nowcast"]
 
 
 class _Series(NamedTuple):
-    """Title, frequency of publication and kind of change of a series."""
+    """Title, frequency of publication and transformation of a series."""
 
     title: str
     frequency: str
@@ -154,7 +154,7 @@ def _read() -> dict[str, NDArray[np.int64]]:
 
 
 def _decode(stored: NDArray[np.int64], decimals: NDArray[np.int64]) -> FloatArray:
-    # The quotient of two integers is rounded once, so that it equals the double of the decimal text.
+    # The quotient of two integers is rounded once, as in the conversion of a decimal text.
     return np.where(stored == MISSING, np.nan, stored / 10.0**decimals)
 
 

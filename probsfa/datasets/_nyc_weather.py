@@ -112,7 +112,7 @@ def _read() -> dict[str, NDArray[np.int16]]:
 
 
 def _decode(stored: NDArray[np.int16], per_unit: int) -> FloatArray:
-    # The quotient of two integers is rounded once, so that it equals the double of the decimal text.
+    # The quotient of two integers is rounded once, as in the conversion of a decimal text.
     return np.where(stored == MISSING, np.nan, stored / per_unit)
 
 
@@ -121,6 +121,6 @@ def _wind(knots: NDArray[np.int16], tens: NDArray[np.int16]) -> tuple[FloatArray
     speed = np.where(missing, np.nan, knots * 115078.0 / 100000.0)  # 1.15078, as in the source
     angle = np.deg2rad(10.0 * tens)
     calm = knots == 0  # calm air has no direction
-    # Rounding to far less than the resolution of the readings; the v of a wind from the east is 0, not 1e-15.
+    # Rounding far below the resolution of the readings gives an exact v = 0 for wind from the east.
     u, v = np.round(-speed * np.sin(angle), 6), np.round(-speed * np.cos(angle), 6)
     return np.where(calm, 0.0, u) + 0.0, np.where(calm, 0.0, v) + 0.0

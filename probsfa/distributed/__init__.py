@@ -1,9 +1,9 @@
 """Large data: fits on a Dask cluster (``pip install 'probsfa[dask]'``).
 
-Workers return sums, not rows, because second moments of parts and expected statistics of independent
-sequences are additive. :func:`fit` accepts an estimator and data in parts, a ``dask.array`` chunked by rows
-or a list of sequences. The result equals that of ``fit`` in memory up to rounding. The current Dask scheduler
-is used: a ``distributed.Client`` if there is one, otherwise threads.
+Second moments of parts and expected statistics of independent sequences are additive, so that workers return
+sums instead of rows. :func:`fit` accepts an estimator and a ``dask.array`` chunked by rows, or a list of
+sequences. The result equals the result of ``fit`` in memory up to rounding. The current Dask scheduler is
+used: a ``distributed.Client`` if there is one, otherwise threads.
 """
 
 from probsfa._lazy import deprecated as _deprecated

@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["compute", "delayed", "is_array", "is_delayed", "persist", "reduce_tree"]
 
-_FAN_IN = 16  # number of results joined by a task: few tasks, but parallel
+_FAN_IN = 16  # number of results that one task merges: few tasks, but parallel
 
 
 def delayed(thing: Any) -> Any:
@@ -30,33 +30,33 @@ def persist(*tasks: Any) -> tuple[Any, ...]:
 
 
 def is_array(X: Any) -> bool:
-    """Whether X is a dask.array."""
+    """Return whether X is a dask.array."""
     return _kind(X) == ("dask", "Array")
 
 
 def is_delayed(X: Any) -> bool:
-    """Whether X is a delayed object, or a future on a cluster."""
+    """Return whether X is a delayed object, or a future on a cluster."""
     return _kind(X) in {("dask", "Delayed"), ("dask", "DelayedLeaf"), ("distributed", "Future")}
 
 
 def reduce_tree(join: Callable[[list[Any]], Any], parts: Sequence[Any]) -> Any:
-    """Return the task that joins the results of tasks, adjacent ones first.
+    """Return a task that merges the results of tasks, adjacent results first.
 
     Parameters
     ----------
     join : callable
         Associative function of a list of results, in their order, that returns one result.
     parts : sequence of tasks
-        At least one.
+        Tasks, at least one.
     """
-    joined, level = delayed(join), list(parts)
-    while len(level) > 1:
-        level = [joined(level[i : i + _FAN_IN]) for i in range(0, len(level), _FAN_IN)]
-    return level[0]
+    delayed_join, tasks = delayed(join), list(parts)
+    while len(tasks) > 1:
+        tasks = [delayed_join(tasks[i : i + _FAN_IN]) for i in range(0, len(tasks), _FAN_IN)]
+    return tasks[0]
 
 
 def _kind(X: Any) -> tuple[str, str]:
-    # Compared by name, so that Dask is not imported for other objects.
+    # Names are compared, because the test of a class would import Dask.
     return type(X).__module__.partition(".")[0], type(X).__name__
 
 

@@ -7,8 +7,8 @@ from sklearn.base import BaseEstimator
 
 from probsfa.distributed._dask import compute, is_array
 from probsfa.distributed._graph_moments import sum_graph_moments, temporal_graph_moments
-from probsfa.distributed._moments import expander_of, sum_moments
-from probsfa.distributed._parts import DistributedRows, checked_parts
+from probsfa.distributed._moments import fit_expander, sum_moments
+from probsfa.distributed._parts import DistributedRows, validated_parts
 from probsfa.graphs._named import build_graph, check_has_edges, lag_of_differences, needs_rows
 from probsfa.graphs._ordered import temporal
 from probsfa.graphs.moments import MomentStream
@@ -49,23 +49,21 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     TypeError
         If the type of the estimator is not supported.
     ValueError
-        As from ``fit`` for the same data in memory, with the number of the part; and if the data are not
+        As in ``fit`` for data in memory, with the number of the part in the message; also if the data are not
         distributed.
 
     See Also
     --------
     probsfa.sfa.SFA, probsfa.sfa.GraphSFA, probsfa.ProbabilisticSFA : Fits in memory.
 
-    Notes
-    -----
-    *SFA*: one pass; each chunk receives the last rows of the previous chunk, so that differences between
-    chunks are exact. *GraphSFA*: the same for graphs in time. For other graphs, the rows are kept in the
-    memory of the cluster, and each task multiplies a few columns of all rows by the Laplacian. An expansion
-    is fitted to the first part, as in ``partial_fit``.
-    *ProbabilisticSFA*: rows stay with the workers, which receive parameters and return sums of expected
-    statistics in each step of the fit. A sequence is one task; divide very long sequences by `lengths`.
-    Starting points are computed locally from as many whole sequences as fit into 128 MiB. Rows are treated as
-    evenly spaced; a DataFrame with an uneven index raises an error.
+    Notes ----- *SFA* and *GraphSFA* with a temporal graph: one pass over the data. Each chunk receives the
+    last rows of the previous chunk, so that differences between chunks are exact. *GraphSFA* with other
+    graphs: the rows remain in the memory of the cluster, and each task multiplies a few columns of all rows
+    by the Laplacian. An expansion is fitted to the first part, as in ``partial_fit``. *ProbabilisticSFA*:
+    rows remain on the workers, which receive parameters and return sums of expected statistics in each step
+    of the fit. A sequence is one task; divide very long sequences by `lengths`. Starting points are computed
+    locally, from as many whole sequences as fit into 128 MiB. Rows are treated as evenly spaced; a DataFrame
+    with an uneven index raises an error.
 
     Examples
     --------
@@ -97,8 +95,8 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
 def _fit_sfa(estimator: SFA, X: Any, lengths: Any) -> None:
     linear.check_parameters(estimator)
     skip = estimator.missing == "skip"
-    rows = checked_parts(estimator, X, lengths=lengths, lag=estimator.lag, allow_nan=skip)
-    expander = expander_of(estimator.expansion, rows)
+    rows = validated_parts(estimator, X, lengths=lengths, lag=estimator.lag, allow_nan=skip)
+    expander = fit_expander(estimator.expansion, rows)
     summed = sum_moments(rows, expander, estimator.lag, skip)
     stream = MomentStream(summed.moments, summed.tail)
     linear.set_fitted(estimator, stream, compute(expander)[0], summed.lengths)
@@ -106,8 +104,8 @@ def _fit_sfa(estimator: SFA, X: Any, lengths: Any) -> None:
 
 def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
     graph_based.check_parameters(estimator)
-    rows = checked_parts(estimator, X, lengths=lengths, lag=getattr(estimator.graph, "lag", 1))
-    expander = expander_of(estimator.expansion, rows)
+    rows = validated_parts(estimator, X, lengths=lengths, lag=getattr(estimator.graph, "lag", 1))
+    expander = fit_expander(estimator.expansion, rows)
     lag = lag_of_differences(estimator.graph)
     if lag is not None:
         summed = sum_moments(rows, expander, lag, skip_incomplete=False)
@@ -120,7 +118,7 @@ def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
 
 
 def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
-    """Make the graph of distributed rows from labels and lengths."""
+    """Return the graph of distributed rows, from labels and lengths."""
     if isinstance(estimator.graph, TrainingGraph):
         return estimator.graph
     if needs_rows(estimator.graph):
@@ -135,6 +133,6 @@ def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
         )
     shape = np.broadcast_to(
         0.0, (sum(rows.lengths), 1)
-    )  # graphs of labels and of time need only the number of rows
+    )  # graphs of labels and temporal graphs use only the number of rows
     labels = labels_of_rows(compute(y)[0] if is_array(y) else y, rows.lengths)
     return check_has_edges(build_graph(estimator.graph, shape, labels, lengths=rows.lengths))

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa.distributed._dask import compute, delayed, reduce_tree
-from probsfa.distributed._moments import expander_of, sum_moments
-from probsfa.distributed._parts import DistributedRows, NoEstimator, checked_parts
+from probsfa.distributed._moments import fit_expander, sum_moments
+from probsfa.distributed._parts import DistributedRows, NoEstimator, validated_parts
 from probsfa.graphs import TrainingGraph
 from probsfa.graphs._ordered import TemporalGraph
 from probsfa.graphs.moments import Moments, rounding_variance
@@ -19,7 +19,7 @@ from probsfa.sfa._expand import Expander
 __all__ = ["graph_moments", "sum_graph_moments", "temporal_graph_moments"]
 
 
-_BLOCK_SIZE = 2**23  # 64 MiB of float64: values of the columns of one task
+_BLOCK_SIZE = 2**23  # number of values in the columns of one task, 64 MiB of float64
 
 
 def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
@@ -35,7 +35,7 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     Returns
     -------
     probsfa.graphs.GraphMoments
-        Equal to those of the same rows in memory, up to rounding.
+        Moments; equal to the moments of rows in memory, up to rounding.
 
     Raises
     ------
@@ -46,11 +46,9 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     --------
     probsfa.graphs.training_graph.graph_moments : Moments of rows in memory.
 
-    Notes
-    -----
-    For graphs in time, each chunk is read once, with the last rows of the previous chunk. For other graphs,
-    the rows are kept in the memory of the cluster, and each task multiplies a few columns of all rows by the
-    Laplacian.
+    Notes ----- For temporal graphs, each chunk is read once, with the last rows of the previous chunk. For
+    other graphs, the rows remain in the memory of the cluster, and each task multiplies a few columns of all
+    rows by the Laplacian.
 
     Examples
     --------
@@ -61,12 +59,12 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     >>> print(graph_moments(clustered([0, 0, 1, 1]), X).difference_moment)
     [[1.25]]
     """
-    rows = checked_parts(NoEstimator(), X, lag=graph.lag if isinstance(graph, TemporalGraph) else 1)
-    return sum_graph_moments(graph, rows, expander_of(None, rows))
+    rows = validated_parts(NoEstimator(), X, lag=graph.lag if isinstance(graph, TemporalGraph) else 1)
+    return sum_graph_moments(graph, rows, fit_expander(None, rows))
 
 
 def sum_graph_moments(graph: TrainingGraph, rows: DistributedRows, expander: Any) -> GraphMoments:
-    """Return the moments of expanded rows; `expander` is a task that makes an Expander."""
+    """Return the moments of expanded rows; `expander` is a task that returns an Expander."""
     if rows.lengths is None:
         raise ValueError(
             "X has delayed sequences, whose numbers of rows are not known; a training graph has one vertex "
@@ -82,21 +80,21 @@ def sum_graph_moments(graph: TrainingGraph, rows: DistributedRows, expander: Any
         graph.has_edge, _pairs_within_sequences(rows.lengths, graph.lag)
     ):
         return temporal_graph_moments(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)
-    return _of_any_graph(graph, rows, compute(expander)[0])
+    return _moments_on_any_graph(graph, rows, compute(expander)[0])
 
 
 def temporal_graph_moments(moments: Moments) -> GraphMoments:
-    """Return the moments of the graph of time series from those of rows and differences."""
+    """Return the moments on the temporal graph, from moments of rows and differences."""
     return GraphMoments(moments.mean, moments.covariance, moments.difference_moment, moments.variance_floor)
 
 
 def _pairs_within_sequences(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
-    """Return a mask, by first row, of the pairs of rows at `lag` that are in one sequence."""
+    """Return a mask of the pairs of rows (t, t + lag) that are in one sequence."""
     sequence = np.repeat(np.arange(len(lengths)), lengths)
     return np.equal(sequence[lag:], sequence[:-lag])
 
 
-def _of_any_graph(graph: TrainingGraph, rows: DistributedRows, expander: Expander) -> GraphMoments:
+def _moments_on_any_graph(graph: TrainingGraph, rows: DistributedRows, expander: Expander) -> GraphMoments:
     v = graph.node_weights / graph.Q
     lengths = [sum(part.lengths or ()) for part in rows.parts]
     pieces = [slice(stop - n, stop) for stop, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True)]

@@ -10,15 +10,15 @@ from sklearn.base import clone
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
 from probsfa.distributed._dask import compute, delayed, reduce_tree
-from probsfa.distributed._parts import DistributedRows, NoEstimator, Part, checked_parts
+from probsfa.distributed._parts import DistributedRows, NoEstimator, Part, validated_parts
 from probsfa.graphs.moments import Moments, MomentStream
 from probsfa.sfa._expand import Expander, extend_stream
 
-__all__ = ["Summed", "expander_of", "sum_moments", "temporal_moments"]
+__all__ = ["DistributedMoments", "fit_expander", "sum_moments", "temporal_moments"]
 
 
-class Summed(NamedTuple):
-    """Moments of all rows, lengths of the sequences, and the last rows of the last sequence."""
+class DistributedMoments(NamedTuple):
+    """Moments of all rows, lengths of the sequences, and last rows of the last sequence."""
 
     moments: Moments
     lengths: tuple[int, ...]
@@ -31,20 +31,20 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     Parameters
     ----------
     X : dask.array (T, D), or list with one entry for each sequence
-        An array is chunked by rows; a chunk receives the `lag` rows before it, so that differences across
-        chunks are exact. Members of a list are delayed objects that give array-likes, or dask
-        arrays.
+        Rows. An array is chunked by rows; a chunk receives the previous `lag` rows, so that differences
+        between chunks are exact. Members of a list are dask arrays, or delayed objects that return
+        array-likes.
     lengths : array-like of int, optional
         Lengths of consecutive sequences in an array; there are no differences between sequences.
     lag : int, default=1
-        Number of rows from one member of a difference to the other.
+        Lag of the differences, in rows.
     skip_incomplete : bool, default=False
-        Whether to leave out rows with a NaN, and differences with such rows.
+        Whether to leave out rows with missing values, and differences with such rows.
 
     Returns
     -------
     probsfa.graphs.Moments
-        Equal to those of the same rows in memory, up to rounding.
+        Moments; equal to the moments of rows in memory, up to rounding.
 
     Raises
     ------
@@ -64,27 +64,27 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     (array([2.75]), array([[7.1875]]), array([[8.5]]))
     """
     check_count("lag", lag)
-    rows = checked_parts(NoEstimator(), X, lengths=lengths, lag=lag, allow_nan=skip_incomplete)
-    return sum_moments(rows, expander_of(None, rows), lag, skip_incomplete).moments
+    rows = validated_parts(NoEstimator(), X, lengths=lengths, lag=lag, allow_nan=skip_incomplete)
+    return sum_moments(rows, fit_expander(None, rows), lag, skip_incomplete).moments
 
 
-def sum_moments(rows: DistributedRows, expander: Any, lag: int, skip_incomplete: bool) -> Summed:
-    """Return the moments of expanded rows; `expander` is a task that makes an Expander."""
+def sum_moments(rows: DistributedRows, expander: Any, lag: int, skip_incomplete: bool) -> DistributedMoments:
+    """Return the moments of expanded rows; `expander` is a task that returns an Expander."""
     add = delayed(_part_moments)
     parts = [add(p.rows, p.before, p.n_before, p.lengths, expander, lag, skip_incomplete) for p in rows.parts]
     last: Part = rows.parts[-1]
     tail = delayed(_last_rows)([*last.before, last.rows], lag, last.lengths, last.n_before, expander)
-    full, last_rows = compute(reduce_tree(_merge, parts), tail)
-    return Summed(full.moments, full.lengths, last_rows)
+    total, last_rows = compute(reduce_tree(_merge, parts), tail)
+    return DistributedMoments(total.moments, total.lengths, last_rows)
 
 
-def expander_of(expansion: Any, rows: DistributedRows) -> Any:
+def fit_expander(expansion: Any, rows: DistributedRows) -> Any:
     """Return the task that fits an optional expansion to the complete rows of the first part."""
     return delayed(Expander.fit)(None if expansion is None else clone(expansion), rows.parts[0].rows)
 
 
-class _Piece(NamedTuple):
-    """Moments of some parts, lengths of their sequences, and whether the first continues an earlier part."""
+class _PartMoments(NamedTuple):
+    """Moments of parts, lengths of sequences, and whether the first sequence continues an earlier part."""
 
     moments: Moments
     lengths: tuple[int, ...]
@@ -99,8 +99,8 @@ def _part_moments(
     expander: Expander,
     lag: int,
     skip_incomplete: bool,
-) -> _Piece:
-    """Return the moments of one part, including differences from the rows before it."""
+) -> _PartMoments:
+    """Return the moments of one part, including differences from previous rows."""
     sizes = (len(values),) if lengths is None else tuple(lengths)
     stream = MomentStream.start(expander.n_features_out, lag)
     if n_before:
@@ -112,18 +112,18 @@ def _part_moments(
         new_sequence=not n_before,
         skip_incomplete=skip_incomplete,
     )
-    return _Piece(stream.moments, sizes, n_before > 0)
+    return _PartMoments(stream.moments, sizes, n_before > 0)
 
 
-def _merge(pieces: list[_Piece]) -> _Piece:
+def _merge(pieces: list[_PartMoments]) -> _PartMoments:
     return functools.reduce(_join, pieces)
 
 
-def _join(left: _Piece, right: _Piece) -> _Piece:
+def _join(left: _PartMoments, right: _PartMoments) -> _PartMoments:
     lengths = left.lengths + right.lengths
     if right.continues:
         lengths = (*left.lengths[:-1], left.lengths[-1] + right.lengths[0], *right.lengths[1:])
-    return _Piece(left.moments.merge(right.moments), lengths, left.continues)
+    return _PartMoments(left.moments.merge(right.moments), lengths, left.continues)
 
 
 def _last_rows(

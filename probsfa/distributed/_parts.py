@@ -1,4 +1,4 @@
-"""Distributed data as tasks, each of which returns some rows of an array or a sequence."""
+"""Distributed data as tasks that each return some rows."""
 
 import bisect
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.distributed._dask import compute, delayed, is_array, is_delayed
 
-__all__ = ["DistributedRows", "NoEstimator", "Part", "checked_parts", "whole_sequences"]
+__all__ = ["DistributedRows", "NoEstimator", "Part", "validated_parts", "whole_sequences"]
 
 
 class Part(NamedTuple):
@@ -22,14 +22,14 @@ class Part(NamedTuple):
     Attributes
     ----------
     rows : task
-        Returns an ndarray (n, D) of validated float64 rows.
+        Task that returns an ndarray (n, D) of validated float64 rows.
     before : list of tasks
-        Parts with the `lag` previous rows of the same sequence, or fewer at its start; empty if a sequence
-        begins with the first row.
+        Tasks of the parts with the previous `lag` rows of the sequence, or fewer near its start; empty if a
+        sequence begins with the first row.
     n_before : int
-        Number of these rows, from the end.
+        Number of previous rows, counted from the end of these parts.
     lengths : tuple of int or None
-        Lengths of the sequences; None is one sequence of unknown length.
+        Lengths of the sequences; None for one sequence of unknown length.
     """
 
     rows: Any
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 class NoEstimator(BaseEstimator):
-    """Replacement for an estimator if only data are validated."""
+    """Substitute of an estimator, for the validation of data."""
 
 
 class DistributedRows(NamedTuple):
@@ -48,31 +48,31 @@ class DistributedRows(NamedTuple):
     Attributes
     ----------
     parts : list of Part
-        In the order of the data.
+        Parts, in the order of the data.
     lengths : tuple of int or None
-        Number of rows of every sequence; None if not known.
+        Number of rows of every sequence; None if unknown.
     """
 
     parts: list[Part]
     lengths: tuple[int, ...] | None
 
 
-def checked_parts(
+def validated_parts(
     estimator: BaseEstimator, X: Any, *, lengths: Any = None, lag: int = 1, allow_nan: bool = False
 ) -> DistributedRows:
-    """Return distributed data as validated parts, and set the number of columns of the estimator.
+    """Return distributed data as validated parts; set the number of columns of the estimator.
 
     Parameters
     ----------
     estimator : scikit-learn estimator
-        ``n_features_in_`` is set, and ``feature_names_in_`` for sequences that are DataFrames.
+        Estimator; ``n_features_in_`` is set, and ``feature_names_in_`` for DataFrames.
     X : dask.array (T, D), or list with one entry for each sequence
         An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional
         Lengths of consecutive sequences in an array.
     lag : int, default=1
-        Number of rows before a part that are required for its differences.
+        Number of previous rows that the differences of a part require.
     allow_nan : bool, default=False
         Whether values may be missing.
 
@@ -82,7 +82,7 @@ def checked_parts(
         If `X` has another type or chunks of unknown size, or `lengths` do not sum to its number of rows.
         Values are validated in the tasks, with the number of the part in messages.
     """
-    template = _checked_structure(estimator, X, lengths)
+    template = _check_structure(estimator, X, lengths)
     if is_array(X):
         sizes = check_lengths(lengths, X.shape[0])
         return DistributedRows(_array_parts(template, X, "X", sizes, lag, allow_nan), sizes)
@@ -91,7 +91,7 @@ def checked_parts(
         if is_array(sequence):
             parts += _array_parts(template, sequence, f"X[{i}]", (sequence.shape[0],), lag, allow_nan)
         else:
-            parts.append(Part(delayed(_checked)(template, sequence, f"X[{i}]", allow_nan), [], 0, None))
+            parts.append(Part(delayed(_check_rows)(template, sequence, f"X[{i}]", allow_nan), [], 0, None))
     known = tuple(None if is_delayed(sequence) else len(sequence) for sequence in X)
     return DistributedRows(parts, None if None in known else known)  # type: ignore[arg-type]
 
@@ -102,7 +102,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
     Parameters
     ----------
     estimator : scikit-learn estimator
-        As in :func:`checked_parts`.
+        As in :func:`validated_parts`.
     X : dask.array (T, D), or list with one entry for each sequence
         An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
         dask arrays, or array-likes in memory.
@@ -114,9 +114,10 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
     Returns
     -------
     list of tasks
-        Each returns :class:`~probsfa._validation.Sequences`, in the order of the data; values may be missing.
+        Tasks that return :class:`~probsfa._validation.Sequences`, in the order of the data; values may be
+        missing.
     """
-    template = _checked_structure(estimator, X, lengths)
+    template = _check_structure(estimator, X, lengths)
     if is_array(X):
         sizes = check_lengths(lengths, X.shape[0])
         groups = [sizes[i : i + step] for i, step in _steps(len(sizes), n_parts)]
@@ -124,18 +125,18 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
         blocks = X.rechunk({0: tuple(map(sum, groups)), 1: -1}).to_delayed(optimize_graph=False)[:, 0]
         return [
             delayed(_sequences_of_rows)(
-                delayed(_checked)(template, block, f"X[{stop - sum(group)}:{stop}]", True), group
+                delayed(_check_rows)(template, block, f"X[{stop - sum(group)}:{stop}]", True), group
             )
             for block, group, stop in zip(blocks, groups, stops, strict=True)
         ]
-    rows = [delayed(_checked_sequence)(template, x, f"X[{i}]") for i, x in enumerate(X)]
-    return [delayed(_concatenated)(rows[i : i + step]) for i, step in _steps(len(rows), n_parts)]
+    rows = [delayed(_check_sequence)(template, x, f"X[{i}]") for i, x in enumerate(X)]
+    return [delayed(_concatenate)(rows[i : i + step]) for i, step in _steps(len(rows), n_parts)]
 
 
-def _checked_structure(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
-    """Validate the structure of the data, without values; see :func:`_set_columns`."""
+def _check_structure(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
+    """Validate the structure of the data, not the values; see :func:`_set_columns`."""
     if is_array(X):
-        _check_known(X, "X")
+        _check_known_sizes(X, "X")
         return _set_columns(estimator, np.zeros((1, X.shape[1])))
     if not isinstance(X, list) or not X:
         raise ValueError(
@@ -147,7 +148,7 @@ def _checked_structure(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEs
         raise ValueError("lengths cannot be given when X is a list of sequences: the list has them.")
     for i, sequence in enumerate(X):
         if is_array(sequence):
-            _check_known(sequence, f"X[{i}]")
+            _check_known_sizes(sequence, f"X[{i}]")
     first = X[0][:1] if is_array(X[0]) else X[0]
     return _set_columns(estimator, compute(delayed(_first_row)(first))[0])
 
@@ -161,7 +162,7 @@ def _sequences_of_rows(rows: FloatArray, lengths: tuple[int, ...]) -> Sequences:
     return Sequences(rows, lengths)
 
 
-def _concatenated(sequences: list[FloatArray]) -> Sequences:
+def _concatenate(sequences: list[FloatArray]) -> Sequences:
     return Sequences(np.concatenate(sequences), tuple(map(len, sequences)))
 
 
@@ -176,7 +177,7 @@ def _array_parts(
     # All parts share the tasks of the chunks, so that each chunk is computed once.
     chunks = X.to_delayed(optimize_graph=False)[:, 0]
     rows = [
-        delayed(_checked)(template, chunk, f"{name}[{start}:{stop}]", allow_nan)
+        delayed(_check_rows)(template, chunk, f"{name}[{start}:{stop}]", allow_nan)
         for chunk, start, stop in zip(chunks, starts, stops, strict=True)
         if stop > start
     ]
@@ -186,13 +187,13 @@ def _array_parts(
         sequence_start = sequence_starts[bisect.bisect_right(sequence_starts, start) - 1]
         inner_starts = [b for b in sequence_starts[bisect.bisect_right(sequence_starts, start) :] if b < stop]
         n_before = min(lag, start - sequence_start)
-        nearest = [rows[j] for j in range(i) if bounds[j][1] > start - n_before]
+        previous_parts = [rows[j] for j in range(i) if bounds[j][1] > start - n_before]
         sizes = tuple(np.diff([start, *inner_starts, stop]).tolist())
-        parts.append(Part(rows[i], nearest, n_before, sizes))
+        parts.append(Part(rows[i], previous_parts, n_before, sizes))
     return parts
 
 
-def _check_known(X: Any, name: str) -> None:
+def _check_known_sizes(X: Any, name: str) -> None:
     if X.ndim != 2:
         raise ValueError(f"{name} is {X.ndim}-dimensional, shape {X.shape}; expected (n_rows, n_features).")
     if np.isnan(X.shape).any():
@@ -203,7 +204,7 @@ def _check_known(X: Any, name: str) -> None:
 
 
 def _set_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
-    """Set number and names of columns of the estimator; return an empty copy for the tasks."""
+    """Set number and names of the columns of the estimator; return an unfitted copy for the tasks."""
     check_array(estimator, rows, "X", reset=True, allow_nan=True, min_rows=1)
     template = clone(estimator)
     for name in ("n_features_in_", "feature_names_in_"):
@@ -212,9 +213,9 @@ def _set_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
     return template
 
 
-def _checked_sequence(template: BaseEstimator, rows: Any, name: str) -> FloatArray:
+def _check_sequence(template: BaseEstimator, rows: Any, name: str) -> FloatArray:
     """Return validated rows of a sequence, whose time index must be even."""
-    checked = _checked(template, rows, name, True)
+    checked = _check_rows(template, rows, name, True)
     times = read_time_index(rows, (len(checked),), as_list=False)
     if times is not None and not times.axis.even:
         raise ValueError(
@@ -228,5 +229,5 @@ def _first_row(sequence: Any) -> Any:
     return sequence.iloc[:1] if hasattr(sequence, "iloc") else np.asarray(sequence)[:1]
 
 
-def _checked(template: BaseEstimator, rows: Any, name: str, allow_nan: bool) -> FloatArray:
+def _check_rows(template: BaseEstimator, rows: Any, name: str, allow_nan: bool) -> FloatArray:
     return check_array(template, rows, name, reset=False, allow_nan=allow_nan, min_rows=1)

@@ -31,19 +31,19 @@ from probsfa.statespace.progress import Progress
 
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
-_MAX_PARTS = 256  # each step of a fit sends a task to every part
-# Minimum number of rows of a part, for arrays with more parts than this.
-_MIN_ROWS_OF_PART, _MAX_SMALL_PARTS = 2**14, 16
+_MAX_PARTS = 256  # each step of a fit runs one task for every part
+# Minimum number of rows of a part of an array; smaller parts are used for at most this number of parts.
+_MIN_PART_ROWS, _MAX_SMALL_PARTS = 2**14, 16
 _MAX_START_VALUES = 2**24  # 128 MiB of float64: maximum number of values for starting points
 
 
 class DistributedPanel(NamedTuple):
-    """Packed observations that stay on the cluster.
+    """Packed observations that remain on the cluster.
 
     Attributes
     ----------
     panels : tuple of tasks
-        Each returns a :class:`~probsfa.statespace.panel.Panel` of whole sequences.
+        Tasks that return a :class:`~probsfa.statespace.panel.Panel` of whole sequences.
     """
 
     panels: tuple[Any, ...]
@@ -55,7 +55,7 @@ class DistributedPanel(NamedTuple):
 
 
 class DistributedSequences:
-    """Sequences on a cluster; training data for :mod:`probsfa.statespace.learning.maximum_likelihood`.
+    """Sequences on a cluster, as training data of :mod:`probsfa.statespace.learning.maximum_likelihood`.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class DistributedSequences:
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
-        """Return a local sample in these units, and the expected statistics of all observations."""
+        """Return standardized observations: a local sample, and expected statistics of all observations."""
         scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]
         panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
         n_values = sum(self.columns.lengths) * self.columns.counts.size
@@ -118,10 +118,10 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
 
 
 def _n_parts(X: Any) -> int:
-    """Return the maximum number of parts. Lengths of the members of a list are not known yet."""
+    """Return the maximum number of parts; the lengths of the members of a list are unknown."""
     if not is_array(X):
         return _MAX_PARTS
-    return min(max(X.shape[0] // _MIN_ROWS_OF_PART, _MAX_SMALL_PARTS), _MAX_PARTS)
+    return min(max(X.shape[0] // _MIN_PART_ROWS, _MAX_SMALL_PARTS), _MAX_PARTS)
 
 
 def _em_sums(params: StateSpace, panel: Panel) -> Statistics:
@@ -135,7 +135,7 @@ def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:
 
 
 def _sample(scaled: Sequence[Any], n_values: int) -> Panel:
-    """Return parts spread evenly over the data, or all of them if they fit into memory."""
+    """Return evenly spaced parts of the data, or all parts if they fit into memory."""
     n = max(1, min(len(scaled), len(scaled) * _MAX_START_VALUES // n_values))
     selected = np.linspace(0, len(scaled) - 1, n).round().astype(int)
     parts = compute(*(scaled[i] for i in selected))

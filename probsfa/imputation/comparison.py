@@ -18,7 +18,7 @@ __all__ = ["LEVEL", "Comparison", "Errors", "Progress", "Score", "average", "com
 
 Progress = Callable[[int, int, str], None]
 
-LEVEL = 0.9  # probability of the intervals whose coverage is measured
+LEVEL = 0.9  # nominal coverage of the prediction intervals
 
 
 class Errors(NamedTuple):
@@ -50,7 +50,7 @@ class Score:
     coverage : float or None
         Share of the hidden values in 90 % prediction intervals; None if the method has no intervals.
     seconds : float
-        Wall-clock time, including learning and compilation.
+        Wall-clock time, including fit and compilation.
     """
 
     method: str
@@ -69,7 +69,7 @@ class Comparison:
     hidden : str
         Description of the pattern.
     scores : tuple of Score
-        Score of each method, averaged over the seeds.
+        Score of each method, averaged over seeds.
     incomplete : ndarray (T, D), or list of them
         The series without the hidden values, for the last seed.
     filled : dict of str to Filled
@@ -114,24 +114,24 @@ def compare_methods(
         Methods with different names. Each has a `name` and a method ``fill(X, times=None)``, which returns a
         :class:`Filled`.
     hidings : sequence of HiddenValues, HiddenBlocks or other objects
-        Patterns of hidden values. Each has a `name` and a method ``choose(X, seed)``, which returns a mask.
-        No values are hidden in a column that would have fewer than two left.
+        Patterns of hidden values. Each has a `name` and a method ``choose(X, seed)``, which returns a mask. A
+        column that would have fewer than two observed values left is not changed.
     seeds : sequence of int, default=(0,)
         Seeds of the random selection of values; scores are averaged over them.
     times : array-like (T,) or list of array-likes, optional
-        Times of the rows, strictly increasing in each sequence; by default those of the index, if
-        it has dates, periods or durations, and otherwise evenly spaced.
+        Times of the rows, strictly increasing in each sequence. By default dates, periods or durations of the
+        index are used; rows with another index are evenly spaced.
     progress : callable, optional
         Called before each run of a method with the number of completed runs, the number of all runs and the
         name of the method.
     at_once : bool, default=False
-        Whether all patterns are hidden together in the same series, so that each method runs once for each
-        seed. A value in several patterns belongs to the last of them.
+        Whether all patterns are hidden in the same series, so that each method runs once for each seed. A
+        value in several patterns is scored in the last of them.
 
     Returns
     -------
     list of Comparison
-        One for each pattern.
+        One comparison for each pattern.
 
     Raises
     ------
@@ -160,7 +160,7 @@ def compare_methods(
     if not len(seeds):
         raise ValueError("seeds must be one or more; got none.")
     series = check_series(X, times)
-    # Rows of an even index are evenly spaced, in spite of rounding errors of their times.
+    # With an exact time step, rows are evenly spaced, although their times have rounding errors.
     time_values = None if series.times is None or series.step is not None else series.restore(series.times)
     groups = [hidings] if at_once else [[hiding] for hiding in hidings]
     n_runs, n_done = len(groups) * len(seeds) * len(methods), 0
@@ -168,13 +168,15 @@ def compare_methods(
     for group in groups:
         runs: list[dict[str, list[Score]]] = [{name: [] for name in names} for _ in group]
         for seed in seeds:
-            pattern = np.full(series.values.shape, -1)  # of each hidden value
+            pattern = np.full(series.values.shape, -1)  # index of the pattern of each hidden value
             for i, hiding in enumerate(group):
                 pattern[hiding.choose(series.values, seed)] = i
             observed = series.restore(without_hidden(series.values, pattern >= 0))
-            # A pattern is scored by its own values; the true values of other patterns are NaN.
-            others = [(pattern >= 0) & (pattern != i) for i in range(len(group))]
-            truths = [series.restore(np.where(other, np.nan, series.values)) for other in others]
+            # A pattern is scored at its own values only; the truth at other hidden values is NaN.
+            is_other_pattern = [(pattern >= 0) & (pattern != i) for i in range(len(group))]
+            truths = [
+                series.restore(np.where(is_other, np.nan, series.values)) for is_other in is_other_pattern
+            ]
             filled = {}
             for method in methods:
                 if progress is not None:
@@ -182,24 +184,24 @@ def compare_methods(
                 start_time = time.perf_counter()
                 result = method.fill(observed, times=time_values)
                 seconds = time.perf_counter() - start_time
-                for truth, of_pattern in zip(truths, runs, strict=True):
+                for truth, pattern_scores in zip(truths, runs, strict=True):
                     errors = errors_of(truth, observed, result, method.name)
-                    of_pattern[method.name].append(Score(method.name, *errors, seconds))
+                    pattern_scores[method.name].append(Score(method.name, *errors, seconds))
                 filled[method.name] = result
                 n_done += 1
-        for hiding, of_pattern in zip(group, runs, strict=True):
-            scores = tuple(average(run) for run in of_pattern.values())
+        for hiding, pattern_scores in zip(group, runs, strict=True):
+            scores = tuple(average(run) for run in pattern_scores.values())
             comparisons.append(Comparison(hiding.name, scores, observed, filled))
     return comparisons
 
 
 def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled") -> Errors:
-    """Compare imputed values with the truth, at the values that are missing in the input of the method.
+    """Compare imputed values with the truth, where values are hidden in the input of the method.
 
     Parameters
     ----------
     truth : array-like or DataFrame (T, D), or list of them
-        The series, NaN where the truth is not known.
+        The true series, NaN where unknown.
     incomplete : like `truth`
         The series that the method imputed.
     filled : Filled
@@ -210,13 +212,13 @@ def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled")
     Returns
     -------
     Errors
-        In units of the standard deviation of the observed values of each column; for a constant column, in
-        data units.
+        Errors in standard deviations of the observed values of each column; in data units for constant
+        columns.
 
     Raises
     ------
     ValueError
-        If no value is hidden, or a hidden one is not imputed.
+        If no value is hidden, or a hidden value is not imputed.
 
     Examples
     --------
@@ -225,9 +227,9 @@ def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled")
     (1.0, 1.0, None)
     """
     truth, incomplete, values = (
-        _joined(truth, "truth"),
-        _joined(incomplete, "incomplete"),
-        _joined(filled.values, name),
+        _all_rows(truth, "truth"),
+        _all_rows(incomplete, "incomplete"),
+        _all_rows(filled.values, name),
     )
     hidden = np.isnan(incomplete) & ~np.isnan(truth)
     if not hidden.any():
@@ -238,7 +240,7 @@ def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled")
     scales = np.where(scales > 0.0, scales, 1.0)
     coverage = None
     if filled.std is not None:
-        coverage = metrics.coverage(truth, values, _joined(filled.std, "std"), LEVEL, mask=hidden)
+        coverage = metrics.coverage(truth, values, _all_rows(filled.std, "std"), LEVEL, mask=hidden)
     return Errors(
         metrics.rmse(truth, values, mask=hidden, scale=scales),
         metrics.mae(truth, values, mask=hidden, scale=scales),
@@ -247,7 +249,7 @@ def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled")
 
 
 def average(scores: Iterable[Score]) -> Score:
-    """Return the mean of the scores of one method; coverage is averaged over runs with intervals."""
+    """Return the mean scores of one method; coverage is averaged over runs with intervals."""
     scores = list(scores)
     coverages = [score.coverage for score in scores if score.coverage is not None]
     return Score(
@@ -259,7 +261,7 @@ def average(scores: Iterable[Score]) -> Score:
     )
 
 
-def _joined(X: Any, name: str) -> NDArray[np.float64]:
+def _all_rows(X: Any, name: str) -> NDArray[np.float64]:
     """Return all rows (N, D) of a series, with its sequences concatenated."""
     if isinstance(X, list) and all(hasattr(x, "shape") and len(x.shape) == 2 for x in X):
         return np.concatenate([as_float_array(x, f"{name}[{i}]") for i, x in enumerate(X)])

@@ -48,8 +48,8 @@ class Method(Protocol):
         X : array-like or DataFrame (T, D), or list of them
             Rows in order of time, NaN where missing; a list is several independent sequences.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence; by default those of the
-            index, if it has dates, periods or durations, and otherwise evenly spaced.
+            Times of the rows, strictly increasing in each sequence. By default dates, periods or durations of
+            the index are used; rows with another index are evenly spaced.
 
         Returns
         -------
@@ -64,7 +64,7 @@ class Method(Protocol):
 
 
 class Series(BaseEstimator):
-    """Name of the estimator in messages of input validation; it is not fitted."""
+    """Class whose name appears in messages of input validation."""
 
 
 def check_series(X: Any, times: Any = None) -> Sequences:
@@ -78,7 +78,7 @@ def check_series(X: Any, times: Any = None) -> Sequences:
     return check_sequences(Series(), X, reset=True, allow_nan=True, times=times, index="use")
 
 
-def fill_missing(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Filled:
+def fill_missing(X: Any, series: Sequences, imputed: NDArray[np.float64]) -> Filled:
     """Replace the missing values of a series.
 
     Parameters
@@ -87,7 +87,7 @@ def fill_missing(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Fil
         The series as given by the user.
     series : Sequences
         The validated series.
-    guesses : ndarray (N, D)
+    imputed : ndarray (N, D)
         Imputed values (N, D), or (D,) for the same values in all rows; entries where `X` is observed are
         ignored.
 
@@ -96,4 +96,4 @@ def fill_missing(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Fil
     Filled
         The completed series in the type of `X`.
     """
-    return Filled(like_input(X, series, np.where(series.mask, series.values, guesses)))
+    return Filled(like_input(X, series, np.where(series.mask, series.values, imputed)))

@@ -1,4 +1,4 @@
-"""Patterns of hidden observed values, whose true values are known."""
+"""Patterns for hiding observed values, whose true values are known."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +23,7 @@ class Hiding(Protocol):
         """Description of the pattern."""
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Select values of a series (N, D), NaN where missing; true for values to hide."""
+        """Return a mask (N, D) of the values to hide, of a series with NaN for missing values."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class HiddenBlocks:
     Parameters
     ----------
     length : int, default=24
-        Number of rows of a block, at most that of the series. A block may extend over the boundary of two
+        Number of rows of a block, at most the number of rows of the series. A block may extend over two
         sequences.
     fraction : float, default=0.1
         Share of the observed values, above 0 and below 1.

@@ -119,8 +119,8 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         lengths : array-like of int, optional
             Numbers of rows of consecutive series.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each series; by default those of the index, if it has
-            dates, periods or durations.
+            Times of the rows, strictly increasing in each series; by default dates, periods or durations of
+            the index.
         groups : array-like (T,), optional
             Label of the series of each row.
 
@@ -142,7 +142,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         if self.estimator is not None:
             check_estimator_type("estimator", self.estimator, "impute")
         series = self._read(X, lengths, times, groups, reset=True)
-        values = series.checked.values
+        values = series.sequences.values
         low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
         self.empty_features_ = np.isnan(low)
         if self.empty_features_.all():
@@ -158,7 +158,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         self.estimator_ = None
         if self.modelled_features_.any():
             estimator = ProbabilisticSFA() if self.estimator is None else clone(self.estimator)
-            self.estimator_ = estimator.fit(self._modelled(series), **series.given)
+            self.estimator_ = estimator.fit(self._model_input(series), **series.model_arguments)
         return self
 
     def transform(self, X: Any, *, lengths: Any = None, times: Any = None, groups: Any = None) -> Any:
@@ -179,10 +179,10 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         series = self._read(X, lengths, times, groups)
         filled, _ = self._impute(series, False)
         if self.indicator_ is not None:
-            missing = ~series.checked.mask[:, self.indicator_.features_]
+            missing = ~series.sequences.mask[:, self.indicator_.features_]
             filled = np.hstack([filled, missing])
         if output_container(self) != "default":
-            return series.checked.restore(filled)  # scikit-learn converts arrays to DataFrames
+            return series.sequences.restore(filled)  # scikit-learn converts arrays to DataFrames
         return self._like(X, series, filled)
 
     def impute(
@@ -201,7 +201,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         X : array-like or DataFrame (T, D), or list of them
             Rows in order of time, NaN where missing; a separate series.
         return_std : bool, default=False
-            Whether to return standard deviations, too.
+            Whether to return also standard deviations.
         lengths, times, groups : optional
             As in `fit`.
 
@@ -210,9 +210,8 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         filled : array or DataFrame (T, D'), or list of them
             As in `transform`, without indicators.
         std : like `filled`
-            Only with `return_std`: standard deviation of each imputed value. The standard deviation is zero
-            for observed values and for columns that did not vary in `fit`, NaN for columns without observed
-            values in `fit`.
+            Only with `return_std`: standard deviation of each imputed value. It is zero for observed values
+            and for columns that did not vary in `fit`, and NaN for columns without observed values in `fit`.
         """
         series = self._read(X, lengths, times, groups)
         filled, std = self._impute(series, return_std)
@@ -230,12 +229,12 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of str
-            Names of the columns that are kept, then ``missingindicator_`` with the name of each column that
-            has an indicator.
+            Names of the completed columns, then ``missingindicator_`` with the name of each column that has
+            an indicator.
         """
         check_is_fitted(self)
         names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
-        kept_names = names[self._kept]
+        kept_names = names[self._output_columns]
         if self.indicator_ is None:
             return kept_names
         indicator_names = [f"missingindicator_{name}" for name in names[self.indicator_.features_]]
@@ -254,7 +253,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     # ------------------------------------------------------------------ scikit-learn
 
     @property
-    def _kept(self) -> NDArray[np.intp]:
+    def _output_columns(self) -> NDArray[np.intp]:
         """Return the indices of the columns of `transform`."""
         dropped: BoolArray = self.empty_features_ & (not self.keep_empty_features)
         return np.flatnonzero(~dropped)
@@ -263,54 +262,56 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         """Validate a table, and determine the series of its rows."""
         if not reset:
             check_is_fitted(self)
-        # Times of the model are `times`, or else the index.
-        checked = check_sequences(
+        # The model reads times from `times` or from the index.
+        sequences = check_sequences(
             self, X, reset=reset, allow_nan=True, lengths=lengths, require_observed=False
         )
         arguments = {"lengths": lengths, "times": times}
         order = None
         if groups is not None:
-            if lengths is not None or checked.is_list:
+            if lengths is not None or sequences.is_list:
                 raise ValueError("groups cannot be given with lengths or with X as a list of series.")
-            order, arguments["lengths"] = _by_group(groups, checked.n_rows)
-            arguments["times"] = None if times is None else _in_order(times, order)
+            order, arguments["lengths"] = _order_by_group(groups, sequences.n_rows)
+            arguments["times"] = None if times is None else _reorder_times(times, order)
         return _Series(
-            X, checked, {name: value for name, value in arguments.items() if value is not None}, order
+            X, sequences, {name: value for name, value in arguments.items() if value is not None}, order
         )
 
-    def _modelled(self, series: "_Series") -> Any:
-        """Return the input of the model: the columns that vary, by group, with the index of pandas."""
+    def _model_input(self, series: "_Series") -> Any:
+        """Return the input of the model: columns that vary, in the order of the groups, with their index."""
         columns = np.flatnonzero(self.modelled_features_)
         names = getattr(self, "feature_names_in_", np.arange(len(self.modelled_features_)))[columns]
-        values = series.checked.values[:, columns]
-        pieces = series.checked.restore(values)
-        if series.checked.is_list:
+        values = series.sequences.values[:, columns]
+        pieces = series.sequences.restore(values)
+        if series.sequences.is_list:
             return [_with_index(x, piece, names) for x, piece in zip(series.X, pieces, strict=True)]
         return _with_index(series.X, values, names, series.order)
 
     def _impute(self, series: "_Series", return_std: bool) -> tuple[FloatArray, FloatArray | None]:
-        """Return the imputed values of the columns that are kept, and standard deviations or None."""
-        checked, modelled = series.checked, self.modelled_features_
-        filled = np.where(checked.mask, checked.values, self.fill_values_)
-        std = np.where(checked.mask | ~self.empty_features_, 0.0, np.nan)
+        """Return the completed values of the columns of the output, and standard deviations or None."""
+        sequences, modelled = series.sequences, self.modelled_features_
+        filled = np.where(sequences.mask, sequences.values, self.fill_values_)
+        std = np.where(sequences.mask | ~self.empty_features_, 0.0, np.nan)
         if self.estimator_ is not None:
-            result = self.estimator_.impute(self._modelled(series), return_std=return_std, **series.given)
-            means, spread = result if return_std else (result, None)
-            filled[:, modelled] = series.in_rows(means)
-            if spread is not None:
-                std[:, modelled] = series.in_rows(spread)
-        return filled[:, self._kept], std[:, self._kept] if return_std else None
+            result = self.estimator_.impute(
+                self._model_input(series), return_std=return_std, **series.model_arguments
+            )
+            means, result_std = result if return_std else (result, None)
+            filled[:, modelled] = series.restore_order(means)
+            if result_std is not None:
+                std[:, modelled] = series.restore_order(result_std)
+        return filled[:, self._output_columns], std[:, self._output_columns] if return_std else None
 
     def _like(self, X: Any, series: "_Series", values: FloatArray) -> Any:
         """Return a result in the type of the input."""
         names: Any = list(self.get_feature_names_out())[: values.shape[1]]
-        first = as_frame(X[0] if series.checked.is_list else X)
+        first = as_frame(X[0] if series.sequences.is_list else X)
         if not hasattr(self, "feature_names_in_") and hasattr(first, "iloc"):
             if not all(isinstance(label, str) for label in first.columns):
-                # Labels that scikit-learn does not accept as names, such as numbers or pairs.
-                columns = first.columns[self._kept]
+                # scikit-learn does not accept such labels (numbers or pairs, for example) as names.
+                columns = first.columns[self._output_columns]
                 names = columns if len(columns) == len(names) else [*columns, *names[len(columns) :]]
-        return like_input(X, series.checked, values, columns=names, sources=self._kept.tolist())
+        return like_input(X, series.sequences, values, columns=names, sources=self._output_columns.tolist())
 
 
 class _Series(NamedTuple):
@@ -319,23 +320,23 @@ class _Series(NamedTuple):
     Attributes
     ----------
     X : object
-        Argument of the caller.
-    checked : Sequences
-        The same, validated.
-    given : dict
-        Arguments of the model: lengths and times.
+        Data of the user.
+    sequences : Sequences
+        Validated data.
+    model_arguments : dict
+        Arguments for the model: lengths and times.
     order : ndarray (N,) or None
         Order of the rows for the model; None for the order of the input.
     """
 
     X: Any
-    checked: Sequences
-    given: dict[str, Any]
+    sequences: Sequences
+    model_arguments: dict[str, Any]
     order: NDArray[np.intp] | None
 
-    def in_rows(self, result: Any) -> FloatArray:
+    def restore_order(self, result: Any) -> FloatArray:
         """Return a result of the model as one array in the order of the rows."""
-        pieces = result if self.checked.is_list else [result]
+        pieces = result if self.sequences.is_list else [result]
         values = np.concatenate([np.asarray(piece, dtype=np.float64) for piece in pieces])
         if self.order is None:
             return values
@@ -344,7 +345,7 @@ class _Series(NamedTuple):
         return rows
 
 
-def _by_group(groups: Any, n_rows: int) -> tuple[NDArray[np.intp], list[int]]:
+def _order_by_group(groups: Any, n_rows: int) -> tuple[NDArray[np.intp], list[int]]:
     """Return the order of rows in which each group is consecutive, and the number of rows of each group."""
     import pandas as pd
 
@@ -358,8 +359,8 @@ def _by_group(groups: Any, n_rows: int) -> tuple[NDArray[np.intp], list[int]]:
     return np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(group_labels)).tolist()
 
 
-def _in_order(times: Any, order: NDArray[np.intp]) -> Any:
-    """Return times in another order of the rows, for all types of times."""
+def _reorder_times(times: Any, order: NDArray[np.intp]) -> Any:
+    """Return times in another order of the rows, for any type of times."""
     if hasattr(times, "iloc"):
         return times.iloc[order]
     if len(times) != len(order):
@@ -370,7 +371,7 @@ def _in_order(times: Any, order: NDArray[np.intp]) -> Any:
 
 
 def _with_index(X: Any, values: FloatArray, names: Any, order: NDArray[np.intp] | None = None) -> Any:
-    """Return values as a frame with the index of `X` if that is a frame of pandas, else unchanged."""
+    """Return values as a frame with the index of `X` if `X` is a frame of pandas, else unchanged."""
     if order is not None:
         values = values[order]
     X = as_frame(X)

@@ -58,8 +58,8 @@ class ColumnMean:
 class LinearInterpolation:
     """Interpolate linearly in time, each column separately.
 
-    Values before the first or after the last observation of a sequence equal that observation. Values of a
-    column without observations in a sequence are its mean over the other sequences.
+    Values before the first observation of a sequence equal the first, values after the last equal the last.
+    If a column has no observations in a sequence, its mean over the other sequences is used.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class LinearInterpolation:
 
 @dataclass(frozen=True)
 class IterativeRegression:
-    """Impute by scikit-learn's `IterativeImputer`, in five rounds of regressions between columns.
+    """Impute by `IterativeImputer` of scikit-learn, with five rounds of regressions between columns.
 
     The order of rows is not used.
 
@@ -117,18 +117,18 @@ class IterativeRegression:
         from sklearn.impute import IterativeImputer
 
         series = check_series(X, times)
-        # For small matrices more threads are slower.
+        # Several threads are slower for small matrices.
         with one_blas_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # five iterations are intended
+            warnings.simplefilter("ignore", ConvergenceWarning)  # for few iterations
             imputed = IterativeImputer(max_iter=_N_ITERATIONS, random_state=0).fit_transform(series.values)
         return fill_missing(X, series, np.asarray(imputed))
 
 
 @dataclass(frozen=True)
 class ClassicSFA:
-    """Impute by the reconstruction from the slower half of the slow features of the interpolated series.
+    """Impute by a reconstruction from the slower half of the slow features of the interpolated series.
 
-    The reconstruction from all features would be the interpolation. Rows are treated as evenly spaced.
+    A reconstruction from all features would equal the interpolation. Rows are treated as evenly spaced.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class ClassicSFA:
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, interpolate_linearly(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
-        features = np.array(sfa.transform(interpolated))  # DataFrames, if scikit-learn is configured so
+        features = np.array(sfa.transform(interpolated))  # a DataFrame, if scikit-learn is configured so
         features[:, (features.shape[1] + 1) // 2 :] = 0.0
         return fill_missing(X, series, sfa.inverse_transform(features))
 
@@ -195,15 +195,15 @@ class EstimatorImputation:
         Raises
         ------
         KeyboardInterrupt
-            If the fit was interrupted, because a comparison with an incomplete fit would not be fair.
+            If the fit was interrupted.
         """
         fitted = fit_quietly(clone(self.estimator), X, times=times)
         if fitted.status_.startswith("Interrupted"):
             raise KeyboardInterrupt
         with warnings.catch_warnings():
-            # Comparisons already include linear interpolation.
+            # Linear interpolation is another method of the comparison.
             warnings.filterwarnings("ignore", message="Observed values left out one at a time")
-            values, std = fitted.impute(X, return_std=True, **_given_arguments(times=times))
+            values, std = fitted.impute(X, return_std=True, **_without_none(times=times))
         return Filled(values, std, fitted)
 
 
@@ -239,7 +239,7 @@ def default_methods(estimator: Any) -> tuple[Method, ...]:
 
 
 def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
-    """Fit an estimator without ConvergenceWarning; ``status_`` has the same information.
+    """Fit an estimator without ConvergenceWarning; ``status_`` reports convergence.
 
     Parameters
     ----------
@@ -269,9 +269,9 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return estimator.fit(X, **_given_arguments(times=times))
+        return estimator.fit(X, **_without_none(times=times))
 
 
-def _given_arguments(**arguments: Any) -> dict[str, Any]:
+def _without_none(**arguments: Any) -> dict[str, Any]:
     """Omit arguments that are None, for estimators without these arguments."""
     return {name: value for name, value in arguments.items() if value is not None}

@@ -15,11 +15,11 @@ __all__ = [
     "trailing_means",
 ]
 
-# Expected number of exceedances for which a quantile is sufficiently accurate.
+# Minimum expected number of exceedances for an accurate quantile.
 _MIN_EXPECTED_EXCEEDANCES = 20
-# Share of the rows in the tail, and minimum number of rows in it.
+# Share of the rows in the tail, and minimum number of rows in the tail.
 _TAIL_SHARE, _MIN_TAIL_ROWS = 0.1, 20
-# Shape parameters below which the tail is numerically exponential.
+# Shape parameter; the tail is numerically exponential for smaller ones.
 _MIN_SHAPE = 1e-8
 
 
@@ -36,17 +36,17 @@ def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[
     Returns
     -------
     list of list of tuple of int
-        For each fold its segments: number of the sequence, first row, row after the last.
+        Segments of each fold: index of the sequence, first row, row after the last.
     """
     starts = np.concatenate([[0], np.cumsum(lengths)])
     edges = np.linspace(0, starts[-1], n_folds + 1).round().astype(int)
     folds = []
     for first, last in zip(edges[:-1], edges[1:], strict=True):
         segments = []
-        for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
-            a, b = max(first, begin), min(last, end)
+        for i, (sequence_start, sequence_stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+            a, b = max(first, sequence_start), min(last, sequence_stop)
             if a < b:
-                segments.append((i, int(a - begin), int(b - begin)))
+                segments.append((i, int(a - sequence_start), int(b - sequence_start)))
         folds.append(segments)
     return folds
 
@@ -60,7 +60,7 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
     observed_values = np.where(observed, values, 0.0)
     n = len(values) - window + 1
     counts, totals = np.zeros((n, *values.shape[1:]), dtype=np.intp), np.zeros((n, *values.shape[1:]))
-    for offset in range(window):  # an array of all windows would be `window` copies of the values
+    for offset in range(window):  # memory of one copy of the values
         counts += observed[offset : offset + n]
         totals += observed_values[offset : offset + n]
     np.divide(totals, counts, out=means[window - 1 :], where=counts > 0)
@@ -75,10 +75,10 @@ def is_evaluated(statistics: FloatArray) -> BoolArray:
 def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: int = 1) -> FloatArray:
     """Return limits that new rows of the same process exceed with a given probability.
 
-    With many rows these are quantiles (:func:`empirical_limits`). With fewer than 20 expected exceedances,
-    quantiles depend on a few rows. The limit is then the higher of the quantile and the limit from the
-    largest tenth of the rows (:func:`tail_limits`), because limits that are too low are worse than limits
-    that are too high. Averages over a window overlap, so that one in `window` rows is counted.
+    The limits are quantiles (:func:`empirical_limits`) if at least 20 exceedances are expected. Otherwise
+    quantiles depend on a few rows, and a limit is the maximum of the quantile and of a limit from the largest
+    tenth of the rows (:func:`tail_limits`), because limits that are too low cause false alarms. Averages over
+    a window overlap, so that the expected number of exceedances is divided by `window`.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: i
     Returns
     -------
     ndarray of shape (S,)
-        Infinite for a statistic without values.
+        Limits; infinite for a statistic without values.
 
     Warns
     -----
@@ -150,8 +150,8 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     descending = np.sort(np.where(np.isnan(tested), -np.inf, tested), axis=0)[::-1]
     k = int(np.floor(alpha * n + 1e-9))
     if joint:
-        # The rank of a value is the number of values at least as large. A row exceeds a limit if its smallest
-        # rank is at most k.
+        # The rank of a value is the number of values that are at least as large. A row is above a limit if
+        # its smallest rank is at most k.
         ranks = np.stack(
             [np.searchsorted(-descending[:, s], -tested[:, s], side="right") for s in range(tested.shape[1])],
             axis=1,
@@ -165,9 +165,9 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
 def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     """Return limits by a generalised Pareto distribution of the exceedances of each statistic.
 
-    The threshold ``u`` is exceeded by a share ``q`` of the rows: a tenth, but at least 20 rows. From mean
-    ``m`` and variance ``v`` of the excesses, the shape is ``xi = (1 - m^2 / v) / 2`` (at least zero, so that
-    the tail is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is ::
+    The threshold ``u`` is exceeded by a share ``q`` of the rows: a tenth, but at least 20 rows. The mean
+    ``m`` and variance ``v`` of the excesses determine the shape ``xi = (1 - m^2 / v) / 2`` (at least zero, so
+    that the tail is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is ::
 
         u + sigma ((rate / q)^-xi - 1) / xi
 
@@ -181,8 +181,8 @@ def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     Returns
     -------
     ndarray of shape (S,)
-        Minus infinity if no tail can be fitted: fewer than 40 rows, or a rate not below that of the
-        threshold.
+        Limits; minus infinity if no tail can be fitted, because there are fewer than 40 rows or the rate is
+        at least ``q``.
 
     References
     ----------

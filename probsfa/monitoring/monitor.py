@@ -188,9 +188,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
         for segments in contiguous_folds(sequences.lengths, self.n_folds):
             model = clone(template)
             if isinstance(model, ProbabilisticSFA):
-                model.set_params(init=self.model_)  # starting point only
+                model.set_params(init=self.model_)  # as starting point
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # warnings were issued by the fit to all rows
+                warnings.simplefilter("ignore")  # the fit to all rows has issued them
                 rows.without(segments).fit(model)
             held_out = rows.take(segments)
             charts = self._charts(model, held_out)
@@ -236,8 +236,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Returns
         -------
         DataFrame (T, S), or list of them
-            One column for each of the ``S`` charts in `statistics_`; NaN for rows without observations, and
-            for the first rows of a sequence if the statistic needs earlier rows. The index is that of `X`.
+            One column for each of the ``S`` charts in `statistics_`, with the index of `X`. NaN for rows
+            without observations, and for the first rows of a sequence if the statistic depends on earlier
+            rows.
         """
         rows = self._check(X, lengths, times)
         return rows.restore(self._statistics(rows, self._charts(self.model_, rows)), self.statistics_)
@@ -281,10 +282,8 @@ class ProcessMonitor(Saveable, BaseEstimator):
         ValueError
             If there is no such statistic, or the features are not linear in the columns.
 
-        Notes
-        -----
-        A fault of a single column is most likely in the column with the largest contribution. If several
-        columns are faulty, contributions of correlated columns may be large, too.
+        Notes ----- The column with the largest contribution is the most likely cause of a fault of a single
+        column. If several columns are faulty, contributions of other correlated columns may also be large.
         """
         rows = self._check(X, lengths, times)
         if statistic is not None and statistic not in self.statistics_:
@@ -295,13 +294,13 @@ class ProcessMonitor(Saveable, BaseEstimator):
             selected = np.argmax(np.where(np.isnan(ratios), -np.inf, ratios), axis=1)
         else:
             selected = np.full(len(ratios), self.statistics_.index(statistic))
-        out = np.full(rows.sequences.values.shape, np.nan)
+        contributions = np.full(rows.sequences.values.shape, np.nan)
         for s in np.unique(selected):
             name = self.statistics_[s]
             reductions = np.concatenate([trailing_means(c[name].reductions(), self.window) for c in charts])
-            tested = (selected == s) & ~np.isnan(ratios[:, s])
-            out[tested] = reductions[tested]
-        return rows.restore(out, getattr(self, "feature_names_in_", range(self.n_features_in_)))
+            is_selected = (selected == s) & ~np.isnan(ratios[:, s])
+            contributions[is_selected] = reductions[is_selected]
+        return rows.restore(contributions, getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
     def plot(
         self, X: Any, *, truth: Any = None, axes: "list[Axes] | NDArray[Any] | None" = None, times: Any = None
@@ -340,7 +339,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
         return tags
 
     def _check_parameters(self) -> Any:
-        """Return the model to fit, or raise a ValueError."""
+        """Validate the parameters; return the model to fit."""
         if not (is_number(self.alpha) and 0.0 < self.alpha < 1.0):
             raise ValueError(f"alpha must be a number above 0 and below 1; got {self.alpha!r}.")
         check_count("window", self.window)
@@ -354,7 +353,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
             if model.robust not in (False, "auto") or model.transforms is not None:
                 raise ValueError(
                     "model has robust=True or transforms, which would hide faults. Remove outliers from the "
-                    "normal rows, and transform columns before."
+                    "normal rows, and transform columns before the fit."
                 )
             if is_number(model.noise) and model.noise == 0.0:
                 raise ValueError(
@@ -366,19 +365,19 @@ class ProcessMonitor(Saveable, BaseEstimator):
         """Return the number of slow features of the fitted model."""
         if isinstance(model, ProbabilisticSFA):
             maximum = model.params_.n_components
-            by_rule = count_slow_factors(model.params_)
+            default = count_slow_factors(model.params_)
         else:
             maximum = len(model.components_)
             moments = (model.moments_.covariance, model.moments_.difference_moment)
             variance, change = (np.diagonal(moment) for moment in moments)
             is_varying = variance > 0.0
-            by_rule = count_slower_features(model.delta_values_, change[is_varying] / variance[is_varying])
+            default = count_slower_features(model.delta_values_, change[is_varying] / variance[is_varying])
         if self.n_slow is not None and self.n_slow > maximum:
             raise ValueError(
                 f"n_slow={self.n_slow} is more than the {maximum} features of the model. "
                 f"Use at most {maximum}."
             )
-        return min(by_rule, maximum) if self.n_slow is None else self.n_slow
+        return min(default, maximum) if self.n_slow is None else self.n_slow
 
     def _check(self, X: Any, lengths: Any, times: Any) -> "_Rows":
         check_is_fitted(self)
@@ -407,16 +406,18 @@ class ProcessMonitor(Saveable, BaseEstimator):
         names = list(charts[0])
         return np.concatenate(
             [
-                trailing_means(np.stack([of_one[name].values for name in names], axis=1), self.window)
-                for of_one in charts
+                trailing_means(
+                    np.stack([sequence_charts[name].values for name in names], axis=1), self.window
+                )
+                for sequence_charts in charts
             ]
         )
 
 
 class _Rows:
-    """Sequences as given by the user and as arrays, from which segments can be selected.
+    """Sequences as given by the user and as arrays, with selection of segments.
 
-    DataFrames of pandas are kept, because the model may read times from their index.
+    DataFrames of pandas are retained, because the model may read times from their index.
     """
 
     X: Any
@@ -440,7 +441,7 @@ class _Rows:
         return rows
 
     def take(self, segments: list[tuple[int, int, int]]) -> "_Rows":
-        """Return segments, each as a sequence."""
+        """Return segments as sequences."""
         pieces: list[Any] = []
         values, times = [], []
         for i, a, b in segments:
@@ -466,14 +467,14 @@ class _Rows:
         return model.fit(self.pieces if has_several else self.pieces[0], **arguments)
 
     def restore(self, values: FloatArray, columns: Any) -> Any:
-        """Return values (N, S) as one DataFrame, or one for each sequence of a list."""
+        """Return values (N, S) as a DataFrame, or as one DataFrame for each sequence of a list."""
         if not self.sequences.is_list:
             return _frame(values, columns, self.X)
         return [_frame(values[s], columns, x) for x, s in zip(self.X, self.sequences.slices, strict=True)]
 
 
 def _frame(values: FloatArray, columns: Any, template: Any = None) -> Any:
-    """Return a DataFrame with the index of another one, if that is a DataFrame."""
+    """Return a DataFrame with the index of `template`, if it is a DataFrame."""
     import pandas as pd
 
     return pd.DataFrame(

@@ -1,7 +1,7 @@
-"""Statistics of control charts, and contributions of columns to them.
+"""Statistics of control charts, and contributions of columns.
 
-Every statistic is a squared length ``|v_t|^2`` of a vector that is linear in the row ``x_t``. The *reduction*
-by a column is the decrease of the statistic if only the value of that column is replaced by its optimal
+Every statistic is the squared norm ``|v_t|^2`` of a vector that is linear in the row ``x_t``. The *reduction*
+by a column is the decrease of the statistic if only the value of this column is replaced by its optimal
 reconstruction (reconstruction-based contributions, Alcala & Qin 2009)::
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
@@ -13,16 +13,16 @@ Suykens & Huang 2015)::
 
     T2 = sum y_k^2        S2 = sum (y_k,t - y_k,t-lag)^2 / delta_k
 
-over the slow features, and over the fast ones. The residual is the squared reconstruction error in units of
-the columns' variances.
+over the slow features; "T2 fast" and "S2 fast" are the sums over the other features. The residual is the
+squared reconstruction error, divided by the variances of the columns.
 
 *The probabilistic model.* ``m_t`` are the filtered means of the factors, ``P_t`` their
 covariances. Under the model ``Cov m_t = 1 - P_t`` and ``Cov(m_t, m_t-1) = A (1 - P_t-1)``, so that ::
 
     T2 = m_t' (1 - P_t)^-1 m_t        S2 = (m_t - m_t-1)' Cov(m_t - m_t-1)^-1 (m_t - m_t-1)
 
-are chi-squared for any pattern of missing values; so is the residual, the squared Mahalanobis distance of the
-observed values of a row from their one-step prediction.
+have chi-squared distributions for any pattern of missing values. The residual, the squared Mahalanobis
+distance of the observed values of a row from their one-step prediction, also has a chi-squared distribution.
 """
 
 from collections.abc import Callable
@@ -39,12 +39,12 @@ __all__ = [
     "Chart",
     "count_slow_factors",
     "count_slower_features",
-    "equal_tails",
     "factor_charts",
     "slow_feature_charts",
+    "with_degrees_of_freedom",
 ]
 
-# Variance below which a direction is not determined by the rows so far.
+# Minimum variance of a filtered direction; earlier rows do not determine directions of smaller variance.
 _MIN_VARIANCE = 1e-9
 
 
@@ -56,23 +56,23 @@ class Chart(NamedTuple):
     values : ndarray of shape (T,)
         The statistic; NaN if it is not defined.
     reductions : callable
-        Returns an array (T, D), the reduction of the statistic by each value; zero where missing.
+        Function that returns the reduction (T, D) of the statistic by each value; zero where missing.
     """
 
     values: FloatArray
     reductions: Callable[[], FloatArray]
 
 
-def count_slower_features(delta_values: FloatArray, of_columns: FloatArray) -> int:
+def count_slower_features(delta_values: FloatArray, column_delta_values: FloatArray) -> int:
     """Return the number of features slower than the fastest column (Shang et al. 2015), at least one."""
-    return max(1, int(np.count_nonzero(delta_values <= np.max(of_columns))))
+    return max(1, int(np.count_nonzero(delta_values <= np.max(column_delta_values))))
 
 
 def count_slow_factors(params: StateSpace) -> int:
     """Return the number of AR(1) factors slower than the fastest column under the model."""
     loaded = params.loadings[:, : params.n_components] ** 2
     delta = 2.0 * (1.0 - params.decay)
-    # Cycles and smooth factors count as slow; the mean squared difference of white noise is twice its
+    # Cycles and smooth factors are treated as slow. The mean squared difference of white noise is twice its
     # variance.
     other_variance = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
     ar1_noise = np.zeros(params.n_features) if not params.has_ar1_noise else params.memory_scale**2
@@ -101,8 +101,8 @@ def slow_feature_charts(
     Returns
     -------
     dict of Chart
-        ``"T2"`` and ``"S2"`` of the slow features, ``"T2 fast"`` and ``"S2 fast"`` of the others if there are
-        any, and ``"residual"`` if features are omitted.
+        ``"T2"`` and ``"S2"`` of the slow features, ``"T2 fast"`` and ``"S2 fast"`` of other features, and
+        ``"residual"`` if there are fewer features than the rank.
     """
     changes = np.full_like(features, np.nan)
     changes[model.lag :] = features[model.lag :] - features[: -model.lag]
@@ -153,7 +153,7 @@ def factor_charts(result: FilterResult, slow: BoolArray, missing: BoolArray) -> 
         [np.zeros_like(predicted_covariances[:1]), predicted_covariances[:-1]]
     )
     cross_covariances = step @ previous_covariances
-    moving = (
+    change_covariances = (
         predicted_covariances
         + previous_covariances
         - cross_covariances
@@ -167,48 +167,63 @@ def factor_charts(result: FilterResult, slow: BoolArray, missing: BoolArray) -> 
     for name, columns in (("", np.flatnonzero(slow)), (" fast", np.flatnonzero(~slow))):
         if columns.size == 0:
             continue
-        for letter, vectors, spread in (("T2", means, predicted_covariances), ("S2", changes, moving)):
-            covariances = spread[:, columns[:, None], columns]
-            charts[letter + name] = _whitened(vectors[:, columns], covariances, gain[:, columns], missing)
+        for statistic, vectors, all_covariances in (
+            ("T2", means, predicted_covariances),
+            ("S2", changes, change_covariances),
+        ):
+            covariances = all_covariances[:, columns[:, None], columns]
+            charts[statistic + name] = _mahalanobis_chart(
+                vectors[:, columns], covariances, gain[:, columns], missing
+            )
     errors = row_errors(result)
     d = errors.value_errors.shape[1]
     charts["residual"] = Chart(
-        equal_tails(errors.distances, errors.n_values, d), lambda: np.nan_to_num(errors.value_errors) ** 2
+        with_degrees_of_freedom(errors.distances, errors.n_values, d),
+        lambda: np.nan_to_num(errors.value_errors) ** 2,
     )
     return {name: charts[name] for name in sorted(charts, key=_ORDER.index)}
 
 
-def equal_tails(values: FloatArray, degrees: NDArray[Any], target_degrees: int) -> FloatArray:
+def with_degrees_of_freedom(values: FloatArray, degrees: NDArray[Any], target_degrees: int) -> FloatArray:
     """Map chi-squared values to other degrees of freedom with the same tail probability.
 
-    By the cube root of Wilson & Hilferty (1931), which is monotone and accurate in the tail. Values with the
-    requested degrees are unchanged; values with zero degrees are NaN.
+    The cube root of Wilson & Hilferty (1931) is used, which is monotone and accurate in the tail. Values that
+    have the target degrees are unchanged; the result for zero degrees is NaN.
     """
     safe_degrees = np.maximum(degrees, 1).astype(np.float64)
-    spread = 2.0 / (9.0 * safe_degrees)
-    score = (np.cbrt(np.maximum(values, 0.0) / safe_degrees) - (1.0 - spread)) / np.sqrt(spread)
+    source_variance = 2.0 / (9.0 * safe_degrees)
+    score = (np.cbrt(np.maximum(values, 0.0) / safe_degrees) - (1.0 - source_variance)) / np.sqrt(
+        source_variance
+    )
     target_variance = 2.0 / (9.0 * target_degrees)
     scaled = target_degrees * np.maximum(1.0 - target_variance + score * np.sqrt(target_variance), 0.0) ** 3
     return np.where(degrees == target_degrees, values, np.where(degrees > 0, scaled, np.nan))
 
 
 def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
-    """Return a chart of squared lengths of vectors (T, F); `response` (F, D) is their change by column."""
+    """Return a chart of squared norms of vectors (T, F); `response` (F, D) are derivatives by columns."""
 
     def reductions() -> FloatArray:
         if response is None:
             raise ValueError(
                 "contributions require features that are linear in the columns; use no expansion."
             )
-        power = np.sum(response**2, axis=0)
-        along = (vectors @ response) ** 2
-        return np.divide(along, power, out=np.zeros_like(along), where=power > 0.0)
+        squared_norms = np.sum(response**2, axis=0)
+        squared_projections = (vectors @ response) ** 2
+        return np.divide(
+            squared_projections,
+            squared_norms,
+            out=np.zeros_like(squared_projections),
+            where=squared_norms > 0.0,
+        )
 
     return Chart(np.sum(vectors**2, axis=1), reductions)
 
 
-def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, missing: BoolArray) -> Chart:
-    """Return a chart of Mahalanobis distances of vectors (T, F); `gain` (T, F, D): change by column."""
+def _mahalanobis_chart(
+    vectors: FloatArray, covariances: FloatArray, gain: FloatArray, missing: BoolArray
+) -> Chart:
+    """Return a chart of Mahalanobis distances of vectors (T, F); `gain` (T, F, D) is their derivative."""
     variance, axes = np.linalg.eigh(covariances)
     is_determined = variance > _MIN_VARIANCE
     scale = np.where(is_determined, 1.0 / np.sqrt(np.where(is_determined, variance, 1.0)), 0.0)
@@ -217,9 +232,14 @@ def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, mi
 
     def reductions() -> FloatArray:
         response = white @ gain
-        power = np.sum(response**2, axis=1)
-        along = np.einsum("tf,tfd->td", whitened, response) ** 2
-        return np.divide(along, power, out=np.zeros_like(along), where=power > 0.0)
+        squared_norms = np.sum(response**2, axis=1)
+        squared_projections = np.einsum("tf,tfd->td", whitened, response) ** 2
+        return np.divide(
+            squared_projections,
+            squared_norms,
+            out=np.zeros_like(squared_projections),
+            where=squared_norms > 0.0,
+        )
 
-    values = equal_tails(np.sum(whitened**2, axis=1), is_determined.sum(axis=1), vectors.shape[1])
+    values = with_degrees_of_freedom(np.sum(whitened**2, axis=1), is_determined.sum(axis=1), vectors.shape[1])
     return Chart(np.where(missing, np.nan, values), reductions)

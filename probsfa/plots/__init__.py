@@ -1,8 +1,8 @@
 """Figures.
 
-Every function draws on given axes, or on a new figure, and returns the axes. Figures are neither shown nor
-saved, and global settings of matplotlib are not changed. With axes from ``matplotlib.pyplot`` figures are
-displayed in notebooks.
+Every function draws on given axes, or on a new figure, and returns the axes. Figures are not shown or saved,
+and global settings of matplotlib do not change. Notebooks display figures with axes from
+``matplotlib.pyplot``.
 """
 
 from probsfa._lazy import deprecated as _deprecated

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def check_feature(feature: Any, n_features: int) -> int:
-    """Return the number of a column, or raise a ValueError with the valid numbers."""
+    """Return the index of a column; raise a ValueError with the valid range."""
     is_valid = isinstance(feature, numbers.Integral) and not isinstance(feature, bool)
     if not is_valid or not 0 <= feature < n_features:
         feature_text = repr(feature) if np.isscalar(feature) else f"{type(feature).__name__}"
@@ -36,7 +36,7 @@ def check_feature(feature: Any, n_features: int) -> int:
 
 
 def matrix(values: ArrayLike, name: str) -> FloatArray:
-    """Return a two-dimensional array with at least one value, or raise a ValueError."""
+    """Return a two-dimensional array with at least one value; raise a ValueError for other values."""
     array = as_float_array(values, name)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must have two dimensions (rows are time), got shape {array.shape}.")
@@ -44,7 +44,7 @@ def matrix(values: ArrayLike, name: str) -> FloatArray:
 
 
 def vector(values: ArrayLike, name: str) -> FloatArray:
-    """Return a one-dimensional array with at least one value, or raise a ValueError."""
+    """Return a one-dimensional array with at least one value; raise a ValueError for other values."""
     array = as_float_array(values, name)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}.")
@@ -59,7 +59,7 @@ def check_same_length(n_rows: int, **arrays: FloatArray) -> None:
 
 
 def check_axes(axes: "Sequence[Axes] | NDArray[Any]", n: int, purpose: str) -> "list[Axes]":
-    """Return the axes as a list, or raise a ValueError if there are not n."""
+    """Return the axes as a list; raise a ValueError if there are not n axes."""
     listing = list(axes)
     if len(listing) != n:
         raise ValueError(f"axes must be {n}, {purpose}, got {len(listing)}.")
@@ -67,7 +67,7 @@ def check_axes(axes: "Sequence[Axes] | NDArray[Any]", n: int, purpose: str) -> "
 
 
 def check_level(level: float) -> float:
-    """Return the probability of a band, or raise a ValueError."""
+    """Return the probability of an interval; raise a ValueError if it is out of range."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
     return level
@@ -97,5 +97,5 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
 
 
 def missing_and_adjacent(missing: BoolArray) -> BoolArray:
-    """Return a mask (T,) of missing values and adjacent rows, which are the ends of a line through them."""
+    """Return a mask (T,) of missing values and adjacent rows, between which lines are drawn."""
     return missing | np.r_[missing[1:], False] | np.r_[False, missing[:-1]]

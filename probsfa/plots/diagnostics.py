@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["plot_diagnostics"]
 
 _STYLES = {"one step": (BLUE, "o"), "cells": (ORANGE, "s"), "rows": (GREEN, "^"), "blocks": (PALETTE[3], "D")}
-_LABELS = {"cells": "single values"}  # in legends; other patterns have their own name
-# Maximum number of columns whose names are shown below each other.
+_LABELS = {"cells": "single values"}  # in legends; other keys are shown unchanged
+# Maximum number of columns with visible names.
 _MAX_NAMES = 40
 
 
@@ -139,7 +139,7 @@ def _draw_calibration(diagnostics: "Diagnostics", ax: "Axes") -> None:
 
 def _draw_coverage(diagnostics: "Diagnostics", ax: "Axes") -> None:
     rows = np.arange(len(diagnostics.feature_names))
-    for kind, coverages in diagnostics.covered(0.9).items():  # in the colours of the calibration curves
+    for kind, coverages in diagnostics.covered(0.9).items():  # colours as in the calibration curves
         color, marker = _STYLES.get(kind, (GREY, "x"))
         ax.plot(coverages, rows, marker, color=color, ms=4.0, alpha=0.8)
     ax.axvline(0.9, color=GREY, lw=0.8, ls="--", zorder=0)

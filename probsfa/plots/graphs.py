@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_eigengap", "plot_embedding", "plot_graph"]
 
-_MAX_VERTICES = 2000  # more vertices are not distinguishable
+_MAX_VERTICES = 2000  # more vertices could not be distinguished
 _MAX_EDGE_WIDTH, _MAX_VERTEX = 2.0, 60.0  # points, and points squared
 
 
@@ -73,7 +73,7 @@ def plot_embedding(
         values = np.asarray(labels)
         if values.shape != (len(points),):
             raise ValueError(f"labels must have {len(points)} values, one per row, got shape {values.shape}.")
-        _colored(ax, x, y, values, size)
+        _scatter_by_label(ax, x, y, values, size)
     ax.set_xlabel("row" if is_one_dimensional else "coordinate 1")
     ax.set_ylabel("coordinate 1" if is_one_dimensional else "coordinate 2")
     format_axes(ax)
@@ -90,7 +90,7 @@ def plot_eigengap(
     eigenvalues : array-like (m,)
         Sorted eigenvalues, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
     n_clusters : int or None, default=None
-        Number of eigenvalues before the gap; by default that before the largest gap
+        Number of eigenvalues before the gap; by default before the largest gap
         (:func:`probsfa.sfa.eigengap`).
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
@@ -146,12 +146,12 @@ def plot_graph(
     labels: ArrayLike | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw a small training graph; sizes of vertices and widths of edges are their weights.
+    """Draw a small training graph; sizes of vertices and widths of edges are proportional to their weights.
 
     Parameters
     ----------
     graph : TrainingGraph
-        At most 2,000 vertices. Self-loops are not drawn.
+        Graph of at most 2,000 vertices. Self-loops are not drawn.
     positions : array-like (N, 2) or None, default=None
         Positions of the vertices, such as two columns of the data or an eigenmap. By default they are on a
         circle in their order, clockwise from the top.
@@ -203,19 +203,19 @@ def plot_graph(
     )
     if len(ends):
         relative_weights = edges.data[is_upper] / edges.data[is_upper].max()
-        faint = float(
+        alpha = float(
             np.clip(6.0 * n / len(ends), 0.1, 1.0)
-        )  # transparent edges, so that vertices below many edges are visible
+        )  # transparency, so that vertices below many edges are visible
         lines = LineCollection(
             list(ends), linewidths=_MAX_EDGE_WIDTH * relative_weights, colors=GREY, zorder=1
         )
-        lines.set_alpha(faint * relative_weights)
+        lines.set_alpha(alpha * relative_weights)
         ax.add_collection(lines)
     size = np.clip(1500.0 / n, 4.0, _MAX_VERTEX) * graph.node_weights / graph.node_weights.max()
     if values is None:
         ax.scatter(vertex_positions[:, 0], vertex_positions[:, 1], s=size, color=BLUE, linewidths=0, zorder=2)
     else:
-        _colored(ax, vertex_positions[:, 0], vertex_positions[:, 1], values, size)
+        _scatter_by_label(ax, vertex_positions[:, 0], vertex_positions[:, 1], values, size)
     if positions is None:
         ax.set_axis_off()
         ax.set_aspect("equal")
@@ -223,10 +223,10 @@ def plot_graph(
     return ax
 
 
-def _colored(
+def _scatter_by_label(
     ax: "Axes", x: NDArray[Any], y: NDArray[Any], values: NDArray[Any], size: float | NDArray[Any]
 ) -> None:
-    """Draw points in the colours of groups, with a legend, or of a scale, with a colour bar."""
+    """Draw points in colours of groups with a legend, or of a scale with a colour bar."""
     kinds, group = np.unique(values, return_inverse=True)
     if len(kinds) > len(PALETTE):
         if values.dtype.kind not in "biuf":

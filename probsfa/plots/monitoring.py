@@ -87,7 +87,7 @@ def plot_control_charts(
         ax.axhline(limit, color=ORANGE, lw=1.0, ls="--")
         ax.set_yscale("log")
         ax.set_ylabel(name)
-        # Statistics near zero are not informative, and would dominate a logarithmic scale.
+        # Values near zero would dominate a logarithmic scale.
         finite = values[np.isfinite(values)]
         top = max(np.max(finite, initial=limit), limit)
         ax.set_ylim(limit / 30.0, 2.0 * top)
@@ -97,7 +97,7 @@ def plot_control_charts(
 
 
 def _runs(rows: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return the first and the last row of each run of true rows."""
+    """Return the first and the last row of each run of True."""
     edges = np.diff(np.concatenate([[0], rows.astype(int), [0]]))
     return list(
         zip(np.flatnonzero(edges == 1).tolist(), (np.flatnonzero(edges == -1) - 1).tolist(), strict=True)

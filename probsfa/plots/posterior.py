@@ -93,7 +93,7 @@ def _time_scale_label(model: "BayesianSFA") -> str:
     seconds = model.time_unit_seconds_
     if seconds is None:
         return "time scale"
-    # Time units of models of earlier versions with uneven dates are seconds.
+    # Models of earlier versions with uneven dates have seconds as time unit.
     return f"time scale (steps of {duration_text(seconds)})" if model.time_unit_ == 1.0 else "time scale (s)"
 
 
@@ -107,7 +107,7 @@ def plot_loadings(
     model : BayesianSFA
         Fitted estimator.
     level : float, default=0.9
-        Probability of the thin intervals; that of the thick intervals is one half.
+        Probability of the thin intervals; thick intervals have probability one half.
     axes : sequence of K matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 
@@ -135,8 +135,8 @@ def plot_loadings(
     'component 1'
     """
     draws = model.draws_.loadings
-    flat = (draws / model.fitted_.units.scale[:, None]).reshape(-1, *draws.shape[2:])
-    d, k = flat.shape[1:]
+    scaled_draws = (draws / model.fitted_.units.scale[:, None]).reshape(-1, *draws.shape[2:])
+    d, k = scaled_draws.shape[1:]
     if axes is None:
         axes = figure(1.5 + 2.2 * k, 1.0 + 0.22 * d).subplots(1, k, sharey=True, sharex=True, squeeze=False)[
             0
@@ -144,16 +144,16 @@ def plot_loadings(
     axes = check_axes(axes, k, "one for each component")
     names = getattr(model, "feature_names_in_", [str(j) for j in range(d)])
     rows = np.arange(d)
-    outer_interval, inner_interval = _central(flat, level), _central(flat, 0.5)
+    outer_interval, inner_interval = _central(scaled_draws, level), _central(scaled_draws, 0.5)
     for j, ax in enumerate(axes):
         ax.axvline(0.0, color=GREY, lw=0.5, zorder=0)
         ax.hlines(rows, outer_interval[0][:, j], outer_interval[1][:, j], color=BLUE, lw=1.0)
         ax.hlines(rows, inner_interval[0][:, j], inner_interval[1][:, j], color=BLUE, lw=3.0)
-        ax.plot(np.median(flat[:, :, j], axis=0), rows, "o", color=BLACK, ms=3.0)
+        ax.plot(np.median(scaled_draws[:, :, j], axis=0), rows, "o", color=BLACK, ms=3.0)
         ax.set_title(f"component {j + 1}", fontsize="medium")
         format_axes(ax)
     axes[0].set_yticks(rows, [str(name) for name in names])
-    if not axes[0].yaxis_inverted():  # the axis is common to all panels
+    if not axes[0].yaxis_inverted():  # all panels share the axis
         axes[0].invert_yaxis()
     axes[len(axes) // 2].set_xlabel("loading / standard deviation of the column")
     return axes
@@ -197,17 +197,17 @@ def plot_latents(
     'component 1'
     """
     latents = model.to_datatree()["posterior_predictive"]["latents"].to_numpy()
-    flat = latents.reshape(-1, *latents.shape[2:])
-    k = flat.shape[-1]
+    stacked_draws = latents.reshape(-1, *latents.shape[2:])
+    k = stacked_draws.shape[-1]
     if axes is None:
         axes = figure(8.0, 0.6 + 1.3 * k).subplots(k, 1, sharex=True, squeeze=False)[:, 0]
     axes = check_axes(axes, k, "one for each component")
-    low, high = _central(flat, level)
+    low, high = _central(stacked_draws, level)
     for j, ax in enumerate(axes):
-        for rows in model.fitted_.sequences.slices:  # no line from one sequence to the next
+        for rows in model.fitted_.sequences.slices:  # without lines between sequences
             time_values = model.fitted_.time_index[rows]
             ax.fill_between(time_values, low[rows, j], high[rows, j], color=BLUE, alpha=0.25, lw=0)
-            ax.plot(time_values, np.median(flat[:, rows, j], axis=0), color=BLUE, lw=1.0)
+            ax.plot(time_values, np.median(stacked_draws[:, rows, j], axis=0), color=BLUE, lw=1.0)
         ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
         ax.set_ylabel(f"component {j + 1}")
         format_axes(ax, model.fitted_.time_index)
@@ -219,8 +219,8 @@ def plot_predictive_check(
 ) -> "Axes":
     """Draw a posterior predictive check of the autocorrelation of a column.
 
-    The observed autocorrelation is compared with that of simulated series. A curve outside the band indicates
-    misfit, such as a daily cycle that is not in the model.
+    The observed autocorrelation is compared with autocorrelations of simulated series. A curve outside the
+    band indicates a misfit, such as a daily cycle that the model lacks.
 
     Parameters
     ----------
@@ -348,7 +348,7 @@ def plot_imputation_fan(
     missing = np.isnan(observed)
     time_values = row_times(getattr(X, "index", None) if times is None else times, len(observed))
     ax = axes_or_new(ax, 8.0, 3.2)
-    # With adjacent rows, because a block of one row would have no width.
+    # Bands include adjacent rows, because a missing block of one row would have no width.
     is_shown = missing_and_adjacent(missing)
     for level in sorted(levels, reverse=True):
         filled, low, high = (np.asarray(part)[:, feature] for part in model.impute(X, interval=level))
@@ -387,8 +387,8 @@ def _autocorrelation(pieces: Sequence[FloatArray], lags: int) -> FloatArray:
     mean = np.nanmean(np.concatenate(pieces))
     centred = [piece - mean for piece in pieces]
     power = np.nanmean(np.concatenate(centred) ** 2)
-    out = []
+    autocorrelations = []
     for lag in range(lags + 1):
         products = [x[lag:] * x[: len(x) - lag] for x in centred if len(x) > lag]
-        out.append(np.nanmean(np.concatenate(products)) / power)
-    return np.array(out)
+        autocorrelations.append(np.nanmean(np.concatenate(products)) / power)
+    return np.array(autocorrelations)

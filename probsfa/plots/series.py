@@ -125,7 +125,7 @@ def plot_imputation(
     std : array-like (T,) or None, default=None
         Standard deviations of the imputed values, for the band.
     truth : array-like (T,) or None, default=None
-        True values, NaN where unknown. Drawn at missing values only.
+        True values, NaN where unknown; drawn only at missing values.
     times : array-like (T,) or None, default=None
         Times of the rows: numbers or dates. Row numbers by default.
     level : float, default=0.9
@@ -159,7 +159,7 @@ def plot_imputation(
     missing = np.isnan(observed)
     ax = axes_or_new(ax, 8.0, 3.0)
     ax.plot(time_values, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
-    # The line and the band through a missing block begin and end at adjacent observations.
+    # Lines and bands of missing blocks begin and end at adjacent observations.
     is_shown = missing_and_adjacent(missing)
     ax.plot(time_values, np.where(is_shown, filled, np.nan), color=BLUE, lw=1.4, label="imputed")
     if std is not None:
@@ -182,7 +182,7 @@ def plot_imputation(
 
 
 def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw delta values, slowest first, on a logarithmic scale with the value of white noise for comparison.
+    """Draw delta values on a logarithmic scale, slowest first, with the delta value of white noise.
 
     Parameters
     ----------
@@ -266,8 +266,10 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     """
     values = vector(history, "history")
     ax = axes_or_new(ax, 5.0, 3.2)
-    gap = values[-1] - values
-    ax.plot(np.arange(len(values)), np.where(gap > 0.0, gap, np.nan), ".-", color=BLUE, lw=0.8, ms=4.0)
+    distance = values[-1] - values
+    ax.plot(
+        np.arange(len(values)), np.where(distance > 0.0, distance, np.nan), ".-", color=BLUE, lw=0.8, ms=4.0
+    )
     ax.set_yscale("log")
     _integer_ticks(ax)
     ax.set_xlabel("iteration")

@@ -1,4 +1,4 @@
-"""The dynamic factor model with AR(1) factors: exact inference, learning, prediction, and its estimator.
+"""The dynamic factor model with AR(1) factors: exact inference, learning, prediction, and the estimator.
 
 The model of Turner & Sahani (2007), with unit stationary variances::
 

@@ -1,7 +1,7 @@
-"""Advice from prediction errors: descriptions of misfit, and options that would remove it.
+"""Advice from prediction errors: messages about misfit, and suggested options.
 
-Misfit is reported if it is large enough to matter and significant at a level of 1 % for all columns together.
-Cycles are removed from the errors before the other tests, so that each misfit is reported once.
+Misfit is reported if it exceeds a threshold and is significant at a level of 1 % over all columns. Cycles are
+removed from the errors before the other tests, so that one cause is reported once.
 """
 
 from collections.abc import Sequence
@@ -29,28 +29,28 @@ from probsfa.statespace.whiteness import (
 
 __all__ = ["CALENDAR_PERIODS", "N_LAGS", "ModelProperties", "Suggestion", "advise", "tested_lags"]
 
-# Significance level of each of the six kinds of misfit, over all columns: 1 % for all kinds together.
+# Significance level of each of the six types of misfit over all columns; 1 % for all types together.
 _SIGNIFICANCE_LEVEL = 0.01 / 6.0
-# Thresholds above which misfit is reported: autocorrelation, share of a cycle in the mean square, excess
-# kurtosis and degrees of freedom, ratio of standard deviations, difference of levels in standard deviations,
-# and lack of coverage.
+# Thresholds of misfit: minimum autocorrelation, share of a cycle in the mean square, and excess kurtosis;
+# maximum degrees of freedom; minimum ratio of standard deviations, difference of levels in standard
+# deviations, and deficit of coverage.
 _MIN_AUTOCORRELATION, _MIN_CYCLE_SHARE = 0.12, 0.01
 _MIN_KURTOSIS, _MAX_DEGREES = 1.0, 10.0
 _MIN_STD_RATIO, _MIN_LEVEL_DIFFERENCE, _MIN_COVERAGE_DEFICIT = 1.5, 0.5, 0.08
-# Minimum autocorrelation of the errors at lag 1 for a smooth factor, for columns and for linear combinations
-# of columns. The relative ridge regularizes the correlation matrix of the columns.
+# Minimum autocorrelation at lag 1 of errors (of columns, or of linear combinations of columns) that a smooth
+# factor would explain. The relative ridge regularizes the correlation matrix of the columns.
 _MIN_ERROR_CORRELATION, _RELATIVE_RIDGE = 0.3, 0.05
-# Minimum autocorrelation of the increments of a smooth column at lag 2; at lag 1 white noise makes it
-# negative.
+# Minimum autocorrelation at lag 2 of the increments of a smooth column. Lag 1 is not used, because white
+# noise causes negative autocorrelations.
 _MIN_INCREMENT_CORRELATION = 0.25
-# Misfit of one column can affect others through the factors, at most by this fraction.
+# The factors transfer the misfit of one column to others, at most by this fraction.
 _MIN_RELATIVE_SIZE = 1.0 / 3.0
 #: Number of consecutive lags that are tested.
 N_LAGS = 10
 #: Periods of the calendar, in seconds, and harmonics of a day.
 CALENDAR_PERIODS = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
 _DAILY_HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
-# Maximum number of cycles that are removed from the errors, and that are suggested.
+# Maximum number of cycles that are removed from the errors, and maximum number of suggested cycles.
 _MAX_CYCLES = 3
 # Largest ratio by which a fit may change a period (`PERIOD_RANGE` of learning).
 _PERIOD_RANGE = 1.25
@@ -64,11 +64,11 @@ class Suggestion(NamedTuple):
     Attributes
     ----------
     options : dict
-        Options of :class:`probsfa.ProbabilisticSFA` that are added to those of the model.
+        Options of :class:`probsfa.ProbabilisticSFA`, in addition to the options of the model.
     gain : float
         Approximate gain in log-likelihood, in nats.
     n_states : int
-        Number of states with these options; the time of a fit grows with its square.
+        Number of states of the suggested model; the time of a fit is proportional to its square.
     """
 
     options: dict[str, Any]
@@ -77,7 +77,7 @@ class Suggestion(NamedTuple):
 
 
 class ModelProperties(NamedTuple):
-    """Processes and noise of a model, which determine what can be added to it.
+    """Processes and noise of a model, which determine possible additions.
 
     Attributes
     ----------
@@ -107,14 +107,14 @@ class ModelProperties(NamedTuple):
 
 
 class _Names:
-    """Names of columns in sentences."""
+    """Names of columns in messages."""
 
     def __init__(self, sequences: Sequences) -> None:
         names = sequences.feature_names
         self._names = [str(j) if names is None else repr(str(names[j])) for j in range(sequences.n_features)]
 
     def list_columns(self, selected: BoolArray, size: FloatArray) -> str:
-        """Return "column" or "columns" and the names of the selected ones, largest first, at most five."""
+        """Return "column" or "columns" and the names of up to five selected columns, largest first."""
         order = [j for j in np.argsort(-np.nan_to_num(np.abs(size), posinf=1e300)) if selected[j]]
         names = ", ".join(self._names[j] for j in order[:5])
         if len(order) == 1:
@@ -124,12 +124,12 @@ class _Names:
 
 
 def _largest_column(selected: BoolArray, size: FloatArray) -> int:
-    """Return the selected column of largest size."""
+    """Return the index of the selected column with the largest size."""
     return int(np.argmax(np.where(selected, np.nan_to_num(np.abs(size), posinf=1e300), -1.0)))
 
 
 def tested_lags(sequences: Sequences) -> NDArray[np.intp]:
-    """Return the consecutive lags that are tested, fewer in short sequences."""
+    """Return the tested lags, 1 to 10; fewer in short sequences."""
     return np.arange(1, max(min(N_LAGS, max(sequences.lengths) // 5), 1) + 1)
 
 
@@ -137,7 +137,7 @@ def tested_lags(sequences: Sequences) -> NDArray[np.intp]:
 
 
 class _CleanedErrors(NamedTuple):
-    """Errors from which cycles are removed.
+    """Prediction errors after the removal of cycles.
 
     Attributes
     ----------
@@ -171,14 +171,16 @@ def _remove_cycles(innovations: FloatArray, sequences: Sequences, times: FloatAr
         resolution = peak.resolution
         if not is_significant.any():
             break
-        found = np.where(is_significant, peak.periods, np.nan)
-        errors = remove_cycle(errors, sequences.lengths, times, found)
-        # Amplitudes are proportional to the square roots of shares. A small cycle may be due to a large one
-        # of the same period in another column.
+        significant_periods = np.where(is_significant, peak.periods, np.nan)
+        errors = remove_cycle(errors, sequences.lengths, times, significant_periods)
+        # Amplitudes are proportional to the square roots of shares. A large cycle of another column with the
+        # same period may cause a small cycle.
         size = np.sqrt(np.where(is_significant, peak.shares, 0.0))
         with np.errstate(invalid="ignore"):
-            is_same = np.abs(1.0 / found[:, None] - 1.0 / found) <= resolution
-        periods.append(np.where(size >= _MIN_RELATIVE_SIZE * np.max(size * is_same, axis=1), found, np.nan))
+            is_same = np.abs(1.0 / significant_periods[:, None] - 1.0 / significant_periods) <= resolution
+        periods.append(
+            np.where(size >= _MIN_RELATIVE_SIZE * np.max(size * is_same, axis=1), significant_periods, np.nan)
+        )
     parts, stationary = split_into_parts(len(errors)), errors.copy()
     for rows, std in zip(parts, standard_deviations(errors, parts), strict=True):
         varies = std > 0.0
@@ -216,10 +218,10 @@ def advise(
     Returns
     -------
     advice : tuple of str
-        A text for each kind of misfit.
+        A message for each type of misfit.
     suggestions : tuple of Suggestion
-        Suggested options: cycles first, because other misfit is measured after cycles are removed, then by
-        gain.
+        Suggested options, sorted by gain after cycles. Cycles are first, because other misfit is estimated
+        after their removal.
     """
     innovations = errors.by_kind["one step"]
     d = innovations.shape[1]
@@ -232,42 +234,42 @@ def advise(
 
     if cleaned.periods:
         periods = _distinct_periods(cleaned, seconds)
-        of_model = [(period_label(p, seconds, cleaned.resolution), float(p)) for p in model.periods]
-        rhythms = [label if seconds is not None else p for label, p in [*of_model, *periods]]
+        model_periods = [(period_label(p, seconds, cleaned.resolution), float(p)) for p in model.periods]
+        rhythms = [label if seconds is not None else p for label, p in [*model_periods, *periods]]
         gain = _gain(innovations, np.nanmean(cleaned.errors**2, axis=0) / np.nanmean(innovations**2, axis=0))
         suggestions.append(Suggestion({"rhythms": rhythms}, gain, model.n_states + 2 * len(periods)))
         advice.append(_cycle_message(cleaned, [label for label, _ in periods], names, seconds))
 
     lags = tested_lags(sequences)
     correlations = autocorrelation(cleaned.stationary, sequences.lengths, lags)
-    size, at = largest_magnitude(correlations.values)
+    size, lag_index = largest_magnitude(correlations.values)
     with np.errstate(invalid="ignore"):
         is_autocorrelated = has_values & (ljung_box(correlations) < level)
         is_autocorrelated &= np.abs(size) >= _MIN_AUTOCORRELATION
-        first = correlations.values[0]
-        is_smooth = is_autocorrelated & (first >= _MIN_ERROR_CORRELATION)
+        lag_one = correlations.values[0]
+        is_smooth = is_autocorrelated & (lag_one >= _MIN_ERROR_CORRELATION)
     is_smooth &= _has_smooth_increments(sequences, times, is_smooth)
     n_replaced = len(model.smooth_factors)
-    # A smooth factor would explain part of a cycle.
+    # Smooth factors are not suggested with cycles, because they would explain part of a cycle.
     replace_factors = n_replaced > 0 and not cleaned.periods and not is_smooth.any()
     if is_smooth.any():
         n_added = _count_autocorrelated_combinations(cleaned.stationary[:, is_smooth], sequences.lengths)
-        gain = _gain(innovations, np.where(is_smooth, 1.0 - first**2, 1.0))
+        gain = _gain(innovations, np.where(is_smooth, 1.0 - lag_one**2, 1.0))
         n_smooth = model.n_smooth + n_added
         suggestions.append(Suggestion({"smooth": n_smooth}, gain, model.n_states + 2 * n_added))
-        advice.append(_smoothness_message(is_smooth, first, n_smooth, names))
+        advice.append(_smoothness_message(is_smooth, lag_one, n_smooth, names))
     elif replace_factors:
-        gain = _gain(innovations, 1.0 - np.nan_to_num(first) ** 2)
+        gain = _gain(innovations, 1.0 - np.nan_to_num(lag_one) ** 2)
         options = {"n_components": model.n_components - n_replaced, "smooth": model.n_smooth + n_replaced}
         suggestions.append(Suggestion(options, gain, model.n_states + n_replaced))
         advice.append(_replacement_message(model.smooth_factors, options["smooth"], options["n_components"]))
-    is_autocorrelated = _without_side_effects(is_autocorrelated, size) & ~is_smooth
-    # An AR(1) factor in place of a smooth one causes autocorrelated errors.
+    is_autocorrelated = _exclude_transferred_misfit(is_autocorrelated, size) & ~is_smooth
+    # An AR(1) factor instead of a smooth factor also causes autocorrelated errors.
     if is_autocorrelated.any() and not replace_factors:
         if not model.ar1_noise:
             gain = _gain(innovations, np.where(is_autocorrelated, 1.0 - size**2, 1.0))
             suggestions.append(Suggestion({"noise": "ar1"}, gain, model.n_states + d))
-        advice.append(_autocorrelation_message(is_autocorrelated, size, lags[at], names, model))
+        advice.append(_autocorrelation_message(is_autocorrelated, size, lags[lag_index], names, model))
 
     tails = heavy_tails(cleaned.stationary)
     with np.errstate(invalid="ignore"):
@@ -295,25 +297,25 @@ def advise(
     with np.errstate(invalid="ignore", divide="ignore"):
         size = nan_range(comparison.means) / nan_max(stds)
         is_shifted = has_values & (comparison.p_values < level) & (size > _MIN_LEVEL_DIFFERENCE)
-    is_shifted = _without_side_effects(is_shifted, size)
+    is_shifted = _exclude_transferred_misfit(is_shifted, size)
     if is_shifted.any():
         advice.append(_level_message(is_shifted, size, names))
 
-    suggestions.sort(key=lambda one: ("rhythms" not in one.options, -one.gain))
-    if not advice:  # other misfit would explain wrong coverage
+    suggestions.sort(key=lambda suggestion: ("rhythms" not in suggestion.options, -suggestion.gain))
+    if not advice:  # any other misfit explains wrong coverage
         advice = _coverage_messages(errors, has_values, level, names)
     return tuple(advice), tuple(suggestions)
 
 
 def _gain(errors: FloatArray, shares: FloatArray) -> float:
-    """Return the gain in nats if the mean squares of the columns are reduced to the given shares (D,)."""
+    """Return the gain in nats if mean squares of the columns are multiplied by shares (D,)."""
     counts = np.count_nonzero(~np.isnan(errors), axis=0)
-    known = (counts > 0) & (shares > 0.0)
-    return float(-0.5 * np.sum(counts[known] * np.log(np.minimum(shares[known], 1.0))))
+    is_valid = (counts > 0) & (shares > 0.0)
+    return float(-0.5 * np.sum(counts[is_valid] * np.log(np.minimum(shares[is_valid], 1.0))))
 
 
-def _without_side_effects(is_significant: BoolArray, size: FloatArray) -> BoolArray:
-    """Return columns with a misfit, except those whose misfit a larger one of another column may cause."""
+def _exclude_transferred_misfit(is_significant: BoolArray, size: FloatArray) -> BoolArray:
+    """Return columns with a misfit, without those whose misfit another column may cause."""
     maximum = np.max(np.abs(size), where=is_significant, initial=0.0)
     return is_significant & (np.nan_to_num(np.abs(size)) >= _MIN_RELATIVE_SIZE * maximum)
 
@@ -322,7 +324,7 @@ def _without_side_effects(is_significant: BoolArray, size: FloatArray) -> BoolAr
 
 
 def period_label(period: float, seconds: float | None, resolution: float) -> str:
-    """Return a period as a label for `rhythms=`: that of the calendar if the two cannot be distinguished.
+    """Return a label of a period for `rhythms=`; a calendar period if the data do not distinguish the two.
 
     Parameters
     ----------
@@ -349,8 +351,8 @@ def period_label(period: float, seconds: float | None, resolution: float) -> str
 def _distinct_periods(cleaned: _CleanedErrors, seconds: float | None) -> list[tuple[str, float]]:
     """Return the most frequent periods of the columns as labels and numbers, at most three.
 
-    High harmonics are omitted, because they describe the shape of a cycle. If a fit of one period may
-    converge to another, only the more frequent of the two is returned.
+    High harmonics are omitted, because they describe the shape of a cycle. If a fit could converge from one
+    period to another, only the more frequent period is returned.
     """
     counts: dict[str, int] = {}
     periods: dict[str, float] = {}
@@ -370,7 +372,7 @@ def _distinct_periods(cleaned: _CleanedErrors, seconds: float | None) -> list[tu
     }
     distinct: list[str] = []
     for label in sorted(set(periods) - harmonics, key=lambda label: (-counts[label], label)):
-        # A cycle with a drifting phase has a broad peak, in which several periods are found.
+        # A cycle with a drifting phase has a broad peak, in which columns may have different periods.
         ratios = [max(periods[label], periods[one]) / min(periods[label], periods[one]) for one in distinct]
         if all(ratio > _PERIOD_RANGE for ratio in ratios):
             distinct.append(label)
@@ -394,15 +396,15 @@ def _cycle_message(cleaned: _CleanedErrors, labels: list[str], names: _Names, se
 
 
 def _has_smooth_increments(sequences: Sequences, times: FloatArray, tested: BoolArray) -> BoolArray:
-    """Return which of the tested columns have positively autocorrelated increments at lag 2.
+    """Return a mask of tested columns with positively autocorrelated increments at lag 2.
 
-    Differentiable paths have such increments. Increments of an AR(1) process have zero or negative
-    autocorrelations, as do those of white noise at lag 2. Cycles are removed first, because their increments
-    are positively correlated within part of a period.
+    Differentiable paths have such increments. Increments of an AR(1) process, and increments of white noise
+    at lag 2, have zero or negative autocorrelations. Cycles are removed first, because their increments are
+    positively correlated within part of a period.
     """
-    out = np.zeros(tested.shape, dtype=bool)
+    has_smooth_increments = np.zeros(tested.shape, dtype=bool)
     if not tested.any():
-        return out
+        return has_smooth_increments
     increments = np.full((sequences.n_rows, np.count_nonzero(tested)), np.nan)
     increments[1:] = np.diff(sequences.values[:, tested], axis=0)
     increments[np.cumsum((0, *sequences.lengths[:-1]))] = np.nan
@@ -411,19 +413,19 @@ def _has_smooth_increments(sequences: Sequences, times: FloatArray, tested: Bool
     increments[~(np.abs(step - median_step) <= 1e-3 * median_step)] = np.nan
     has_values = np.count_nonzero(~np.isnan(increments), axis=0) >= _MIN_VALUES
     if not has_values.any():
-        return out
+        return has_smooth_increments
     cleaned = _remove_cycles(np.where(has_values, increments, np.nan), sequences, times)
     correlations = autocorrelation(cleaned.stationary, sequences.lengths, np.array([2]))
     with np.errstate(invalid="ignore", divide="ignore"):
         minimum = np.maximum(_MIN_INCREMENT_CORRELATION, 4.0 / np.sqrt(correlations.n_pairs[0]))
-        out[tested] = has_values & (correlations.values[0] >= minimum)
-    return out
+        has_smooth_increments[tested] = has_values & (correlations.values[0] >= minimum)
+    return has_smooth_increments
 
 
 def _count_autocorrelated_combinations(errors: FloatArray, lengths: Sequence[int]) -> int:
     """Count the linear combinations of errors (N, D) that are autocorrelated at lag 1; at least one.
 
-    The ridge shrinks the autocorrelation of combinations with very small variance, which is rounding error.
+    The ridge shrinks the autocorrelation of combinations whose variance consists of rounding errors.
     """
     x = np.nan_to_num(errors / np.sqrt(np.nanmean(errors**2, axis=0)))
     observed = (~np.isnan(errors)).astype(np.float64)
@@ -535,14 +537,14 @@ def _level_message(is_shifted: BoolArray, size: FloatArray, names: _Names) -> st
 def _coverage_messages(
     errors: PredictionErrors, has_values: BoolArray, level: float, names: _Names
 ) -> list[str]:
-    """Return a sentence on the first kind of prediction whose intervals are too narrow, if any."""
+    """Return a message about the first kind of prediction with too narrow intervals, if any."""
     from scipy.stats import binom
 
     for kind, errors_of_kind in errors.by_kind.items():
         share = coverage(errors_of_kind)[np.isclose(LEVELS, 0.9)][0]
         counts = np.count_nonzero(~np.isnan(errors_of_kind), axis=0)
         n_covered = np.nan_to_num(share * counts)
-        # Leave-one-out errors of adjacent values are correlated, so that several count as one.
+        # Leave-one-out errors of adjacent values are correlated; the effective number of values is smaller.
         n_correlated = {"one step": 1, "blocks": errors.block}.get(kind, 4)
         p_values = binom.cdf(np.floor(n_covered / n_correlated), np.maximum(counts // n_correlated, 1), 0.9)
         with np.errstate(invalid="ignore"):
@@ -557,7 +559,7 @@ def _coverage_messages(
             }.get(kind, "predictions of blocks of rows")
             return [
                 f"90 % intervals of {names.list_columns(is_narrow, 1.0 - share)} are too narrow for "
-                f"{predicted}: they cover {100.0 * share[largest]:.0f} %. Fit to these rows, too, or try "
-                "another number of factors (n_components, select_n_components)."
+                f"{predicted}: they cover {100.0 * share[largest]:.0f} %. Include these rows in the fit, or "
+                "try another number of factors (n_components, select_n_components)."
             ]
     return []

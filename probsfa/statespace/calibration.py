@@ -1,17 +1,18 @@
 """Calibration of prediction intervals by held-out values.
 
-The standard deviations of a fitted model are computed as if the estimated parameters were known and the
-dynamics correct. Intervals are therefore too narrow in short series, whose parameters are uncertain, and in
-long gaps, where errors of the dynamics are large. Two factors correct them.
+Standard deviations of a fitted model ignore the uncertainty of its parameters and errors of its dynamics.
+Intervals are therefore too narrow in short series, whose parameters are uncertain, and in long missing
+blocks, where errors of the dynamics are large. Two factors correct the standard deviations.
 
-*Number of values.* A column with ``n`` observed values and ``p`` parameters is treated like a regression: the
-maximum likelihood variance lacks the factor ``n / (n - p)``, estimated coefficients add ``1 + p / n``, and
-limits are those of a t distribution with ``n - p`` degrees of freedom. The factor is one for long series.
+*Number of values.* A column with ``n`` observed values and ``p`` parameters is treated as a regression. The
+maximum likelihood estimate of the variance is multiplied by ``n / (n - p)``, and by ``1 + p / n`` for the
+uncertainty of the coefficients. Quantiles are those of a t distribution with ``n - p`` degrees of freedom.
+The factor converges to one for long series.
 
 *Distance.* Values are held out in the pattern of the missing values. The second factor depends on the
-distance of a value to the nearest observed value of its column. It is chosen such that 90 % intervals cover
-90 % of the values held out at this distance. Its logarithm is multiplied by ``1 - (error / log(factor))^2``,
-at least zero (positive-part James-Stein), so that intervals that are already calibrated hardly change.
+distance of a value to the nearest observed value of its column. With this factor, 90 % intervals cover 90 %
+of the values held out at this distance. The logarithm of the factor is multiplied by ``1 - (error /
+log(factor))^2``, at least zero (positive-part James-Stein), so that calibrated intervals hardly change.
 
 References
 ----------
@@ -34,7 +35,7 @@ __all__ = ["Calibration", "HeldOutPredictions", "calibrate", "distance_to_observ
 
 # Nominal coverage at which intervals are calibrated.
 _NOMINAL_COVERAGE = 0.9
-# Minimum number of gaps in a class of distances, for an estimate of the standard error of the coverage.
+# Minimum number of missing blocks in a class of distances, for the standard error of the coverage.
 _MIN_GAPS = 8
 
 
@@ -46,7 +47,8 @@ class Calibration(NamedTuple):
     distances : ndarray of shape (B,)
         Distances to the nearest observed value of a column, increasing, in units of time (rows).
     factors : ndarray of shape (B,)
-        Factors at these distances; interpolated in the logarithm of the distance, and constant beyond.
+        Factors at these distances, with linear interpolation in the logarithm of the distance and constant
+        extrapolation.
     small_sample : ndarray of shape (D,)
         Factors of the columns by their numbers of observed values.
     """
@@ -59,16 +61,16 @@ class Calibration(NamedTuple):
         """Return the factors (..., D) of values at some distances (..., D)."""
         return self.small_sample * self.by_distance(distances)
 
-    def of_forecasts(self, distances: FloatArray) -> FloatArray:
-        """Return the factors (..., D) of forecasts some distances (..., D) after the last observed value.
+    def factors_of_forecasts(self, distances: FloatArray) -> FloatArray:
+        """Return the factors (..., D) of forecasts at distances (..., D) after the last observed value.
 
-        Factors below one are not used. They are those of values that are predicted from both sides and from
-        other columns of the same row, and intervals of forecasts would be too narrow.
+        Factors below one are not used for forecasts. They are estimated from values with observations on both
+        sides and in other columns of the same row, and would make intervals of forecasts too narrow.
         """
         return self.small_sample * np.maximum(self.by_distance(distances), 1.0)
 
     def by_distance(self, distances: FloatArray) -> FloatArray:
-        """Return the factors at some distances, of any shape, without those of the columns."""
+        """Return the factors at distances of any shape, without the factors of the columns."""
         where = np.log(np.maximum(distances, 1.0))
         return np.asarray(np.interp(where, np.log(self.distances), self.factors))
 
@@ -83,7 +85,7 @@ class HeldOutPredictions(NamedTuple):
     distances : ndarray of shape (n,)
         Distances to the nearest observed value of the column.
     groups : ndarray of int of shape (n,)
-        Index of the gap of each value; values of one gap are not independent.
+        Index of the missing block of each value; values of one block are not independent.
     """
 
     errors: FloatArray
@@ -93,7 +95,7 @@ class HeldOutPredictions(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence["HeldOutPredictions"]) -> "HeldOutPredictions":
-        """Join the predictions of several draws; groups of different draws have different numbers."""
+        """Concatenate the predictions of several draws; groups of different draws have different indices."""
         first_groups = np.cumsum([0, *(one.groups.max(initial=-1) + 1 for one in parts[:-1])])
         groups = [one.groups + start for one, start in zip(parts, first_groups, strict=True)]
         errors, std, distances = (
@@ -103,7 +105,7 @@ class HeldOutPredictions(NamedTuple):
 
 
 def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
-    """Return the ratio (D,) of limits of a regression's 90 % intervals to those of known parameters.
+    """Return the ratio (D,) of the widths of 90 % intervals with estimated and with known parameters.
 
     Parameters
     ----------
@@ -119,9 +121,9 @@ def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
     """
     n = np.maximum(np.asarray(counts, dtype=float), 1.0)
     degrees = np.maximum(n - n_parameters, 2.0)
-    tails = stdtrit(degrees, 0.5 + 0.5 * _NOMINAL_COVERAGE) / ndtri(0.5 + 0.5 * _NOMINAL_COVERAGE)
-    used = np.minimum(n_parameters, n)
-    return np.asarray(tails * np.sqrt((1.0 + used / n) * np.maximum(n / degrees, 1.0)))
+    quantile_ratio = stdtrit(degrees, 0.5 + 0.5 * _NOMINAL_COVERAGE) / ndtri(0.5 + 0.5 * _NOMINAL_COVERAGE)
+    n_coefficients = np.minimum(n_parameters, n)
+    return np.asarray(quantile_ratio * np.sqrt((1.0 + n_coefficients / n) * np.maximum(n / degrees, 1.0)))
 
 
 def distance_to_observed(sequences: Sequences, time_unit: float) -> FloatArray:
@@ -137,7 +139,7 @@ def distance_to_observed(sequences: Sequences, time_unit: float) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        Infinite where a sequence has no observed value of a column.
+        Distances; infinite if a sequence has no observed value of a column.
     """
     times = np.arange(sequences.n_rows, dtype=float)
     if sequences.times is not None:
@@ -159,37 +161,37 @@ def calibrate(predictions: HeldOutPredictions, small_sample: FloatArray) -> Cali
     predictions : HeldOutPredictions
         Predictions of held-out values, with standard deviations multiplied by the factors of their columns.
     small_sample : ndarray of shape (D,)
-        Factors of the columns, as of :func:`small_sample_factors`.
+        Factors of the columns; see :func:`small_sample_factors`.
 
     Returns
     -------
     Calibration
-        One factor for each class of distances: ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on. A class with too
-        few gaps is merged with the next smaller one.
+        Calibration with one factor for each class of distances: ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on.
+        A class with too few missing blocks is merged with the class of smaller distances.
     """
     log_distance = np.log(
         np.maximum(np.where(np.isfinite(predictions.distances), predictions.distances, 1.0), 1.0)
     )
-    known = (predictions.std > 0.0) & np.isfinite(predictions.distances)
+    is_valid = (predictions.std > 0.0) & np.isfinite(predictions.distances)
     octave = np.floor(log_distance / np.log(2.0) + 1e-9).astype(int)
     distances, factors = [], []
-    last = int(octave[known].max(initial=0))
-    members = np.zeros_like(known)
+    last = int(octave[is_valid].max(initial=0))
+    members = np.zeros_like(is_valid)
     for interval in range(last, -1, -1):
-        members = members | (known & (octave == interval))
+        members = members | (is_valid & (octave == interval))
         if np.unique(predictions.groups[members]).size < _MIN_GAPS:
             continue
         distances.append(float(np.exp(np.mean(log_distance[members]))))
         scores = np.abs(predictions.errors[members]) / predictions.std[members]
         factors.append(_factor(scores, predictions.groups[members]))
-        members = np.zeros_like(known)
+        members = np.zeros_like(is_valid)
     if not distances:
         return Calibration(np.ones(1), np.ones(1), small_sample)
     return Calibration(np.array(distances[::-1]), np.array(factors[::-1]), small_sample)
 
 
 def _factor(scores: FloatArray, groups: NDArray[np.int64]) -> float:
-    """Return the factor with which intervals cover the nominal part of the scores, shrunk towards one."""
+    """Return the factor that makes intervals cover the nominal share of scores, shrunk towards one."""
     limit = float(ndtri(0.5 + 0.5 * _NOMINAL_COVERAGE))
     estimate = float(np.quantile(scores, _NOMINAL_COVERAGE))
     if estimate <= 0.0:

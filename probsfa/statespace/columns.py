@@ -1,4 +1,4 @@
-"""Statistics of columns with missing values: moments, autocorrelations, units, resolution, and counts."""
+"""Statistics of columns with missing values: moments, autocorrelations, rounding, and detection of counts."""
 
 import functools
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ __all__ = [
     "resolution_variance",
 ]
 
-# Number of rows of a block, of which moments are computed together.
+# Number of rows whose moments are computed at a time.
 _BLOCK_ROWS = 65_536
-# Number of rows from which the resolution is computed, because sorting more rows is slow, and number of the
-# segments that contain them.
+# Number of rows for the estimate of the resolution (sorting more rows is slow), and number of segments of
+# these rows.
 _N_RESOLUTION_ROWS, _N_RESOLUTION_SEGMENTS = 20_000, 8
-# The noise variance of rounding is at most this fraction of the noise variance that explains the error of
-# linear interpolation. If a column has few levels and changes rarely, interpolation has nearly no error, and
-# the distance of the levels does not measure the noise.
+# Maximum noise variance of rounding, relative to the noise variance that explains the error of linear
+# interpolation. If a column has few levels and changes rarely, interpolation has nearly no error, and the
+# distance between levels does not measure the noise.
 _MAX_RESOLUTION_SHARE = 0.01
 
 
@@ -42,9 +42,9 @@ class ColumnMoments(NamedTuple):
     counts : ndarray of shape (D,)
         Number of observed values.
     origin : ndarray of shape (D,)
-        Value that is subtracted before summation, for accuracy if the mean is large.
+        Value that is subtracted before summation, because a large mean would reduce accuracy.
     offset : ndarray of shape (D,)
-        Mean of the values less `origin`.
+        Mean of the values minus `origin`.
     scatter : ndarray of shape (D,)
         Sum of squared deviations from the mean.
     lengths : tuple of int
@@ -69,7 +69,7 @@ class ColumnMoments(NamedTuple):
 
     @property
     def constant(self) -> BoolArray:
-        """Which columns (D,) are constant up to rounding errors."""
+        """Mask (D,) of columns that are constant up to rounding errors."""
         return self.stds <= 8.0 * np.finfo(np.float64).eps * np.abs(self.means)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
@@ -78,7 +78,7 @@ class ColumnMoments(NamedTuple):
         Parameters
         ----------
         by_feature : bool
-            Whether each column has a separate scale; otherwise all have the same.
+            Whether each column has a separate scale; otherwise all columns have one scale.
 
         Raises
         ------
@@ -105,7 +105,7 @@ def column_moments(part: Sequences) -> ColumnMoments:
 def _moments_of_block(values: FloatArray) -> ColumnMoments:
     observed = ~np.isnan(values)
     counts = observed.sum(axis=0).astype(np.float64)
-    # The first observed value of each column is subtracted, so that sums are accurate if the mean is large.
+    # The first observed value of each column is subtracted, because a large mean would reduce accuracy.
     origin = values[np.argmax(observed, axis=0), np.arange(values.shape[1])]
     origin = np.where(counts > 0, origin, 0.0)
     deviation = np.where(observed, values - origin, 0.0)
@@ -142,9 +142,9 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
     several steps (Sheppard's correction). The step is the smallest difference of two distinct values; it is
     negligible if values were not rounded.
 
-    If the signal is interpolated between adjacent values, white noise of variance ``r`` causes an error of
-    variance ``3 r / 2``. The result is at most a hundredth of the variance ``r`` that explains the
-    interpolation errors of the column.
+    White noise of variance ``r`` causes an error of variance ``3 r / 2`` in the interpolation between
+    adjacent values. The result is at most a hundredth of the ``r`` that explains the interpolation errors of
+    the column.
 
     Parameters
     ----------
@@ -154,47 +154,47 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray of shape (D,)
-        In squared units of the data.
+        Noise variances in squared data units.
     """
     n_rows = sequences.n_rows
     length = -(-min(n_rows, _N_RESOLUTION_ROWS) // _N_RESOLUTION_SEGMENTS)
     first = np.unique(np.linspace(0, n_rows - length, _N_RESOLUTION_SEGMENTS).astype(int))
     rows = sequences.values[np.unique(first[:, None] + np.arange(length))]
-    out = np.zeros(sequences.n_features)
+    variances = np.zeros(sequences.n_features)
     for j, column in enumerate(rows.T):
         observed = column[~np.isnan(column)]
         if observed.size < 3:
             continue
         steps = np.diff(np.unique(observed))
-        # Smaller steps imply a noise variance below its general lower bound.
+        # Smaller steps imply a noise variance below the lower bound of all columns.
         steps = steps[steps**2 > 12.0 * MIN_NOISE * np.var(observed)]
         errors = observed[1:-1] - 0.5 * (observed[:-2] + observed[2:])
         if steps.size:
             maximum = _MAX_RESOLUTION_SHARE * float(np.mean(errors**2)) / 1.5
-            out[j] = min(float(steps.min()) ** 2 / 12.0, maximum)
-    return out
+            variances[j] = min(float(steps.min()) ** 2 / 12.0, maximum)
+    return variances
 
 
 def list_columns(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
-    """Return the names of up to five columns, or their numbers if they have no names."""
+    """Return the names of up to five columns, or their indices without names."""
     listing = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:5].tolist())
     return listing + (", ..." if columns.size > 5 else "")
 
 
-# Negative values are reported if they are at least this number of standard deviations of the column below
-# zero; clipping values closer to zero changes little.
+# Imputed values are reported as negative if they are at least this number of standard deviations of the
+# column below zero.
 _MIN_NEGATIVE_DISTANCE = 0.1
 
 
 def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArray:
-    """Return which imputed values (N, D) are well below zero in columns without negative observations.
+    """Return a mask (N, D) of imputed values below zero in columns without negative observations.
 
     Parameters
     ----------
     observed : ndarray of shape (N, D)
         Rows, NaN where missing.
     imputed : ndarray of shape (N, D)
-        The same rows with imputed values.
+        The rows with imputed values.
     """
     missing = np.isnan(observed)
     columns = np.flatnonzero(~np.any(observed < 0.0, axis=0) & ~missing.all(axis=0))
@@ -214,12 +214,12 @@ _MAX_DISTINCT_VALUES, _MIN_SHARE_OF_ZEROS = 20, 0.25
 
 
 def has_counts(column: FloatArray) -> bool:
-    """Return whether a column (N,), NaN where missing, seems to contain binary values or counts.
+    """Return whether a column (N,), NaN where missing, probably has binary values or counts.
 
     These are nonnegative integers with few distinct values or many zeros. A constant column has no counts.
     """
     values = column[~np.isnan(column)]
-    for part in (values[:_MIN_VALUES], values):  # the first values are tested first, which is usually enough
+    for part in (values[:_MIN_VALUES], values):  # the first values usually decide
         if len(part) < _MIN_VALUES or np.any(part < 0.0) or np.any(part != np.rint(part)):
             return False
     n_distinct = len(np.unique(values))
@@ -229,7 +229,7 @@ def has_counts(column: FloatArray) -> bool:
 
 
 def counts_message(sequences: Sequences) -> str:
-    """Return a warning that names columns of counts and a suitable model; "" if there are none."""
+    """Return a warning that names columns of counts and a model for them; "" without such columns."""
     names = sequences.feature_names
     columns = [d for d in range(sequences.n_features) if has_counts(sequences.values[:, d])]
     if not columns:

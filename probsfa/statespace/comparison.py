@@ -1,4 +1,4 @@
-"""Comparison of models by held-out values, for `ProbabilisticSFA()` without arguments and `select_model`."""
+"""Comparison of models by held-out values, for the default model and `select_model`."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,14 +32,14 @@ class Candidate:
     options : dict
         Options of `ProbabilisticSFA`.
     model : LinearGaussianModel
-        The fit without the held-out values of the first draw, or the fit to all values.
+        Fit without the held-out values of the first draw, or fit to all values.
     predictions_by_draw : tuple of HeldOutPredictions, default=()
         Predictions of the held-out values of each draw, each by a fit without these values.
     n_rows : int, default=0
         Number of rows of the fit.
     bic : float, default=nan
-        Bayesian information criterion of a fit to all values of these rows, extrapolated to all rows; without
-        such a fit, that of the fit without held-out values.
+        Bayesian information criterion of the fit to all values of these rows, or of the fit without held-out
+        values, extrapolated to all rows.
     seconds : float, default=0.0
         Time of fit and scores.
     full_fit : LinearGaussianModel or None, default=None
@@ -72,7 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Values to hold out from fits; candidates are compared by their predictions of these values.
+    """Held-out values, by whose predictions candidates are compared.
 
     Attributes
     ----------
@@ -97,7 +97,9 @@ class Comparison:
 
     @property
     def interpolation_errors(self) -> FloatArray:
-        """Errors (n,) of linear interpolation at the held-out values of all draws, in these units."""
+        """Errors (n,) of linear interpolation at the held-out values of all draws, in units of the
+        columns.
+        """
         return np.concatenate(
             [
                 (interpolation_errors(self.rows, hidden.all.astype(int)) / self.units)[hidden.all]
@@ -118,7 +120,8 @@ class Comparison:
         filled = model.impute(remaining, with_std=True)
         assert filled.std is not None
         rows, _ = np.nonzero(is_held_out)
-        # Missing blocks of several columns that begin in the same row are not independent: one group.
+        # Missing blocks of several columns that begin in the same row are not independent, and form one
+        # group.
         first_row = np.full(hidden.group.max() + 1, len(is_held_out))
         np.minimum.at(first_row, hidden.group[is_held_out], rows)
         multipliers = _small_sample(model, remaining.mask)
@@ -154,14 +157,14 @@ def scores(predictions: HeldOutPredictions, max_score: float = np.inf) -> FloatA
 def calibrated(
     model: LinearGaussianModel, mask: BoolArray, predictions: HeldOutPredictions | None
 ) -> LinearGaussianModel:
-    """Return the model with intervals that are calibrated by held-out values, if there are any.
+    """Return the model with intervals calibrated by predictions of held-out values, if any.
 
     Parameters
     ----------
     model : LinearGaussianModel
         Model fitted to all values.
     mask : ndarray of bool of shape (N, D)
-        Which values are observed.
+        True where observed.
     predictions : HeldOutPredictions or None
         Predictions by a model with the same options.
     """

@@ -1,10 +1,9 @@
 """Covariates (exogenous variables): validation, and functions that compute them from a calendar.
 
-With covariates ``u_t``, which are known for every row, the model is ``x_t = mu + B u_t + C z_t + n_t``. This
-module validates the argument `exog`, and computes covariates from times: :func:`calendar_terms`,
-:func:`trend` and :func:`harmonics`. These functions return pandas DataFrames with the index of the times,
-which can be combined by ``pandas.concat([...], axis=1)``. For forecasts, pass times that continue after the
-data.
+The model with covariates ``u_t``, which are known for every row, is ``x_t = mu + B u_t + C z_t + n_t``. This
+module validates the argument `exog`. :func:`calendar_terms`, :func:`trend` and :func:`harmonics` compute
+covariates from times. They return pandas DataFrames with the index of the times, which ``pandas.concat([...],
+axis=1)`` combines. For forecasts, pass times that continue after the data.
 """
 
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 _YEAR = 365.2425 * 86_400.0
-# Minimum standard deviation of a covariate that the other covariates do not explain, relative to its standard
+# Minimum standard deviation of a covariate after regression on the other covariates, relative to its standard
 # deviation; smaller values are rounding errors.
 _MIN_UNEXPLAINED = 1e-9
 
@@ -68,7 +67,7 @@ class FutureRows(NamedTuple):
     n_rows : int
         Number of rows.
     index : object
-        Labels of these rows if the rows of the sequence have labels, otherwise None.
+        Labels of these rows, if the rows of the sequence have labels.
     """
 
     n_rows: int
@@ -130,16 +129,16 @@ def with_exog(
 ) -> tuple[Sequences, list[FloatArray]]:
     """Validate covariates, and return rows with their covariates and the covariates of later rows.
 
-    If data and covariates are DataFrames, covariates are selected by the index of the data, and may have
-    more rows, in any order. Otherwise they are selected by position: the rows of a sequence, then the later
-    rows.
+    If data and covariates are DataFrames, rows of covariates are selected by the index of the data; they may
+    have additional rows, in any order. Otherwise they are selected by position: the rows of a sequence, then
+    the later rows.
 
     Parameters
     ----------
     sequences : Sequences
         Validated rows.
     X : object
-        The data as passed by the user.
+        Data of the user.
     exog : array-like or frame (T, P), or list of them
         Covariates; a list has one for each sequence.
     names : tuple of str
@@ -157,23 +156,23 @@ def with_exog(
     Raises
     ------
     ValueError
-        If a row, a column or a value is missing, or there are too many rows.
+        If a row, a column or a value of the covariates is missing, or there are too many rows.
     """
     if future_rows is None:
         future_rows = [FutureRows(0)] * len(sequences.lengths)
     if _columns(exog) is not None and not hasattr(exog, "columns") and hasattr(exog, "to_frame"):
         exog = exog.to_frame(name=names[0] if exog.name is None else exog.name)
-    several = isinstance(exog, list) and len(exog) > 0 and hasattr(exog[0], "shape")
-    if several and len(exog) != len(sequences.lengths):
+    has_several = isinstance(exog, list) and len(exog) > 0 and hasattr(exog[0], "shape")
+    if has_several and len(exog) != len(sequences.lengths):
         raise ValueError(
             f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences. Pass one array "
             "for each sequence."
         )
-    by_label = index_of(exog) is not None and index_of(X[0] if sequences.is_list else X) is not None
-    if not several and by_label and sequences.is_list:
+    uses_labels = index_of(exog) is not None and index_of(X[0] if sequences.is_list else X) is not None
+    if not has_several and uses_labels and sequences.is_list:
         _check_no_shared_labels(sequences, X, exog)
     parts, future_exog = [], []
-    if not several and len(sequences.lengths) > 1 and not by_label:
+    if not has_several and len(sequences.lengths) > 1 and not uses_labels:
         if any(one.n_rows for one in future_rows):
             raise ValueError(
                 "exog must be a list with one array for each sequence, each with the rows of the sequence "
@@ -186,8 +185,8 @@ def with_exog(
         future_exog = [array[:0] for _ in parts]
     else:
         for i, (n, future) in enumerate(zip(sequences.lengths, future_rows, strict=True)):
-            exog_of_sequence = exog[i] if several else exog
-            label = f"exog[{i}]" if several else "exog"
+            exog_of_sequence = exog[i] if has_several else exog
+            label = f"exog[{i}]" if has_several else "exog"
             frame = X[i] if sequences.is_list else X  # None if rows are simulated
             index = index_of(frame)
             if index is not None and index_of(exog_of_sequence) is not None:
@@ -214,8 +213,8 @@ def with_exog(
 def _check_no_shared_labels(sequences: Sequences, X: Any, exog: Any) -> None:
     """Raise a ValueError if `exog` is one table for several sequences whose row labels overlap.
 
-    For example, a label does not identify one row if the rows of each sequence are numbered from zero. Dates
-    may overlap, because all sequences have the same covariates at the same date.
+    If the rows of each sequence are numbered from zero, for example, a label does not identify one row. Dates
+    may overlap, because all sequences then have the same covariates at a date.
     """
     indexes = [index_of(frame) for frame in X]
     if len(exog) != sequences.n_rows or any(index is None or has_times(index) for index in indexes):
@@ -230,18 +229,18 @@ def _check_no_shared_labels(sequences: Sequences, X: Any, exog: Any) -> None:
 
 
 def _select_by_label(exog: Any, index: Any, label: str, names: tuple[str, ...]) -> FloatArray:
-    """Return the rows of a DataFrame whose labels are those of `index`, in this order."""
+    """Return the rows (N, P) of a DataFrame for the labels in `index`."""
     if not exog.index.is_unique:
         raise ValueError(
             f"{label} has {exog.index[exog.index.duplicated()][0]!r} twice in its index. Remove duplicates."
         )
-    where = exog.index.get_indexer(index)
-    if np.any(where < 0):
+    positions = exog.index.get_indexer(index)
+    if np.any(positions < 0):
         raise ValueError(
-            f"{label} has no row for {index[int(np.argmax(where < 0))]}, a row of X or of the forecast; its "
-            f"index ranges from {exog.index[0]} to {exog.index[-1]}. Add the missing rows."
+            f"{label} has no row for {index[int(np.argmax(positions < 0))]}, a row of X or of the forecast; "
+            f"its index ranges from {exog.index[0]} to {exog.index[-1]}. Add the missing rows."
         )
-    return _as_array(exog, label, names)[where]
+    return _as_array(exog, label, names)[positions]
 
 
 def _check_complete(values: FloatArray, names: tuple[str, ...], label: str) -> None:
@@ -286,7 +285,7 @@ def check_identified(sequences: Sequences, names: tuple[str, ...]) -> None:
 
 
 def _collinear(exog: FloatArray) -> int | None:
-    """Return a column that is a linear combination of the others and a constant; None if there is none."""
+    """Return the index of a column that is a linear combination of a constant and other columns, or None."""
     if len(exog) == 0:
         return 0
     centred = exog - exog.mean(axis=0)
@@ -334,10 +333,10 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, a frame with such an index, or a series of dates
-        Dates of the rows; with a time zone, hours are local hours.
+        Dates of the rows; hours are in their time zone.
     terms : sequence of {"hour", "weekday", "weekend", "month"}, default=("hour", "weekday")
-        Kinds of indicators. The first hour (0), weekday (Monday) and month (January) are the reference
-        categories, without a column.
+        Types of indicators. The first hour (0), weekday (Monday) and month (January) are reference
+        categories, which have no column.
     holidays : array-like of dates, default=()
         Days indicated by the column ``holiday``.
 
@@ -385,9 +384,9 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
 
 
 def trend(times: Any, degree: int = 1) -> Any:
-    """Return a polynomial trend: powers of the times, for dates in years since 2000.
+    """Return a polynomial trend: powers of the times; powers of years since 2000 for dates.
 
-    The origin is fixed, so that the trend of a forecast continues that of the training data.
+    The origin is fixed, so that the trend of a forecast continues the trend of the training data.
 
     Parameters
     ----------
@@ -476,7 +475,7 @@ def _elapsed(times: Any) -> tuple[Any, FloatArray, bool]:
 
     index, times_of_rows = _labels_and_times(times)
     if isinstance(times_of_rows, pd.DatetimeIndex | pd.PeriodIndex):
-        since = _as_dates(times_of_rows).tz_localize(None) - pd.Timestamp(2000, 1, 1)
-        return index, np.asarray(since / pd.Timedelta(seconds=1), dtype=np.float64), True
+        elapsed = _as_dates(times_of_rows).tz_localize(None) - pd.Timestamp(2000, 1, 1)
+        return index, np.asarray(elapsed / pd.Timedelta(seconds=1), dtype=np.float64), True
     numbers = as_float_array(times_of_rows.to_numpy(), "times")
     return (index if hasattr(times, "iloc") else pd.RangeIndex(len(numbers))), numbers, False

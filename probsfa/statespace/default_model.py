@@ -1,12 +1,11 @@
-"""Choice of the model if neither the number of factors nor the noise is specified.
+"""Selection of the model if neither the number of factors nor the noise is specified.
 
-Some observed values are hidden, and four candidates are fitted to the remaining values: one with white noise
-and as many factors as columns (at most 64), and three with AR(1) noise of each column and at most sixteen, at
-most four, and no factors. Stochastic cycles are added to the best candidate as long as they improve the
-predictions of hidden values. The model with the best predictions is then fitted to all values.
+Some observed values are hidden, and four candidates are fitted to the remaining values. One candidate has
+white noise and as many factors as columns (at most 64). Three candidates have AR(1) noise of each column and
+at most sixteen, at most four, and no factors. Stochastic cycles are added to the best candidate while they
+improve the predictions of hidden values. The model with the best predictions is then fitted to all values.
 
-Linear interpolation is a limiting case of a model with AR(1) noise of each column; the factors then describe
-what columns have in common.
+Linear interpolation is a limiting case of a model with AR(1) noise of each column.
 """
 
 from collections.abc import Callable
@@ -51,25 +50,26 @@ _MAX_FEW_FACTORS = 4
 _HIDDEN_SHARE, _BLOCK_ROWS = 0.1, 24
 # Minimum number of hidden values for the comparison, and maximum number of draws to reach it.
 _MIN_HIDDEN, _MAX_DRAWS = 200, 5
-# Minimum number of observed values for a comparison, in total and in the column with most; at most 30 % of a
-# column are hidden.
-_MIN_VALUES, _MIN_VALUES_OF_COLUMN = 20, 4
-# Expected gain in nats per free parameter, and minimum gain, below which a fit ends. The log-likelihood at
-# the maximum exceeds that of the true parameters by half a nat per parameter. Imputed values of fits this
-# close to the maximum differ by less than those of different candidates.
+# Minimum number of observed values for a comparison, in total and in the column with the most values. At most
+# 30 % of a column are hidden.
+_MIN_VALUES, _MIN_COLUMN_VALUES = 20, 4
+# A fit ends if its expected gain is below the larger of these: nats per free parameter, and nats. The
+# log-likelihood at the maximum exceeds the log-likelihood of the true parameters by half a nat per parameter.
+# The remaining error of imputed values is smaller than the differences between candidates.
 _TOL_PER_PARAMETER, _MIN_TOL = 0.03, 0.5
-# Number of candidates with factors. The number of rows of the comparison is such that the fits of these
+# Number of candidates with factors. The number of rows in the comparison is limited so that fits of these
 # candidates together cost about as much as one fit to all rows.
 _N_FITS = 3
-# A candidate is fitted to segments if the rows of the comparison are more than _MIN_COMPARED_ROWS and more
-# than a tenth of the rows for which a fit is affordable.
+# A candidate is fitted to segments if there are more than _MIN_COMPARED_ROWS rows, and more than a tenth of
+# the rows for which a fit is affordable.
 _N_COMPARED_FITS, _MIN_COMPARED_ROWS = 10, 4000
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MAX_EVALUATIONS = 40
-# Maximum number of stochastic cycles, as in `select_model`, and of cycles that do not help.
+# Maximum number of stochastic cycles, as in `select_model`, and maximum number of cycles that do not improve
+# predictions.
 _MAX_CYCLES, _MAX_FAILURES = 3, 2
-# Upper limit of the score of a hidden value in the test for outliers, in standard deviations: errors are that
-# large if a value is not predicted at all. Higher limits (3 and 6) gave a few artefacts too much weight.
+# Upper limit of the score of a hidden value in the test for outliers, in standard deviations; the mean of a
+# column as prediction has such errors. With higher limits (3 and 6), a few artefacts had too much weight.
 _MAX_SCORE = 1.0
 # Maximum number of factors of the first model in the test for outliers.
 _MAX_FIRST_FACTORS = 16
@@ -81,7 +81,7 @@ Fit = Callable[[Sequences, FitOptions, Size, StateSpace | None], LinearGaussianM
 def fit_default_model(
     data: InMemory, options: FitOptions, fit: Fit, *, without_outliers: bool = False
 ) -> LinearGaussianModel:
-    """Choose the number of factors and the noise by hidden values, and fit the chosen model to all values.
+    """Select the number of factors and the noise by hidden values; fit the selected model to all values.
 
     Parameters
     ----------
@@ -123,13 +123,13 @@ def fit_default_model(
 def _without_outliers(
     data: InMemory, options: FitOptions, fit: Fit
 ) -> tuple[tuple[Sequences, FloatArray] | None, LinearGaussianModel | None]:
-    """Return rows without outliers, the spreads of columns with outliers, and a model fitted to all values.
+    """Return rows without outliers, scales of columns with outliers, and a model fitted to all values.
 
-    Returns None for the rows if no column is dominated by a few values, or if hidden values are predicted no
+    The rows are None if a few values do not dominate any column, or if predictions of hidden values are not
     better without outliers. The model, if any, is the fit of the last candidate, which :func:`_fit_best`
-    reuses, or a fit that Ctrl-C interrupted. The candidate with the most factors is used, so that a burst
-    that several columns have in common is not an outlier. If it has many, fewer are tried first: in wide data
-    that have no outliers, two small fits take a tenth of the time of the large one without outliers.
+    reuses, or a fit that Ctrl-C interrupted. The candidate with the most factors is used, so that a burst in
+    several columns is not an outlier. A candidate with at most 16 factors is tested first: in wide data
+    without outliers, its two fits take a tenth of the time of the large fit.
     """
     spread = spread_of_dominated(data.sequences.values, data.sequences.lengths)
     candidates = default_candidates(data)
@@ -143,9 +143,9 @@ def _without_outliers(
     most_factors = candidates[-1]["n_components"]
     for n_components in sorted({min(most_factors, _MAX_FIRST_FACTORS), most_factors}):
         requested = {**candidates[-1], "n_components": n_components}
-        # Both fits begin at starts from the data. A second fit from the result of the first would have more
-        # evaluations in total: values that are no outliers were then left out (error of gas sensors 0.159
-        # instead of 0.114).
+        # Both fits start from initial values computed from the data. If the second fit started at the result
+        # of the first, it would have more evaluations in total, and regular values were then left out as
+        # outliers (error of the gas sensors 0.159 instead of 0.114).
         with_outliers_model = _fit_compared(fit, options, requested, remaining)
         if with_outliers_model.fitted.interrupted:
             return None, with_outliers_model
@@ -153,8 +153,8 @@ def _without_outliers(
         if without_outliers_model.fitted.interrupted:
             return None, without_outliers_model
         outlier_model = OutlierModel.of(without_outliers_model.fitted, spread)
-        # Scores are bounded, because a few artefacts would dominate the mean. Extreme values are scored like
-        # all others, because other columns may predict them, as in a burst of several columns.
+        # Scores are bounded, because a few artefacts would dominate the mean. Extreme values are also scored,
+        # because other columns may predict them, as in a burst of several columns.
         score_with, score_without = (
             float(np.mean(scores(comparison.predict(model, hidden), _MAX_SCORE)))
             for model in (with_outliers_model, outlier_model)
@@ -168,7 +168,7 @@ def _without_outliers(
 def _fit_best(
     data: InMemory, options: FitOptions, fit: Fit, last_compared: LinearGaussianModel | None = None
 ) -> LinearGaussianModel:
-    """Fit the best candidate to all values; `last_compared` is the fit of the last candidate, if any."""
+    """Fit the best candidate to all values; `last_compared` is an existing fit of the last candidate."""
     requested, sequences = default_candidates(data), data.sequences
     if len(requested) == 1:
         fit_options = _fit_options(options, requested[0], sequences.n_features)
@@ -187,7 +187,7 @@ def _fit_best(
     best = _best(candidates)
     compared = best.model.fitted
     varied = compared.constant is None or np.array_equal(compared.constant, data.columns.constant)
-    # Constant columns have zero loadings, at which the gradient by the loadings is zero.
+    # Columns that were constant in the comparison have zero loadings, where the gradient is zero.
     start = compared.params if varied else None
     fit_options = _fit_options(options, best.options, sequences.n_features)
     size = data.default_size(ar1_noise=fit_options.has_ar1_noise)
@@ -207,11 +207,11 @@ def _fit_best(
 def default_candidates(data: InMemory) -> list[dict[str, Any]]:
     """Return the options of the models that the default call compares, simplest first.
 
-    There is only one, with white noise, for few values or long computing times.
+    For few values or long computing times, only the model with white noise is returned.
     """
     white = {"n_components": data.default_size().n_components}
     counts = data.columns.counts
-    is_few = counts.sum() < _MIN_VALUES or counts.max() < _MIN_VALUES_OF_COLUMN
+    is_few = counts.sum() < _MIN_VALUES or counts.max() < _MIN_COLUMN_VALUES
     if is_few or not ar1_noise_affordable(*data.sequences.mask.shape):
         return [white]
     largest = data.default_size(ar1_noise=True).n_components
@@ -222,11 +222,11 @@ def default_candidates(data: InMemory) -> list[dict[str, Any]]:
 
 
 def _comparison(sequences: Sequences, requested: list[dict[str, Any]]) -> Comparison:
-    """Draw values to hide until there are enough; in segments of the rows if fits to all would be slow."""
+    """Draw values to hide until there are enough; in segments of the rows if fits to all rows are slow."""
     n_states = max(options["n_components"] for options in requested) + sequences.n_features
     segments = affordable_segments(sequences.mask, sequences.lengths, n_states, n_fits=_N_FITS)
     rows = sequences if segments is None else sequences.segments_as_sequences(segments)
-    rng = np.random.default_rng(0)  # the same data must lead to the same model
+    rng = np.random.default_rng(0)  # equal data must give equal models
     draws: list[HeldOutValues] = []
     while len(draws) < _MAX_DRAWS and sum(int(draw.all.sum()) for draw in draws) < _MIN_HIDDEN:
         draws.append(
@@ -238,8 +238,8 @@ def _comparison(sequences: Sequences, requested: list[dict[str, Any]]) -> Compar
 def _fit_options(options: FitOptions, requested: dict[str, Any], n_features: int) -> FitOptions:
     """Return the options of the fit of a candidate to all values."""
     noise, n_cycles = requested.get("noise", "diagonal"), requested.get("rhythms", 0)
-    n_per_value = requested["n_components"] + 2 * n_cycles
-    n_parameters = n_per_value + (n_per_value + (4 if noise == "ar1" else 2)) * n_features
+    n_linear_states = requested["n_components"] + 2 * n_cycles
+    n_parameters = n_linear_states + (n_linear_states + (4 if noise == "ar1" else 2)) * n_features
     tol = max(_MIN_TOL, _TOL_PER_PARAMETER * n_parameters) if options.tol == "auto" else options.tol
     processes = options.processes.replace(rhythms=n_cycles) if n_cycles else options.processes
     return replace(options, noise=noise, processes=processes, tol=tol)
@@ -252,7 +252,7 @@ def _fit_compared(
     rows: Sequences,
     start: StateSpace | None = None,
 ) -> LinearGaussianModel:
-    """Fit a candidate for the comparison: to segments of the rows if all of them would be slow."""
+    """Fit a candidate for the comparison, to segments of the rows if a fit to all rows is slow."""
     k, n_features, n_rows = requested["n_components"], rows.n_features, rows.n_rows
     fit_options = _fit_options(options, requested, n_features)
     fit_options = replace(fit_options, max_iter=min(fit_options.max_iter, _MAX_EVALUATIONS))
@@ -276,8 +276,8 @@ def _evaluate(
 ) -> Candidate:
     """Fit a candidate without the held-out values of each draw, and predict them.
 
-    The fit to the first draw is given as `first_fit`, or begins at `start`. If Ctrl-C interrupts a fit, the
-    candidate has this fit, and no predictions.
+    The fit without the first draw is `first_fit`, or starts at `start`. If Ctrl-C interrupts a fit, the
+    candidate has this fit and no predictions.
     """
     first, *others = comparison.draws
     models = [fit(requested, comparison.remaining(first), start) if first_fit is None else first_fit]
@@ -303,7 +303,7 @@ def _score(candidate: Candidate) -> float:
 
 
 def _best(candidates: list[Candidate]) -> Candidate:
-    """Return the candidate with the smallest mean score, or that without factors.
+    """Return the candidate with the smallest mean score, or the candidate without factors.
 
     Without factors, imputed values are close to linear interpolation. Factors are used only if they improve
     the score by more than the standard error of the difference.
@@ -320,11 +320,11 @@ def _best(candidates: list[Candidate]) -> Candidate:
 def _with_cycles(
     candidates: list[Candidate], comparison: Comparison, evaluate: Callable[..., Candidate]
 ) -> list[Candidate]:
-    """Return the candidates, and the best with stochastic cycles that improve predictions of held-out values.
+    """Add candidates with stochastic cycles to the best candidate, if they improve predictions.
 
-    A cycle is added if the residual periodogram has a peak for which BIC would accept a cycle. The highest
-    peak may be due to chance: if one cycle does not help, another is tried in addition. If Ctrl-C interrupts
-    a fit, its candidate is the last.
+    A cycle is tried if BIC would accept it for the highest peak of the residual periodogram. This peak may be
+    due to chance; if one cycle does not improve predictions, another cycle is added. If Ctrl-C interrupts a
+    fit, its candidate is the last.
     """
     rows, remaining = comparison.rows, comparison.remaining(comparison.draws[0])
     best = last = _best(candidates)
@@ -346,12 +346,12 @@ def _with_cycles(
             best, n_retained = last, len(candidates)
         elif len(candidates) - n_retained == _MAX_FAILURES:
             break
-    # A small improvement may be due to chance, and each cycle makes computations slower.
+    # Cycles that do not improve predictions make computations slower.
     return candidates[:n_retained]
 
 
 def _with_another_cycle(model: LinearGaussianModel, sequences: Sequences) -> StateSpace:
-    """Return the parameters of a model with one more stochastic cycle, started from its residuals."""
+    """Return parameters with an additional stochastic cycle, initialized from the residuals of a model."""
     fitted = model.fitted
     params = fitted.standardised_params
     panel = model.standardised_panel(sequences)

@@ -138,10 +138,10 @@ class Diagnostics:
         ValueError
             If `level` is not one of `levels`.
         """
-        at = np.flatnonzero(np.isclose(self.levels, level))
-        if at.size == 0:
+        level_index = np.flatnonzero(np.isclose(self.levels, level))
+        if level_index.size == 0:
             raise ValueError(f"level must be one of {self.levels.tolist()}; got {level!r}.")
-        return {kind: curve[at[0]] for kind, curve in self.coverage.items()}
+        return {kind: curve[level_index[0]] for kind, curve in self.coverage.items()}
 
     @property
     def table(self) -> Any:
@@ -256,7 +256,7 @@ def diagnose(
 
 
 def _lags(sequences: Sequences, seconds: float | None) -> NDArray[np.intp]:
-    """Return the lags of the autocorrelation: the first ones, and those of the calendar."""
+    """Return the lags of the autocorrelation: the first lags, and calendar periods."""
     longest = max(sequences.lengths)
     calendar = set[int]()
     evenly_sampled = sequences.times is None or sequences.step is not None

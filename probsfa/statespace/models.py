@@ -478,7 +478,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         calibrated: list[Forecast] = []
         for one, part, elapsed in zip(forecasts, sequences.slices, steps, strict=True):
             from_observed = distances[part.stop - 1] + np.asarray(elapsed)[:, None]
-            calibrated.append(replace(one, std=one.std * calibration.of_forecasts(from_observed)))
+            calibrated.append(replace(one, std=one.std * calibration.factors_of_forecasts(from_observed)))
         return calibrated
 
     def _forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:

@@ -62,7 +62,7 @@ _MIN_VALUES_PER_PARAMETER = 5.0
 # observed values of each column in all segments. For columns with few values the last minimum is a quarter of
 # the values expected in that number of rows, if that is smaller.
 N_SEGMENTS, _MIN_SEGMENT_ROWS = 8, 24
-_MIN_VALUES_OF_COLUMN, _MIN_SHARE_OF_EXPECTED = 100, 0.25
+_MIN_COLUMN_VALUES, _MIN_SHARE_OF_EXPECTED = 100, 0.25
 
 
 class Size(NamedTuple):
@@ -267,7 +267,7 @@ def choose_segments(
     n_rows = len(mask)
     counts = mask.sum(axis=0)
     expected_counts = counts * n_wanted / n_rows
-    min_counts = np.minimum(_MIN_VALUES_OF_COLUMN, _MIN_SHARE_OF_EXPECTED * expected_counts)
+    min_counts = np.minimum(_MIN_COLUMN_VALUES, _MIN_SHARE_OF_EXPECTED * expected_counts)
     ends = np.cumsum(lengths)
     while n_segments * _MIN_SEGMENT_ROWS <= n_wanted:
         length = n_wanted // n_segments
