@@ -277,7 +277,7 @@ class _Maker:
         shape = (n, *fitted.draws.noise_variance.shape[2:])
         noise = drawn.get("noise_variance", fitted.data.known_noise)
         if np.shape(noise)[-1:] not in ((), shape[-1:]):
-            noise = fitted.target.noise_model(fitted.data).of_columns(noise)
+            noise = fitted.target.noise_model(fitted.data).column_values(noise)
         draws = Draws(
             np.exp(-1.0 / drawn["timescale"]),
             drawn["loadings"],

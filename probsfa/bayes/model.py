@@ -58,7 +58,7 @@ class NoiseModel(NamedTuple):
     known: Any = None
     least: Any = None
 
-    def of_columns(self, by_group: Any) -> Any:
+    def column_values(self, by_group: Any) -> Any:
         """Return values per column (..., D) from values per group (..., F); 1 for columns of known noise."""
         if self.structure.separate:
             return by_group
@@ -221,8 +221,8 @@ def sample_noise_variance(priors: Priors, noise: NoiseModel, n_sequences: int | 
         name = "noise_variance" if n_sequences is None else "typical_noise_variance"
         variance = numpyro.sample(name, expand_prior("noise_variance", priors.noise_variance, shape))
         if n_sequences is None:
-            return noise.restricted(noise.of_columns(variance))
-    variance = noise.of_columns(variance)
+            return noise.restricted(noise.column_values(variance))
+    variance = noise.column_values(variance)
     if n_sequences is not None:
         spread = numpyro.sample("noise_spread", priors.noise_spread)
         unit = dist.Normal(0.0, 1.0).expand((n_sequences, n_features)).to_event(2)

@@ -55,7 +55,7 @@ def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
 
     Coefficients of covariates are zero.
     """
-    noise = target.noise.of_groups(np.maximum(params.noise_variance, MIN_NOISE))
+    noise = target.noise.group_values(np.maximum(params.noise_variance, MIN_NOISE))
     return site_values(params.to_arrays(), params.loadings, params.n_components) | {
         "timescale": timescales_from_decay(np.clip(params.decay, MIN_DECAY, MAX_DECAY)),
         "loadings": params.loadings[:, : params.n_components],

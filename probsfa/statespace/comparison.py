@@ -97,9 +97,7 @@ class Comparison:
 
     @property
     def interpolation_errors(self) -> FloatArray:
-        """Errors (n,) of linear interpolation at the held-out values of all draws, in units of the
-        columns.
-        """
+        """Errors (n,) of linear interpolation at the held-out values of all draws, in column units."""
         return np.concatenate(
             [
                 (interpolation_errors(self.rows, hidden.all.astype(int)) / self.units)[hidden.all]

@@ -22,7 +22,7 @@ from probsfa.statespace.growth import enlarged
 from probsfa.statespace.held_out_values import (
     EQUALITY_TOL,
     HeldOutValues,
-    hide_for_choice,
+    hide_for_comparison,
     standard_errors,
 )
 from probsfa.statespace.learning.budget import (
@@ -37,7 +37,7 @@ from probsfa.statespace.leave_one_out import worse_columns_message
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
+from probsfa.statespace.outlier_model import OutlierModel, far_from_adjacent, robust_scale_with_outliers
 from probsfa.statespace.parameters import Latents, StateSpace, rescale
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import expected_gain_of_cycle, required_gain_of_cycle
@@ -131,14 +131,14 @@ def _without_outliers(
     several columns is not an outlier. A candidate with at most 16 factors is tested first: in wide data
     without outliers, its two fits take a tenth of the time of the large fit.
     """
-    spread = spread_of_dominated(data.sequences.values, data.sequences.lengths)
+    spread = robust_scale_with_outliers(data.sequences.values, data.sequences.lengths)
     candidates = default_candidates(data)
     if not spread.any() or len(candidates) == 1:
         return None, None
     comparison = _comparison(data.sequences, candidates)
     hidden = comparison.draws[0]
     remaining = comparison.remaining(hidden)
-    is_far = far_from_neighbours(comparison.rows, spread)
+    is_far = far_from_adjacent(comparison.rows, spread)
     rows_without_outliers = replace(remaining, values=np.where(is_far, np.nan, remaining.values))
     most_factors = candidates[-1]["n_components"]
     for n_components in sorted({min(most_factors, _MAX_FIRST_FACTORS), most_factors}):
@@ -230,7 +230,7 @@ def _comparison(sequences: Sequences, requested: list[dict[str, Any]]) -> Compar
     draws: list[HeldOutValues] = []
     while len(draws) < _MAX_DRAWS and sum(int(draw.all.sum()) for draw in draws) < _MIN_HIDDEN:
         draws.append(
-            hide_for_choice(rows.values, fraction=_HIDDEN_SHARE, n_masks=2, block=_BLOCK_ROWS, rng=rng)
+            hide_for_comparison(rows.values, fraction=_HIDDEN_SHARE, n_masks=2, block=_BLOCK_ROWS, rng=rng)
         )
     return Comparison(rows, draws)
 

@@ -506,7 +506,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         return estimator
 
     def _options(self) -> FitOptions:
-        """Return the validated options; with n_components=None, the number of factors is that of `init`."""
+        """Return the validated options; `init` determines the number of factors if n_components=None."""
         options = FitOptions.of(self).check()
         params = self.init if isinstance(self.init, StateSpace) else getattr(self.init, "params_", None)
         if options.n_components is None and isinstance(params, StateSpace):
@@ -514,7 +514,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         return options
 
     def _fit_model(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
-        """Fit the model of these options, or select a model if the options do not determine it."""
+        """Fit the model, or select a model if the options do not determine it."""
 
         def fit_one(
             data: TrainingData, options: FitOptions, size: Size | None = None, init: Any = self.init
@@ -548,7 +548,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         self._set_optional([(fitted.calibration is not None, {"calibration_": fitted.calibration})])
 
     def _set_transform_attributes(self, model: MaximumLikelihoodModel) -> None:
-        """Set `transforms_` and `exog_names_` if the model has them; delete those of an earlier fit."""
+        """Set or delete `transforms_` and `exog_names_`."""
         for name in ("transforms_", "exog_names_"):
             self.__dict__.pop(name, None)
         if isinstance(model, TransformedModel) and model.regression is not None:
@@ -601,7 +601,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
 
     @property
     def _advice_on_missing(self) -> str:
-        """Advice in the error on missing values, which only noise=0.0 does not support."""
+        """Advice in the error about missing values, which noise=0.0 does not support."""
         if hasattr(self, "params_"):
             return "Impute them with impute first."
         return (

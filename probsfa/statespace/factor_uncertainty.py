@@ -1,8 +1,8 @@
 """Uncertainty of factors that is due to estimated loadings and means.
 
-For any vector ``m`` and matrix ``M``, the factors ``z`` and ``m + z + M z`` describe the same observations,
-with different loadings and means. Only the prior distinguishes them: mean zero, unit variances and different
-decays. A short series has few independent values of a slow factor, so that ``m`` and ``M`` are poorly
+For any vector ``m`` and matrix ``M``, factors ``z`` and ``m + z + M z`` describe the same observations with
+different loadings and means. Only their prior (mean zero, unit variances, different decays) distinguishes
+them. A short series has few independent values of a slow factor, so that ``m`` and ``M`` are poorly
 determined.
 
 Let ``G = (C' R^-1 C)^-1 C' R^-1`` be the regression of the factors on the observations. Errors ``dC`` of the
@@ -68,7 +68,7 @@ def covariances_of_mixture(
     -------
     ndarray of shape (S, S + 1, S + 1)
         The covariances. Eigenvalues are limited to one, the variance of the factors. Covariances of trends
-        are zero, because level and scale of a trend are conventions.
+        are zero, because level and scale of a trend are not identified.
     """
     n_rows, n_columns = float(lengths.sum()), params.n_features
     loadings = params.nonzero_loadings
@@ -76,7 +76,7 @@ def covariances_of_mixture(
     noise = params.noise_variance.copy()
     if coordinates.n_ar1_noise:
         noise += np.diagonal(loadings[:, n_shared:]) ** 2
-    # Moments are needed only for damped steps.
+    # Only damped optimizer steps depend on the moments.
     no_moments = np.zeros((loadings.shape[1], loadings.shape[1]))
     complete = CompleteData(np.maximum(n_values, 1.0), no_moments, n_rows, len(lengths))
     metric = make_metric(coordinates, params, complete)
@@ -114,8 +114,8 @@ def parameter_variances(means: FloatArray, states: NDArray[np.intp], covariances
     Returns
     -------
     ndarray of shape (N, K)
-        For a state without loadings, such as a velocity, only the uncertainty of the scale of the process is
-        included.
+        For states without loadings, such as velocities, the variances include only the uncertainty of the
+        scale of the process.
     """
     scale_variances = np.einsum("kkk->k", covariances[:, :-1, :-1])
     # The state with loadings of each process precedes its other states.

@@ -29,9 +29,9 @@ class FilterState(NamedTuple):
     Attributes
     ----------
     mean : ndarray of shape (K,)
-        Mean of the last state given the rows up to it.
+        Mean of the state in the last row, given all rows up to this row.
     covariance : ndarray of shape (K, K)
-        Covariance of the last state given the rows up to it.
+        Covariance of the state in the last row, given all rows up to this row.
     time : float or None
         Time of the last row, in units of the model's time; None for data without times.
     """
@@ -73,7 +73,7 @@ class _FilteredStates:
     steps : Transition
         Transitions from the previous row to each row.
     reported : ndarray of int
-        Indices of the states in the result, which are not those of AR(1) noise.
+        Indices of the states in the result: all states except those of AR(1) noise.
     """
 
     means: FloatArray
@@ -108,7 +108,7 @@ class FilterResult:
     row_log_likelihoods : ndarray of shape (T,)
         Log density of each row given the previous rows, in nats; zero for rows without observations.
     state : FilterState
-        State from which to continue with later rows; it includes the states of AR(1) noise.
+        State after the last row, for later rows; it includes the states of AR(1) noise.
     predictions : ndarray or frame of shape (T, D)
         Means of the observations given the previous rows. Predictions, their standard deviations and
         innovations are computed at first use.
@@ -221,7 +221,7 @@ def _predicted_states(
     return predicted_means, np.moveaxis(predicted_covariances, -1, 0)
 
 
-# Maximum number of entries of the correlation matrices that are inverted together.
+# Maximum number of entries of the correlation matrices inverted at a time.
 _MAX_ENTRIES = 2**22
 
 
@@ -269,7 +269,7 @@ def row_errors(result: FilterResult) -> RowErrors:
     for start in range(0, n, block):
         rows = slice(start, start + block)
         scaled_loadings = filtered.params.loadings / std[rows, :, None]
-        # Correlations of the errors; those of missing values are zero.
+        # Correlations of the errors, zero for missing values.
         correlations = scaled_loadings @ predicted[rows] @ np.swapaxes(scaled_loadings, 1, 2)
         is_pair = observed[rows, :, None] & observed[rows, None, :]
         correlations = np.where(is_pair, correlations, 0.0)
@@ -289,13 +289,13 @@ def transition_matrices(result: FilterResult) -> FloatArray:
     n, k = result._filtered.means.shape
     reported = result._filtered.reported
     batch = result._filtered.steps.as_batch()
-    unit = np.eye(k)
-    columns = [np.asarray(batch.move(np.repeat(unit[:, j, None], n, axis=1)))[reported] for j in reported]
+    identity = np.eye(k)
+    columns = [np.asarray(batch.move(np.repeat(identity[:, j, None], n, axis=1)))[reported] for j in reported]
     return np.ascontiguousarray(np.moveaxis(np.stack(columns, axis=1), -1, 0))
 
 
 def gains(result: FilterResult) -> FloatArray:
-    """Return the Kalman gain (T, K, D): change of the filtered means for one unit of each value of the row.
+    """Return the Kalman gain (T, K, D): derivatives of the filtered means by the values of the row.
 
     The gain is ``P C' R^-1`` with the filtered covariance ``P`` of the states; it is zero for missing values.
     """
@@ -306,13 +306,13 @@ def gains(result: FilterResult) -> FloatArray:
 
 
 def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
-    """Return errors in predicted standard deviations; NaN if a value is missing, or the deviation zero."""
+    """Return errors divided by predicted standard deviations; NaN for missing values and zero deviations."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(std > 0.0, (values - means) / std, np.nan)
 
 
-# Minimum number of values of a tested column; minimum autocorrelation that is reported, and the same in
-# standard errors.
+# Minimum number of values of a tested column; minimum reported autocorrelation, absolute and in standard
+# errors.
 _MIN_VALUES, _MIN_CORRELATION, _MIN_STANDARD_ERRORS = 50, 0.3, 5.0
 
 
@@ -414,7 +414,7 @@ def run_filter(
         elapsed = 1.0
         if times is not None and state.time is not None:
             elapsed = float(times[0]) - state.time
-            # In steps of a millisecond, seconds since 1970 have rounding errors that are not negligible.
+            # For steps of a millisecond, rounding errors of seconds since 1970 are not negligible.
             if elapsed >= 0.5 and abs(elapsed - np.rint(elapsed)) <= 4.0 * np.spacing(abs(state.time)):
                 elapsed = float(np.rint(elapsed))
         first_transition = transition_over(states, round_if_close(np.array([elapsed])))

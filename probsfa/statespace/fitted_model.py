@@ -60,7 +60,7 @@ class FittedModel:
     regression: Regression | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Replace each method in `unsupported_methods` by one that raises the error."""
+        """Replace each method in `unsupported_methods` by a method that raises the error."""
         super().__init_subclass__(**kwargs)
         for name, message in vars(cls).get("unsupported_methods", {}).items():
             setattr(cls, name, _raising_method(name, message))
@@ -91,7 +91,7 @@ class FittedModel:
         steps: Sequence[FloatArray],
         future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return the distribution at times (H,) after each sequence, given the covariates (H, P) then."""
+        """Return the distribution at times (H,) after each sequence, given covariates (H, P) at that time."""
         raise NotImplementedError
 
     def sample(
@@ -120,11 +120,11 @@ class FittedModel:
         raise NotImplementedError
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Return contributions of each factor to each value (N, D, K), followed by those of AR(1) noise."""
+        """Return contributions (N, D, K or K + 1) of factors, and of AR(1) noise, to each value."""
         raise NotImplementedError
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> Any:
-        """Return the revision of the prediction of a value from old rows to new ones."""
+        """Return the revision of the prediction of a value from old rows to new rows."""
         raise NotImplementedError
 
     def diagnose(self, sequences: Sequences, block: int) -> Any:
@@ -194,7 +194,7 @@ class FittedModel:
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
         """Return standard errors and intervals of parameters, by the name of the fitted attribute.
 
-        Models that compute them from the training data return none if `sequences` is None.
+        Models that compute them from the training data return an empty dictionary if `sequences` is None.
         """
         return {}
 
@@ -203,7 +203,7 @@ class FittedModel:
         return {}
 
 
-# Number of parts of the observed values for outlier scores; each part is predicted from the others.
+# Number of parts of the observed values for outlier scores; each part is predicted from the other parts.
 _N_PARTS = 10
 
 
@@ -216,7 +216,7 @@ def random_parts(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequence
         For each part, a mask (N, D) of its values, and the rows in which they are missing.
     """
     rows, columns = np.nonzero(sequences.mask)
-    order = np.random.default_rng(0).permutation(len(rows))  # the same at each call
+    order = np.random.default_rng(0).permutation(len(rows))  # equal in each call
     parts = []
     for part in np.array_split(order, min(_N_PARTS, len(order)) or 1):
         hidden = np.zeros(sequences.values.shape, dtype=bool)
@@ -228,7 +228,7 @@ def random_parts(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequence
 def delegated_to(
     get_model: Callable[[Any], Any], get_rows: Callable[[Any, Sequences], Sequences], *names: str
 ) -> Callable[[type[Model]], type[Model]]:
-    """Return a class decorator that adds methods which call those of another model.
+    """Return a class decorator that adds methods which call the methods of another model.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def delegated_to(
     get_rows : callable
         Returns the rows for the other model, given the instance and the rows of the data.
     *names : str
-        Names of the methods. Their first argument are rows, and their results are not in units of the data.
+        Names of the methods. Their first argument is the rows, and their results do not depend on data units.
     """
 
     def decorate(cls: type[Model]) -> type[Model]:
@@ -270,20 +270,20 @@ def _raising_method(name: str, message: str) -> Callable[..., NoReturn]:
 def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *, share: float = 1.0) -> float:
     """Return the Bayesian information criterion; smaller is better (Schwarz 1978).
 
-    ``P log N - 2 log L``, with ``N`` rows in which any value is observed. Rows are counted instead of values,
-    because the values of one row are correlated.
+    The criterion is ``P log N - 2 log L``, where ``N`` is the number of rows with an observed value. Rows are
+    counted instead of values, because the values of one row are correlated.
 
     Parameters
     ----------
     log_likelihood : float
-        Log-likelihood in nats, of the data in their own units.
+        Log-likelihood of the data in data units, in nats.
     n_parameters : int
         Number of free parameters, ``P``.
     n_rows : int
         Number of rows in which any value is observed, ``N``.
     share : float, default=1.0
-        Share of these rows that the log-likelihood includes. It is extrapolated to all rows, so that models
-        fitted to parts of the rows can be compared.
+        Share of these rows in the log-likelihood. The log-likelihood is extrapolated to all rows, so that
+        models fitted to parts of the rows can be compared.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Gross outliers, a few values that dominate a Gaussian fit, and comparison with adjacent observations.
+"""Detection of gross outliers: a few values that dominate a Gaussian fit.
 
-Outliers are large relative to the errors of the other values. Fitted variances are not a suitable reference,
-because outliers inflate them: four wrong rows in 15,000 can make them a hundred times too large. Columns of
-which most errors come from a heavy-tailed distribution, such as rain or visibility, have no gross outliers.
+Outliers are large relative to the errors of other values. Fitted variances are not a suitable reference,
+because outliers inflate them: four wrong rows in 15,000 can increase them a hundred times. Columns with a
+heavy-tailed distribution, such as rain or visibility, have no gross outliers.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from probsfa._validation import Sequences
 __all__ = [
     "MAD",
     "Outliers",
+    "candidate_rows",
     "distance_from_adjacent",
     "gross_outliers",
     "outlier_message",
-    "robust_spread",
-    "suspicious_rows",
+    "robust_scale",
 ]
 
 #: Median absolute deviation of a normal distribution of unit variance.
@@ -46,23 +46,23 @@ def distance_from_adjacent(values: FloatArray, lengths: Sequence[int]) -> FloatA
     ndarray of shape (N, D)
         NaN where missing, or if a sequence has too few values of the column.
     """
-    out = np.full(values.shape, np.nan)
+    distances = np.full(values.shape, np.nan)
     ends = np.cumsum(lengths)
     for start, stop in zip(ends - lengths, ends, strict=True):
         for j in range(values.shape[1]):
             rows = start + np.flatnonzero(~np.isnan(values[start:stop, j]))
             if len(rows) > 2 * _N_ADJACENT:
-                out[rows, j] = values[rows, j] - _median_of_adjacent(values[rows, j])
-    return out
+                distances[rows, j] = values[rows, j] - _median_of_adjacent(values[rows, j])
+    return distances
 
 
-def robust_spread(values: FloatArray) -> FloatArray:
+def robust_scale(values: FloatArray) -> FloatArray:
     """Return robust standard deviations (D,) of columns about zero; zero for columns without values."""
     observed = ~np.isnan(values)
-    out = np.zeros(values.shape[1])
+    scales = np.zeros(values.shape[1])
     for j in np.flatnonzero(observed.any(axis=0)):
-        out[j] = np.median(np.abs(values[observed[:, j], j])) / MAD
-    return out
+        scales[j] = np.median(np.abs(values[observed[:, j], j])) / MAD
+    return scales
 
 
 def _median_of_adjacent(x: FloatArray) -> FloatArray:
@@ -76,10 +76,10 @@ def _median_of_adjacent(x: FloatArray) -> FloatArray:
 
 # ---------------------------------------------------------------------------------------- outliers of a fit
 
-# Number of robust standard deviations beyond which a value may be a gross outlier; minimum share of outliers
-# in the sum of squares if they dominate a fit; maximum share of outliers in the number of values.
+# Gross outliers: minimum size in robust standard deviations, minimum share of the sum of squares, and maximum
+# share of the values.
 _MIN_DEVIATIONS, _MIN_SHARE_OF_SQUARES, _MAX_OUTLIER_SHARE = 7.0, 0.3, 0.1
-# Minimum number of errors of a tested column; approximate number of rows from which medians are computed.
+# Minimum number of errors of a tested column; approximate number of rows for medians.
 _MIN_ERRORS, _MAX_MEDIAN_ROWS = 50, 50_000
 # Largest ratio of the quantiles at 90 and 50 % of the absolute errors of a tested column: 2.4 for a normal
 # distribution, 3.6 for Student's t with two degrees of freedom.
@@ -104,8 +104,8 @@ class Outliers(NamedTuple):
     sizes: list[float]
 
 
-def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
-    """Select rows (M,) with values far from the mean of adjacent ones, or from the median of their column.
+def candidate_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
+    """Select rows (M,) with values far from the mean of adjacent values or from the median of their column.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
     starts = np.cumsum(sequences.lengths)[:-1]
     step = max(len(values) // _MAX_MEDIAN_ROWS, 1)
     largest_deviation = np.zeros(len(values))
-    for x in values.T:  # one column at a time: a copy of all columns would be the largest array of a fit
+    for x in values.T:  # one column at a time, to save memory
         from_adjacent = np.full(len(x), np.nan)
         from_adjacent[1:-1] = x[1:-1] - 0.5 * (x[:-2] + x[2:])
         from_adjacent[np.concatenate([starts, starts - 1])] = np.nan
@@ -148,9 +148,9 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
     sample : ndarray of shape (S, D)
         Errors of rows that are evenly distributed over the data.
     selected : ndarray of shape (M, D)
-        Errors of rows that are suspected to have outliers (see :func:`suspicious_rows`).
+        Errors of rows with possible outliers (see :func:`candidate_rows`).
     rows : ndarray of int of shape (M,)
-        Numbers of the suspected rows.
+        Indices of the rows with possible outliers.
     n_rows : int
         Number of rows of the data.
 
@@ -174,7 +174,8 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
         squares_of_others = float(np.sum(size[~is_outlier] ** 2))
         sizes_of_selected = np.abs(np.nan_to_num(selected[:, j]))
         outlier_sizes = np.where(sizes_of_selected > limit, sizes_of_selected, 0.0)
-        # Outliers of the sample are compared with the sample, outliers of the selected rows with all rows.
+        # Outliers of the sample are compared with the other values of the sample, outliers of the selected
+        # rows with values of all rows.
         for squares_of_outliers, others in (
             (float(np.sum(size[is_outlier] ** 2)), squares_of_others),
             (float(np.sum(outlier_sizes**2)), squares_of_others * n_rows / len(size)),

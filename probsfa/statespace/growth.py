@@ -1,9 +1,9 @@
 """Initial parameters of larger models from fitted smaller ones, and of smaller models from larger ones.
 
 New AR(1) factors are estimated from the residuals of the smaller model, by slow feature analysis and from
-lagged covariances; smooth factors and trends are converted from these. A new stochastic cycle has the
-frequency at which the power of the data exceeds the spectrum of the model most. Full and reduced loadings are
-tried, because residuals are mostly noise. The parameters with the highest likelihood are used.
+lagged covariances. Smooth factors and trends are converted from AR(1) factors. A new stochastic cycle has the
+frequency at which the periodogram most exceeds the spectrum of the model. Full and reduced loadings are
+tried, because residuals are mostly noise, and the parameters with the highest likelihood are used.
 """
 
 import numpy as np
@@ -54,7 +54,7 @@ def enlarged(
     Returns
     -------
     larger : StateSpace
-        Of several initial parameters, those with the highest likelihood.
+        Initial parameters with the highest likelihood of several.
     """
     added = latents.without(params.latents)
     residuals = panel.values[:] - params.offset
@@ -102,17 +102,17 @@ def reduced(params: StateSpace, latents: Latents) -> StateSpace:
 
 def _best(candidates: list[StateSpace], panel: Panel) -> StateSpace:
     """Return the parameters with the highest likelihood."""
-    # The fit computes these statistics too, so that one program is compiled for both.
+    # The fit also computes these statistics, so that only one program is compiled.
     values = [expected_statistics(params, panel).log_likelihood for params in candidates]
     return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
-def _joined(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpace]:
-    """Return models with new processes, with several multiples of their loadings.
+def _with_scaled_loadings(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpace]:
+    """Return models with new processes, for several multiples of their loadings.
 
     The noise variance of a column is reduced by the variance that the new processes explain, at most by half.
     """
-    out = []
+    models = []
     for multiplier in _LOADING_MULTIPLIERS:
         loadings = multiplier * new.loadings
         variance = params.noise_variance
@@ -120,8 +120,8 @@ def _joined(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpac
             explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
             variance = np.maximum(variance - explained, noise.floor)
         joined = with_more_latents(params, new.replace(loadings=loadings))
-        out.append(joined.replace(noise_variance=variance))
-    return out
+        models.append(joined.replace(noise_variance=variance))
+    return models
 
 
 def _with_latents(
@@ -131,7 +131,7 @@ def _with_latents(
     noise: Noise,
     initial_processes: InitialProcesses | None,
 ) -> list[StateSpace]:
-    """Return models with more AR(1) factors, or with more processes that are converted from AR(1) factors."""
+    """Return models with additional AR(1) factors, or with processes converted from AR(1) factors."""
     new_processes = starts(
         interpolate(residual_panel),
         np.zeros(params.n_features),
@@ -139,7 +139,7 @@ def _with_latents(
     )
     if added.n_other_processes:
         known = {} if initial_processes is None else initial_processes.processes
-        # Of the known parameters, the last ones belong to the new processes.
+        # The last of the known parameters belong to the new processes.
         known_of_new = InitialProcesses(
             processes={
                 kind: known[kind].select(np.arange(-n, 0))
@@ -150,15 +150,15 @@ def _with_latents(
         new_processes = (
             each for factors in new_processes for each in from_ar1_factors(factors, added, known_of_new)
         )
-    return [each for new in new_processes for each in _joined(params, new, noise)]
+    return [each for new in new_processes for each in _with_scaled_loadings(params, new, noise)]
 
 
 def _with_cycle(
     params: StateSpace, panel: Panel, index: int, noise: Noise, initial_processes: InitialProcesses | None
 ) -> StateSpace:
-    """Return the model with one more stochastic cycle.
+    """Return the model with an additional stochastic cycle.
 
-    Its frequency is the known frequency of this index, or the frequency of most excess power.
+    The frequency is a known frequency, or the frequency with the largest excess power.
     """
     centred = [rows - params.offset for rows in interpolate_to_grid(panel)]
     if initial_processes is None or initial_processes.frequencies is None:
@@ -166,4 +166,4 @@ def _with_cycle(
     else:
         frequency = float(initial_processes.frequencies[index])
     cycles = [estimated_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
-    return _best([each for cycle in cycles for each in _joined(params, cycle, noise)], panel)
+    return _best([each for cycle in cycles for each in _with_scaled_loadings(params, cycle, noise)], panel)

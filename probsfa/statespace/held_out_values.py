@@ -1,9 +1,8 @@
 """Model comparison by held-out values: observed values are hidden from a fit and then predicted.
 
-The pattern of missing values, moved in time, selects the values that are hidden. If few values are missing,
-they are hidden as single values and in blocks of rows. Parameters are estimated without the hidden values.
-The hidden values are then imputed in parts, each given all other values, so that missing blocks are not
-longer than in the data.
+Values are hidden in the pattern of the missing values, shifted in time; if few values are missing, as single
+values and in blocks of rows. Parameters are estimated without the hidden values. The hidden values are then
+imputed in parts, each given all other values, so that missing blocks are not longer than in the data.
 
 Predictions are scored by the continuous ranked probability score. For a Gaussian prediction with mean ``m``
 and standard deviation ``s`` of a value ``x``, and ``z = (x - m) / s``,
@@ -29,7 +28,7 @@ from scipy.special import ndtr
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.datasets import hide_blocks, hide_values
-from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
+from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_scale
 
 __all__ = [
     "EQUALITY_TOL",
@@ -37,24 +36,26 @@ __all__ = [
     "STANDARD_ERRORS",
     "Evidence",
     "HeldOutValues",
-    "contenders",
+    "compare_scores",
+    "compare_scores_of_draws",
     "crps",
-    "hide_for_choice",
+    "hide_for_comparison",
     "isolated_values",
+    "near_best_models",
     "standard_errors",
     "units_of",
-    "weigh",
-    "weigh_draws",
 ]
 
 #: Number of standard errors beyond which a difference is significant, if about ten models are compared.
 STANDARD_ERRORS = 2.5
-#: Relative difference of scores below which models count as equal even if it is significant.
+#: Relative difference of scores; models with smaller differences are treated as equal, even if the difference
+#: is significant.
 EQUALITY_TOL = 0.01
-#: Differences of BIC that are not decisive, because BIC of the observed values omits the hidden ones: very
-#: strong evidence on the scale of Kass & Raftery (1995).
+#: Maximum difference of BIC that is not decisive, because this BIC omits the hidden values. On the scale of
+#: Kass & Raftery (1995), 10 is very strong evidence.
 MAX_EQUAL_BIC = 10.0
-# Minimum number of missing values, and of groups of hidden ones, that define a pattern.
+# Minimum number of missing values that define a pattern, and minimum number of groups of hidden values for a
+# test.
 _MIN_MISSING, _MIN_GROUPS = 20, 8
 # Shifts of the pattern are used only if they hide at least this share of the intended number of values.
 _MIN_SHIFTED_SHARE = 0.5
@@ -63,9 +64,9 @@ _MAX_COLUMN_SHARE = 0.3
 # Maximum number of shifts of the pattern of missing values.
 _MAX_SHIFTS = 100
 # Maximum number of models that the comparison does not distinguish.
-_MAX_CONTENDERS = 3
-# Robust standard deviations from adjacent observations beyond which a value is isolated, and the largest
-# share of isolated values of a column.
+_MAX_NEAR_BEST = 3
+# Isolated values: minimum distance from adjacent observations in robust standard deviations, and maximum
+# share of a column.
 _MIN_ISOLATED_DEVIATIONS, _MAX_ISOLATED_SHARE = 6.0, 0.25
 
 
@@ -75,7 +76,7 @@ class HeldOutValues(NamedTuple):
     Attributes
     ----------
     part : ndarray of int of shape (N, D)
-        Number of the part in which a value is hidden, from 1; 0 if it is not hidden.
+        Index of the part in which a value is hidden, from 1; 0 if it is not hidden.
     group : ndarray of int of shape (N, D)
         Number of the group of each value: consecutive hidden values of a column are one group.
     kinds : tuple of str
@@ -96,7 +97,7 @@ class HeldOutValues(NamedTuple):
         return np.where(self.all, np.nan, values)
 
 
-def hide_for_choice(
+def hide_for_comparison(
     values: FloatArray, *, fraction: float, n_masks: int, block: int, rng: np.random.Generator
 ) -> HeldOutValues:
     """Select values to hide: in the pattern of the missing values, or as single values and blocks.
@@ -122,9 +123,9 @@ def hide_for_choice(
     observed = ~np.isnan(values)
     masks: list[BoolArray] = []
     if np.count_nonzero(~observed) >= _MIN_MISSING:
-        masks = [_moved_gaps(observed, fraction / n_masks, rng) for _ in range(n_masks)]
+        masks = [_shifted_missing_pattern(observed, fraction / n_masks, rng) for _ in range(n_masks)]
         kinds: Sequence[str] = ["pattern of missing values, moved in time"] * n_masks
-    # Values of columns without missing values are not hidden in this way; few values may remain.
+    # This pattern hides no values of complete columns, so that it may hide too few values.
     n_moved = sum(int(np.count_nonzero(mask)) for mask in masks)
     if not masks or n_moved < _MIN_SHIFTED_SHARE * fraction * np.count_nonzero(observed):
         length = max(1, min(block, len(values) // 10))
@@ -136,7 +137,7 @@ def hide_for_choice(
     part = np.zeros(values.shape, dtype=np.int64)
     for j, mask in enumerate(masks):
         part[mask & observed & (part == 0)] = j + 1
-    _spare_bare_columns(part, observed)
+    _limit_hidden_share(part, observed)
     present = [j for j in range(n_masks) if np.any(part == j + 1)]
     if not present:
         raise ValueError(
@@ -148,25 +149,25 @@ def hide_for_choice(
     return HeldOutValues(renumbered, _groups(renumbered), tuple(kinds[j] for j in present))
 
 
-def _moved_gaps(observed: BoolArray, fraction: float, rng: np.random.Generator) -> BoolArray:
-    """Select observed values at shifted positions of missing ones, until there are enough."""
+def _shifted_missing_pattern(observed: BoolArray, fraction: float, rng: np.random.Generator) -> BoolArray:
+    """Select observed values at shifted positions of missing values, until there are enough."""
     n_rows = len(observed)
     requested = fraction * np.count_nonzero(observed)
     hidden = np.zeros_like(observed)
     for _ in range(_MAX_SHIFTS):
         moved = observed & ~np.roll(observed, int(rng.integers(n_rows)), axis=0) & ~hidden
-        # All columns of a row together, because they are missing together; from a random first row.
-        turn = int(rng.integers(n_rows))
-        by_row = np.cumsum(np.roll(moved.sum(axis=1), -turn))
-        short = requested - np.count_nonzero(hidden)
-        rows = (turn + np.arange(min(int(np.searchsorted(by_row, short)) + 1, n_rows))) % n_rows
+        # All columns of a row are selected together, as they are missing together; the first row is random.
+        first_row = int(rng.integers(n_rows))
+        by_row = np.cumsum(np.roll(moved.sum(axis=1), -first_row))
+        n_needed = requested - np.count_nonzero(hidden)
+        rows = (first_row + np.arange(min(int(np.searchsorted(by_row, n_needed)) + 1, n_rows))) % n_rows
         hidden[rows] |= moved[rows]
         if np.count_nonzero(hidden) >= requested:
             break
     return hidden
 
 
-def _spare_bare_columns(part: NDArray[np.int64], observed: BoolArray) -> None:
+def _limit_hidden_share(part: NDArray[np.int64], observed: BoolArray) -> None:
     """Limit the share of hidden values of each column, in place."""
     counts = observed.sum(axis=0)
     maximum = np.minimum(_MAX_COLUMN_SHARE * counts, counts - 2).astype(int)
@@ -185,8 +186,8 @@ def _groups(part: NDArray[np.int64]) -> NDArray[np.int64]:
 def isolated_values(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
     """Find values (N, D) that are far from the median of the four adjacent observations of their column.
 
-    Such outliers distort the comparison of models; for example, two of them resemble a cycle. Longer
-    excursions of a column are not outliers, and are not found by a comparison with adjacent observations.
+    Such outliers distort the comparison of models: two of them resemble a cycle, for example. Longer
+    excursions of a column are not outliers.
 
     Parameters
     ----------
@@ -202,17 +203,19 @@ def isolated_values(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
         values equal adjacent ones.
     """
     errors = distance_from_adjacent(values, lengths)
-    spread = robust_spread(errors)
+    scale = robust_scale(errors)
     with np.errstate(invalid="ignore"):
-        out = (np.abs(errors) > _MIN_ISOLATED_DEVIATIONS * spread) & (spread > 0.0)
-    out[:, out.sum(axis=0) >= _MAX_ISOLATED_SHARE * np.count_nonzero(~np.isnan(errors), axis=0)] = False
-    return out
+        is_isolated = (np.abs(errors) > _MIN_ISOLATED_DEVIATIONS * scale) & (scale > 0.0)
+    is_isolated[
+        :, is_isolated.sum(axis=0) >= _MAX_ISOLATED_SHARE * np.count_nonzero(~np.isnan(errors), axis=0)
+    ] = False
+    return is_isolated
 
 
 def units_of(values: FloatArray) -> FloatArray:
     """Return the unit of errors of each column (D,): 1.25 times the mean distance from the median.
 
-    For a Gaussian this is the standard deviation; a few outliers hardly change it.
+    For a normal distribution this is the standard deviation, and a few outliers hardly change it.
     """
     distance = np.abs(values - np.nanmedian(values, axis=0))
     units = np.sqrt(0.5 * np.pi) * np.nanmean(distance, axis=0)
@@ -232,29 +235,29 @@ def crps(errors: FloatArray, std: FloatArray) -> FloatArray:
     Returns
     -------
     ndarray
-        In the units of the errors.
+        Scores in the units of the errors.
     """
-    size = np.abs(errors)
-    spread = np.where(std > 0.0, std, 1.0)
-    z = size / spread
+    absolute_errors = np.abs(errors)
+    safe_std = np.where(std > 0.0, std, 1.0)
+    z = absolute_errors / safe_std
     density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
-    score = spread * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))
-    return np.where(std > 0.0, score, size)
+    score = safe_std * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))
+    return np.where(std > 0.0, score, absolute_errors)
 
 
 class Evidence(NamedTuple):
-    """Comparison of models by hidden values and by the likelihood of the others.
+    """Comparison of models by hidden values and by the likelihood of the other values.
 
     Attributes
     ----------
     chosen : int
         The selected model.
     behind : ndarray of shape (M,)
-        Difference of the mean score of each model from the best one.
+        Difference of the mean score of each model from the best score.
     standard_error : ndarray of shape (M,)
-        Standard errors of these differences, zero for the best.
+        Standard errors of these differences, zero for the best model.
     equal : ndarray of bool of shape (M,)
-        Models whose scores do not differ significantly from the best one.
+        Models whose scores do not differ significantly from the best score.
     """
 
     chosen: int
@@ -263,20 +266,20 @@ class Evidence(NamedTuple):
     equal: BoolArray
 
 
-def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evidence:
+def compare_scores(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evidence:
     """Select a model by hidden values, and among equal models by BIC.
 
-    The best of many scores is partly due to chance. Models count as equal to the best if their scores differ
-    by less than 2.5 standard errors of the difference, or by less than 1 %. Of these, the model with the
-    smallest BIC is selected. The likelihood is based on more data than the hidden values, but is reliable
-    only for models that predict well.
+    The best of many scores is partly due to chance. Models are treated as equal to the best if their scores
+    differ by less than 2.5 standard errors of the difference, or by less than 1 %. Of these, the model with
+    the smallest BIC is selected, because the likelihood uses more data than the hidden values. BIC alone is
+    not reliable for models that predict badly.
 
     Parameters
     ----------
     scores : ndarray of shape (M, n)
         Scores of the same values by each model, smaller is better.
     groups : ndarray of int of shape (n,)
-        Values with the same number are not independent.
+        Index of the group of each value; values of one group are not independent.
     bic : ndarray of shape (M,)
         BIC of the observed values.
 
@@ -296,18 +299,18 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     return Evidence(selected, behind, error, equal)
 
 
-def weigh_draws(
+def compare_scores_of_draws(
     scores: Sequence[FloatArray], groups: Sequence[NDArray[np.int64]], bic: FloatArray
 ) -> Evidence:
     """Select a model by several draws of hidden values.
 
-    Standard errors describe the variation of scores between values for given fits, but not that of the fits
-    between draws. A model therefore counts as equal if it is equal to the best in any draw.
+    Standard errors describe the variation of scores for given fits, not the variation of fits between draws.
+    A model is therefore treated as equal if it is equal to the best model in any draw.
 
     Parameters
     ----------
     scores : sequence of ndarray of shape (M, n)
-        Scores of the values of each draw, as of :func:`weigh`.
+        Scores of the values of each draw, as of :func:`compare_scores`.
     groups : sequence of ndarray of int of shape (n,)
         Groups of the values of each draw.
     bic : ndarray of shape (M,)
@@ -316,33 +319,33 @@ def weigh_draws(
     Returns
     -------
     Evidence
-        Differences and their standard errors over the values of all draws.
+        Evidence, with differences and standard errors over the values of all draws.
     """
-    each = [weigh(one, group, bic) for one, group in zip(scores, groups, strict=True)]
+    evidence_by_draw = [compare_scores(one, group, bic) for one, group in zip(scores, groups, strict=True)]
     differences = np.cumsum([0, *(group.max() + 1 for group in groups[:-1])])
     numbers = np.concatenate([group + first for group, first in zip(groups, differences, strict=True)])
-    full = weigh(np.concatenate(scores, axis=1), numbers, bic)
-    equal = np.any([evidence.equal for evidence in each], axis=0)
+    full = compare_scores(np.concatenate(scores, axis=1), numbers, bic)
+    equal = np.any([evidence.equal for evidence in evidence_by_draw], axis=0)
     return full._replace(chosen=int(np.argmin(np.where(equal, bic, np.inf))), equal=equal)
 
 
-def contenders(evidence: Evidence, bic: FloatArray) -> NDArray[np.intp]:
-    """Return at most three models that differ clearly neither in scores nor in BIC.
+def near_best_models(evidence: Evidence, bic: FloatArray) -> NDArray[np.intp]:
+    """Return at most three models with nearly the best scores and BIC.
 
     Parameters
     ----------
     evidence : Evidence
-        Result of :func:`weigh`.
+        Result of :func:`compare_scores`.
     bic : ndarray of shape (M,)
         Bayesian information criteria of the values that were not hidden.
 
     Returns
     -------
     ndarray of int
-        The selected model first.
+        Indices of models, the selected model first.
     """
     close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + MAX_EQUAL_BIC))
-    return close[np.argsort(bic[close], kind="stable")][:_MAX_CONTENDERS]
+    return close[np.argsort(bic[close], kind="stable")][:_MAX_NEAR_BEST]
 
 
 def standard_errors(differences: FloatArray, groups: NDArray[np.int64]) -> FloatArray:

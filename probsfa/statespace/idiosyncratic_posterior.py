@@ -19,9 +19,9 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["N_DRAWS", "IdiosyncraticPosterior"]
 
-#: Number of draws for variances due to the factors. Forecasts use four times as many.
+#: Number n of draws for variances due to the factors (relative error sqrt(2 / n)). Forecasts use 4 n draws.
 N_DRAWS = 32
-# Minimum leave-one-out precision of a value, relative to that given the factors.
+# Minimum leave-one-out precision of a value, relative to the precision given the factors.
 _MIN_RELATIVE_PRECISION = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
 _BATCH_SIZE = 8
@@ -32,7 +32,7 @@ _MIN_COVARIANCE_DRAWS = 64
 
 
 class _Draws(NamedTuple):
-    """Draws less posterior means: factors (n, T, K), and AR(1) processes of the columns (n, D, T)."""
+    """Deviations of draws from posterior means: factors (n, T, K) and AR(1) processes (n, D, T)."""
 
     factors: FloatArray
     processes: FloatArray
@@ -82,8 +82,8 @@ class IdiosyncraticPosterior:
     @property
     def contributions(self) -> FloatArray:
         """Contributions (T, D, K + 1) of factors, and of AR(1) noise, to the posterior means of values."""
-        of_noise = (self._system.noise.scale * self._processes).T
-        return np.dstack([self.means[:, None, :] * self.params.loadings, of_noise])
+        noise_contributions = (self._system.noise.scale * self._processes).T
+        return np.dstack([self.means[:, None, :] * self.params.loadings, noise_contributions])
 
     def _draws(self, n_draws: int, rng: np.random.Generator, *, processes: bool = False) -> Iterator[_Draws]:
         """Yield draws in batches; AR(1) processes are conditioned on the data only if `processes` is true.
@@ -113,9 +113,9 @@ class IdiosyncraticPosterior:
         noise, system = self._system.noise, self._system
         total = np.zeros(self._centred.shape)
         for draws in self._draws(self._n_draws, np.random.default_rng(0)):
-            common = system.effects(draws.factors)
-            common -= noise.scale * noise.smooth(common)
-            total += np.einsum("rdt,rdt->dt", common, common)
+            effects = system.effects(draws.factors)
+            effects -= noise.scale * noise.smooth(effects)
+            total += np.einsum("rdt,rdt->dt", effects, effects)
         # The leave-one-out precision of an observed value is positive, but its estimate may be negative.
         with np.errstate(divide="ignore"):
             largest = noise.variance / system.steps.weights - self._variances_given_factors
@@ -210,7 +210,7 @@ class IdiosyncraticPosterior:
         factor_variances = innovations.copy()
         n_draws = 4 * N_DRAWS
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
-            # If the factors deviate from their means, so do the means of the AR(1) noise given the factors.
+            # Deviations of the factors also change the means of the AR(1) noise given the factors.
             deviations_of_noise = noise.smooth(self._system.effects(factors))[:, :, row] * params.memory_scale
             deviations = (decays * factors[:, None, row]) @ params.loadings.T
             deviations -= noise_decays * deviations_of_noise[:, None]

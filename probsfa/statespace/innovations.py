@@ -101,7 +101,8 @@ class InnovationParameters(NamedTuple):
         Returns
         -------
         params : StateSpace
-            The noise variance may be zero, as in :class:`~probsfa.ProbabilisticSFA` with ``noise=0.0``.
+            Parameters; the noise variance may be zero, as in :class:`~probsfa.ProbabilisticSFA` with
+            ``noise=0.0``.
         """
         loadings = np.linalg.inv(self.weights) * np.sqrt(self.stationary_variance)
         return StateSpace(self.decay, np.asarray(loadings), self.noise_variance, self.offset)
@@ -190,8 +191,8 @@ def innovation_parameters(
     params : StateSpace
         Parameters with as many factors as columns.
     innovation_variance : float or array-like of shape (K,), optional
-        Scale of each factor, which is not identified; by default ``1 - decay ** 2``, with which the factors
-        are unchanged.
+        Innovation variance, which determines the scale of each factor (not identified). The default ``1 -
+        decay ** 2`` does not change the factors.
 
     Returns
     -------
@@ -232,7 +233,7 @@ def innovation_parameters(
             f"params must have as many factors as columns; it has {params.n_states} factors and "
             f"{params.n_features} columns."
         )
-    # Loadings are passed in place of weights to check that they are invertible before they are inverted.
+    # Loadings are validated as weights, because they must be invertible.
     validated = make_innovation_parameters(
         params.decay, params.loadings, innovation_variance, params.noise_variance, params.offset
     )

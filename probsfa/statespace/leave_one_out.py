@@ -1,8 +1,8 @@
 """Leave-one-out prediction errors of observed values, compared with linear interpolation.
 
-Parameters are not estimated again. The posterior of the noise-free value has mean ``m`` and variance ``v``
-given all values; dividing it by the likelihood of the observed value ``x`` with noise variance ``r`` gives
-the posterior from all other values, with
+Parameters are not estimated again. Given all values, the posterior of the noise-free value has mean ``m`` and
+variance ``v``. Division by the likelihood of the observed value ``x`` with noise variance ``r`` gives the
+posterior given all other values, with
 
     1 / v' = 1 / v - 1 / r,        m' = v' (m / v - x / r).
 """
@@ -35,10 +35,11 @@ __all__ = [
 
 # Minimum number of values for a reliable comparison.
 _MIN_VALUES = 20
-# The ratio of posterior variance to noise variance is below one. If the difference from one is smaller than
-# this, the information of the other values is lost to rounding errors.
+# Minimum of one minus the ratio of posterior variance to noise variance; if it is smaller, rounding errors
+# exceed the information in the other values.
 _MIN_VARIANCE_RATIO = 1e-7
-# Noise variance below which rounding errors affect leave-one-out moments, relative to the explained variance.
+# Noise variance relative to the explained variance; rounding errors affect leave-one-out moments at smaller
+# noise.
 _MIN_RELATIVE_NOISE = 1e-5
 
 
@@ -50,7 +51,7 @@ class InterpolationComparison(NamedTuple):
     model, interpolation : float
         Root mean square errors, in units of each column's standard deviation.
     n_values : int
-        Number of values left out.
+        Number of compared values.
     """
 
     model: float
@@ -97,7 +98,7 @@ def leave_one_out_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (T, D) of leave-one-out predictions, noise included.
 
-    Parameters, and entries that are NaN, are those of :func:`leave_one_out_means`.
+    Parameters are those of :func:`leave_one_out_means`; the same entries are NaN.
     """
     posterior_variance = variances - noise_variance
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -109,7 +110,7 @@ def leave_one_out_moments(
 
 
 def near_zero_noise(params: StateSpace) -> BoolArray:
-    """Return which columns (D,) have too little noise for :func:`leave_one_out_moments`.
+    """Return a mask (D,) of columns with too little noise for :func:`leave_one_out_moments`.
 
     Rounding errors would affect the result; :func:`.leave_one_out_distributions` is used instead.
     """
@@ -120,7 +121,7 @@ def near_zero_noise(params: StateSpace) -> BoolArray:
 def interpolate_leave_one_out(sequences: Sequences) -> FloatArray:
     """Interpolate linearly between the adjacent observations of each observed value of a column.
 
-    For the first and last observation of a sequence, the value of the only adjacent observation is used.
+    The first and last observation of a sequence have only one adjacent observation, whose value is used.
 
     Parameters
     ----------
@@ -130,20 +131,20 @@ def interpolate_leave_one_out(sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        NaN where a value is missing, or is the only one of its column in its sequence.
+        Interpolated values; NaN for missing values, and for the only value of a column in a sequence.
     """
     times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
-    out = np.full(sequences.values.shape, np.nan)
+    interpolated = np.full(sequences.values.shape, np.nan)
     for rows in sequences.slices:
         for d in range(sequences.n_features):
             observed = rows.start + np.flatnonzero(sequences.mask[rows, d])
             if len(observed) < 2:
                 continue
             x, t = sequences.values[observed, d], times[observed]
-            out[observed[0], d], out[observed[-1], d] = x[1], x[-2]
+            interpolated[observed[0], d], interpolated[observed[-1], d] = x[1], x[-2]
             weight = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
-            out[observed[1:-1], d] = x[:-2] + weight * (x[2:] - x[:-2])
-    return out
+            interpolated[observed[1:-1], d] = x[:-2] + weight * (x[2:] - x[:-2])
+    return interpolated
 
 
 def interpolate_linearly(sequences: Sequences) -> FloatArray:
@@ -164,16 +165,16 @@ def interpolate_linearly(sequences: Sequences) -> FloatArray:
     times = np.arange(sequences.n_rows, dtype=np.float64)
     if sequences.times is not None and sequences.step is None:
         times = sequences.times
-    out = np.empty_like(sequences.values)
+    interpolated = np.empty_like(sequences.values)
     means = np.nanmean(sequences.values, axis=0)
     for rows in sequences.slices:
         for d in range(sequences.n_features):
             observed = rows.start + np.flatnonzero(sequences.mask[rows, d])
             if len(observed):
-                out[rows, d] = np.interp(times[rows], times[observed], sequences.values[observed, d])
+                interpolated[rows, d] = np.interp(times[rows], times[observed], sequences.values[observed, d])
             else:
-                out[rows, d] = means[d]
-    return out
+                interpolated[rows, d] = means[d]
+    return interpolated
 
 
 def compare_with_interpolation(sequences: Sequences, predictions: FloatArray) -> InterpolationComparison:
@@ -202,7 +203,9 @@ def compare_with_interpolation(sequences: Sequences, predictions: FloatArray) ->
     if n_values == 0:
         return InterpolationComparison(np.nan, np.nan, 0)
     unit = np.broadcast_to(scale, values.shape)[is_compared]
-    errors = [(one[is_compared] - values[is_compared]) / unit for one in (predictions, interpolated)]
+    errors = [
+        (predicted[is_compared] - values[is_compared]) / unit for predicted in (predictions, interpolated)
+    ]
     model, interpolation = (float(np.sqrt(np.mean(error**2))) for error in errors)
     return InterpolationComparison(model, interpolation, n_values)
 

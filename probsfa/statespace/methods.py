@@ -107,7 +107,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             setattr(cls, name, Unavailable(name, reason))
 
     def __getattr__(self, name: str) -> Any:
-        """Return a renamed attribute by its old name, or by its new name if a file has the old one."""
+        """Return a renamed attribute by its old name, or by its new name if a file has the old name."""
         placeholder = inspect.getattr_static(type(self), name, None)
         if isinstance(placeholder, Unavailable):
             placeholder.__get__(self, type(self))
@@ -355,8 +355,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Warns
         -----
         UserWarning
-            If the leave-one-out error of observed values is not smaller than that of linear interpolation, or
-            values are imputed below zero in columns without negative observations.
+            If the leave-one-out error of observed values is not smaller than the error of linear
+            interpolation, or values are imputed below zero in columns without negative observations.
         """
         sequences = self._check(X, lengths, times, exog)
         return self._imputed(X, sequences, self._model, return_std, interval, quantile)
@@ -483,7 +483,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return restored
 
     def news(self, X_old: Any, X_new: Any, target: tuple[int, Any], *, exog: Any = None) -> News:
-        """Attribute the revision of a prediction to new observations.
+        """Decompose the revision of a prediction into impacts of new observations.
 
         Parameters
         ----------
@@ -1017,7 +1017,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ) -> Sequences:
         """Validate the data of a method, and add covariates unless the caller adds them (`_with_exog`)."""
         if "_model" not in vars(self):
-            # scikit-learn's check is as slow as computing the posterior of a short series.
+            # scikit-learn's check takes as long as the posterior of a short series.
             check_is_fitted(self)
         self._refuse_arguments(times=times)
         model = self._model
@@ -1096,10 +1096,12 @@ def _result_like(result: Any, x: Any, names: Any) -> Any:
     if isinstance(result, FilterResult):
         return result.like(x, names)
     values = {name: getattr(result, name) for name in result._fields}
-    of_factors = {name: like_array(x, values[name], names, ()) for name in ("means", "std") if name in values}
-    of_values = ("predictions", "prediction_std", "residuals")
-    predicted = {name: like_array(x, values[name]) for name in of_values if name in values}
-    return result._replace(**of_factors, **predicted)
+    factor_moments = {
+        name: like_array(x, values[name], names, ()) for name in ("means", "std") if name in values
+    }
+    value_names = ("predictions", "prediction_std", "residuals")
+    predicted = {name: like_array(x, values[name]) for name in value_names if name in values}
+    return result._replace(**factor_moments, **predicted)
 
 
 def _probabilities(interval: float | None, quantile: Any) -> list[float]:

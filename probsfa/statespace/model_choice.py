@@ -34,9 +34,9 @@ from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_time
 from probsfa.statespace.fitted_model import bayesian_criterion
 from probsfa.statespace.held_out_values import (
     HeldOutValues,
-    contenders,
-    hide_for_choice,
+    hide_for_comparison,
     isolated_values,
+    near_best_models,
 )
 from probsfa.statespace.learning.budget import max_components
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -85,7 +85,7 @@ class ModelSelection:
     records : tuple of dict
         One record for each fit; see `table`.
     reason : str
-        Which model was selected, and why.
+        Message: the selected model and the reason.
     hidden : tuple of str
         Descriptions of the patterns of held-out values.
     seconds : float
@@ -225,21 +225,20 @@ def select_model(
     select_n_components : Select only the number of factors.
     ProbabilisticSFA.diagnose : Test the selected model.
 
-    Notes
-    -----
-    BIC ranks the candidates. The two or three best, and the models of the default call, are compared by the
-    continuous ranked probability score of held-out values. Models within 2.5 standard errors of the best, or
-    within 1 %, count as equal; of these, the model with the smallest BIC is selected. If held-out values
-    reject the model with the smallest BIC, the comparison is repeated with other values, and the model is
-    rejected only if both comparisons agree. Robust and Gaussian models are compared only by held-out values.
+    Notes ----- BIC ranks the candidates. The two or three best, and the models of the default call, are
+    compared by the continuous ranked probability score of held-out values. Models within 2.5 standard errors
+    of the best, or within 1 %, are treated as equal; of these, the model with the smallest BIC is selected.
+    If held-out values reject the model with the smallest BIC, the comparison is repeated with other values,
+    and the model is rejected only if both comparisons agree. Robust and Gaussian models are compared only by
+    held-out values.
 
     If 20 or more values are missing, the pattern of missing values is shifted in time, and the observed
     values in the shifted pattern are held out. Otherwise half of the held-out values are single values and
     half are blocks. Values that are more than six robust standard deviations from the median of four adjacent
     observations are treated as missing during the comparison, unless a candidate has Student-t noise.
 
-    All candidates are fitted to 2,000 rows or more, with up to 30 likelihood evaluations; those that are
-    compared by held-out values are fitted to all rows, with up to 40 evaluations. See :doc:`/selection`.
+    All candidates are fitted to 2,000 rows or more, with up to 30 likelihood evaluations. Candidates of the
+    comparison by held-out values are fitted to all rows, with up to 40 evaluations. See :doc:`/selection`.
 
     Examples
     --------
@@ -280,7 +279,7 @@ def select_model(
         without_isolated = replace(sequences, values=np.where(is_isolated, np.nan, sequences.values))
 
     def hide() -> HeldOutValues:
-        draw = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
+        draw = hide_for_comparison(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
         return draw._replace(part=np.where(is_isolated, 0, draw.part))
 
     max_factors = max_components(
@@ -390,7 +389,9 @@ def _make_selection(
     """
     clock = search.clock
     candidates = search.last_candidates
-    not_distinguished = [candidates[j] for j in contenders(search.evidence, search.criteria(candidates))]
+    not_distinguished = [
+        candidates[j] for j in near_best_models(search.evidence, search.criteria(candidates))
+    ]
     clock.finish()
     fits: list[tuple[float, Candidate, LinearGaussianModel]] = []
     for candidate in [] if interrupted else not_distinguished:
@@ -437,7 +438,7 @@ def _make_selection(
 
 
 def _fit_to_all_values(candidate: Candidate) -> LinearGaussianModel:
-    """Return the fit of a candidate to all values if there is one, otherwise that without held-out values."""
+    """Return the fit of a candidate to all values, or the fit without held-out values."""
     return candidate.model if candidate.full_fit is None else candidate.full_fit
 
 
@@ -451,7 +452,7 @@ def _refit(
     model : LinearGaussianModel
         The fit; the previous fit if there was no optimizer step.
     ended_by : {"", "budget", "keyboard"}
-        What interrupted the fit; empty if it ended by itself.
+        Reason of an interruption; empty if the fit was not interrupted.
     """
     options = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
@@ -516,7 +517,7 @@ def _verdict(candidate: Candidate, equal: bool) -> str:
 
 
 def _finite_or_nan(value: float) -> float:
-    """Return a finite value, or the object `np.nan`, so that equal records compare as equal."""
+    """Return a finite value, or the object `np.nan`, because records with one NaN object are equal."""
     return float(value) if np.isfinite(value) else np.nan
 
 
@@ -525,7 +526,7 @@ _OPTION_COLUMNS: dict[str, Any] = {"n_components": None, "rhythms": 0, "smooth":
 
 
 def _reason(search: Search, best: Candidate) -> str:
-    """Return a sentence that describes which model was selected, and why."""
+    """Return a message about the selected model and the reason."""
     evidence = search.evidence
     candidates = search.last_candidates
     n_fitted = len(search.searched)

@@ -40,7 +40,7 @@ from probsfa.statespace.filtering import (
     standardised_errors,
 )
 from probsfa.statespace.fitted_model import FittedModel
-from probsfa.statespace.gross_outliers import gross_outliers, outlier_message, suspicious_rows
+from probsfa.statespace.gross_outliers import candidate_rows, gross_outliers, outlier_message
 from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning.budget import (
     N_SEGMENTS,
@@ -72,13 +72,13 @@ from probsfa.statespace.smooth_alternatives import find_smooth_factors
 from probsfa.statespace.student import InferredWeights
 from probsfa.statespace.summary import ParameterErrors
 
-# Size of the moments of all rows, in bytes, above which they are not stored: blocks of rows are imputed.
+# Maximum size of stored moments of all rows, in bytes; longer data are imputed in blocks of rows.
 _MAX_STORED_BYTES = 128 * 2**20
-# Number of rows that are checked for gross misfit after a fit, and maximum number of states for the check.
+# Check for gross misfit after a fit: number of rows, and maximum number of states.
 _N_CHECKED_ROWS, _MAX_CHECKED_STATES = 1000, 40
-# Number of additional rows in this check that may contain outliers, and of rows filtered before each of them.
-_N_SUSPICIOUS_ROWS, _N_ROWS_BEFORE = 10, 30
-# Relative change of a constant column that is not a rounding error.
+# Number of additional rows with possible outliers in this check, and number of rows filtered before each.
+_N_CANDIDATE_ROWS, _N_ROWS_BEFORE = 10, 30
+# Minimum relative change of a constant column that is not a rounding error.
 _CONSTANT_RTOL = 1e-8
 # Relative noise variance below which rounding errors affect one-step predictions.
 _MIN_CHECKED_NOISE = 1e-8
@@ -177,7 +177,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def without_constant_columns(self, sequences: Sequences) -> Sequences:
         """Return the rows with NaN in the columns that were constant in the fit; warn if they vary now.
 
-        The model has no likelihood of such a column, because its variance was not estimated.
+        The model defines no likelihood of a constant column, because its variance was not estimated.
         """
         constant = self.fitted.constant
         if constant is None:
@@ -280,18 +280,18 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return means, variances
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Return contributions of each factor to each value (N, D, K), followed by those of AR(1) noise."""
+        """Return contributions (N, D, K or K + 1) of factors, and of AR(1) noise, to each value."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.contributions
         params, means = self._predictive_params, self._posterior(sequences).means
         factors = self._reported_states
-        of_factors = means[:, None, factors] * params.loadings[:, factors]
+        factor_contributions = means[:, None, factors] * params.loadings[:, factors]
         if not self.fitted.params.has_ar1_noise:
-            return of_factors
+            return factor_contributions
         ar1_noise_states = np.setdiff1d(np.arange(params.n_states), factors)
-        of_noise = means[:, ar1_noise_states] * np.diagonal(params.loadings[:, ar1_noise_states])
-        return np.dstack([of_factors, of_noise])
+        noise_contributions = means[:, ar1_noise_states] * np.diagonal(params.loadings[:, ar1_noise_states])
+        return np.dstack([factor_contributions, noise_contributions])
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Return the filtered distribution of the latent states of each sequence."""
@@ -413,12 +413,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def sample_of(self, sequences: Sequences) -> Sequences:
         """Return segments of the rows if there are very many rows, otherwise all rows.
 
-        The segments are shorter and more numerous than those of the fit, so that they mostly contain rows
-        that were not used by the fit.
+        The segments are shorter and more numerous than the segments of the fit, so that most of their rows
+        were not used by the fit.
         """
         params = self._state_space
         affordable = affordable_rows(params.n_states, params.n_features)
-        # Their moments may use a quarter of the maximum memory; the sample has at least 1,000 rows.
+        # Moments of the sample may use a quarter of the maximum memory; the sample has at least 1,000 rows.
         affordable = min(affordable, max(_MAX_STORED_BYTES // (4 * self._bytes_of_moments(1)), 1000))
         if sequences.n_rows <= affordable:
             return sequences
@@ -432,7 +432,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the model with a warning in its status if one-step predictions have very large errors.
 
-        Errors are computed for a sample of the rows, and for rows that differ most from adjacent ones.
+        Errors are computed for a sample of the rows, and for the rows that differ most from adjacent rows.
         """
         params = self._state_space
         noise = params.noise_variance / self.fitted.scale**2
@@ -444,7 +444,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             rows = sequences if sample is None else sequences.segments_as_sequences(sample)
         if rows.n_rows > 2 * _N_CHECKED_ROWS:  # many short sequences, taken whole
             return self
-        suspicious = suspicious_rows(sequences, _N_SUSPICIOUS_ROWS)
+        suspicious = candidate_rows(sequences, _N_CANDIDATE_ROWS)
         segments = _rows_before(sequences, suspicious)
         try:
             with np.errstate(all="ignore"):
@@ -541,7 +541,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return draws
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw missing values from their joint distribution given the observed ones."""
+        """Draw missing values from their joint distribution given the observed values."""
         params, values = self._predictive_params, sequences.values
         integrated = self._integrated(sequences)
         if integrated is not None:
@@ -564,8 +564,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model.
 
-        One-step errors are computed for all rows. Errors of left-out values, rows and blocks are computed for
-        a sample if there are many rows.
+        One-step errors are computed for all rows. If there are many rows, errors of left-out values, rows and
+        blocks are computed for a sample.
         """
         timed = sequences.with_time_unit(self.fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)

@@ -1,11 +1,11 @@
-"""News: attribution of the revision of a prediction to new observations.
+"""News: impacts of new observations on the revision of a prediction.
 
 Posterior means are linear in the observations. The weight of the value in row ``s``, column ``d`` in the
 noise-free mean of the value in row ``t``, column ``e`` is ``C_e' V_ts C_d / r_d``, where ``V_ts`` is the
 posterior covariance of the states of the two rows. If every new value equalled its prediction from the old
 data, the prediction of the target would not change. The impact of a new value is therefore its weight times
-its prediction error (Banbura & Modugno 2014, section 2.3). ``V_ts`` of distant rows follows from lag-one
-covariances, because the states are a Markov chain.
+its prediction error (Banbura & Modugno 2014, section 2.3). ``V_ts`` is computed from lag-one covariances,
+because the states are a Markov chain.
 """
 
 import numbers
@@ -24,9 +24,9 @@ from probsfa.statespace.timeline import make_horizon
 
 __all__ = ["News", "align_rows", "compute_news", "prediction_weights", "row_dates", "row_number"]
 
-# Maximum difference of times that count as equal, in units of time.
+# Maximum difference of equal times, in units of time.
 _TIME_TOL = 1e-6
-# Relative size of singular values of a covariance that count as zero.
+# Relative size of singular values of a covariance that are treated as zero.
 _COVARIANCE_RTOL = 1e-14
 
 
@@ -144,7 +144,7 @@ def row_number(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit
 
 
 def align_rows(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
-    """Align old data with the rows of new data by time, or by number if they have no times.
+    """Align old data with the rows of new data by time, or by row number without times.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def align_rows(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
     Returns
     -------
     Sequences
-        The rows of `new` with the values of `old`; rows that `old` does not have are missing.
+        The rows of `new` with the values of `old`, NaN in rows that `old` does not have.
 
     Raises
     ------
@@ -264,15 +264,17 @@ def prediction_weights(
     row, column = target
     all_rows = np.append(rows, row)
     covariances, lag_one = posterior.covariances, posterior.lag_one_covariances
-    # C_e' V_ts of each row s, computed from row to row: V_ts = V_t,s+1 V_s+1^-1 V_s+1,s.
+    # C_e' V_ts of each row s, by the recursion V_ts = V_t,s+1 V_s+1^-1 V_s+1,s.
     cross_covariances = {row: params.loadings[column] @ covariances[row]}
     for s in range(row - 1, int(all_rows.min()) - 1, -1):
         cross_covariances[s] = _times_inverse(cross_covariances[s + 1], covariances[s + 1]) @ lag_one[s]
     for s in range(row + 1, int(all_rows.max()) + 1):
         cross_covariances[s] = _times_inverse(cross_covariances[s - 1], covariances[s - 1]) @ lag_one[s - 1].T
-    of_values = np.array([cross_covariances[int(s)] for s in rows]).reshape(len(rows), params.n_states)
-    covariances_of_values = np.einsum("mk,mk->m", of_values, params.loadings[columns])
-    return np.asarray(covariances_of_values / params.noise_variance[columns])
+    covariances_with_target = np.array([cross_covariances[int(s)] for s in rows]).reshape(
+        len(rows), params.n_states
+    )
+    value_covariances = np.einsum("mk,mk->m", covariances_with_target, params.loadings[columns])
+    return np.asarray(value_covariances / params.noise_variance[columns])
 
 
 def _times_inverse(vector: FloatArray, covariance: FloatArray) -> FloatArray:

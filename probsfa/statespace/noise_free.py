@@ -1,11 +1,11 @@
 """The zero-noise limit, in which maximum likelihood is slow feature analysis.
 
-With ``r = 0`` and as many latent factors as columns, the factors are functions of the observations,
-``z_t = W (x_t - mean)``, and the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of
-order 1/T (their eq. 18), it is largest at the directions of slow feature analysis, with unit variances and
-``a_k = 1 - delta_k / 2``. This module computes that solution for the square model, with as many factors as
-columns, and reports the slowest factors.
-:mod:`probsfa.statespace.noise_free_likelihood` computes the likelihood and its maximum with the edge terms.
+With ``r = 0`` and as many latent factors as columns, the factors are functions of the observations, ``z_t = W
+(x_t - mean)``, and the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T
+(their eq. 18), the maximum is the solution of slow feature analysis, with unit variances and ``a_k = 1 -
+delta_k / 2``. This module computes this solution for the square model, which has as many factors as columns,
+and reports the slowest factors. :mod:`probsfa.statespace.noise_free_likelihood` computes the likelihood and
+its maximum with the edge terms.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from probsfa.statespace.prediction import Imputation, fill
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
-# Largest decay, so that 1 - a^2 is not zero for a drift with a very small delta value.
+# Maximum decay: 1 - a^2 of a drift with a very small delta value must not be zero.
 _MAX_DECAY = 1.0 - 1e-15
 
 
@@ -78,7 +78,7 @@ class SquareModel(NamedTuple):
     def row_log_likelihoods(self, sequences: Sequences) -> FloatArray:
         """Return the log density of each row given the previous rows of its sequence, shape (N,).
 
-        If the rank is less than the number of columns, densities are those on the linear span of the data.
+        If the rank is less than the number of columns, densities are defined on the linear span of the data.
         """
         z = self.latents(sequences.values)
         previous = np.zeros_like(z)
@@ -96,7 +96,7 @@ def square_model(
 ) -> SquareModel:
     """Return the square model of a solution of slow feature analysis at full rank."""
     decay = np.clip(1.0 - 0.5 * delta_values, -_MAX_DECAY, _MAX_DECAY)
-    # The loadings are the inverse of the components only up to errors of the eigenproblem; correct them.
+    # Correct the loadings, which are the inverse of the components only up to errors of the eigenproblem.
     loadings = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
     return SquareModel(decay, components, loadings, mean)
 
@@ -124,7 +124,7 @@ class NoiseFreeModel(LinearGaussianModel):
     unsupported_methods: ClassVar[Mapping[str, str]] = {
         "factor_moments": "factor_interval requires observation noise. Use noise='diagonal'.",
         "filter": "filter requires observation noise. With noise=0.0, use transform of complete rows.",
-        # Weights of observations are inversely proportional to noise variances, which are zero.
+        # Weights of observations contain the inverse noise variances, which would be infinite.
         "news": "news requires observation noise. Use noise='diagonal'.",
         "diagnose": "diagnose requires observation noise. Use noise='diagonal'.",
         "outlier_scores": "outlier_scores requires observation noise. Use robust=True.",

@@ -1,11 +1,11 @@
 """Posterior of the factors without observation noise, for rows with missing values.
 
 Without noise, the observed values of row ``t`` are linear equations ``A z_t = b`` of the factors: ``A`` has
-the rows of the loadings for the observed columns, and ``b`` the values less their means. Solutions are
-``z_t = p + N w``, with the minimum-norm solution ``p`` and an orthonormal basis ``N`` of the null space of
-``A``. A complete row determines its factors, so that only runs of incomplete rows need a filter. In each row
-of a run, the predicted distribution with mean ``m`` and covariance ``P`` is conditioned on the equations. The
-mean and the covariance of ``w`` are then
+the rows of the loadings for the observed columns, and ``b`` the values less their means. Solutions are ``z_t
+= p + N w``, with the minimum-norm solution ``p`` and an orthonormal basis ``N`` of the null space of ``A``. A
+complete row determines its factors, so that only incomplete rows are filtered. In each incomplete row, the
+predicted distribution with mean ``m`` and covariance ``P`` is conditioned on the equations. The mean and the
+covariance of ``w`` are then
 
     cov(w) = (N' P^-1 N)^-1,    E[w] = cov(w) N' P^-1 (m - p),
 
@@ -35,8 +35,7 @@ class _Equations(NamedTuple):
     observed : ndarray of bool of shape (D,)
         Which values are observed.
     solve : ndarray of shape (R, n)
-        Matrix of which the product with the ``n`` observed values, less their means, is the minimum-norm
-        solution.
+        Matrix whose product with the ``n`` observed values, less their means, is the minimum-norm solution.
     null : ndarray of shape (R, R - m)
         Orthonormal basis of the null space of the equations, of rank ``m``.
     basis : ndarray of shape (R, m)
@@ -53,7 +52,7 @@ class _Equations(NamedTuple):
 
 
 class _Filtered(NamedTuple):
-    """Filtered moments of the factors (given the rows up to each row), and predicted ones (without it)."""
+    """Moments of the factors given the rows up to each row, and predicted moments without this row."""
 
     means: FloatArray
     covariances: FloatArray
@@ -70,13 +69,13 @@ class _Conditioning:
         self, decay: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
     ) -> None:
         self.decay, self.components, self.loadings, self.mean = decay, components, loadings, mean
-        # Loadings are scaled, so that the rank of the equations does not depend on the units of the columns.
+        # Loadings are scaled so that the rank of the equations does not depend on the units of the columns.
         norms = np.sqrt(np.sum(loadings**2, axis=1))
         self._scale = np.where(norms > 0.0, norms, 1.0)
         self._equations: dict[bytes, _Equations] = {}
 
     def equations(self, observed: BoolArray) -> _Equations:
-        """Return the solution for a pattern of observed values; cached, because many rows have the same."""
+        """Return the solution for a pattern of observed values; cached, because patterns repeat."""
         key = observed.tobytes()
         if key not in self._equations:
             self._equations[key] = self._solve(observed)
@@ -111,10 +110,10 @@ class _Conditioning:
         predicted_means[1:] = decays[1:] * means[:-1]
         predicted = np.zeros((n, rank, rank))
         predicted[:, range(rank), range(rank)] = innovations
-        complete_row = self.equations(np.ones(values.shape[1], dtype=bool))
+        equations_of_complete_row = self.equations(np.ones(values.shape[1], dtype=bool))
         errors = means - predicted_means
         log_densities = -0.5 * (np.log(2.0 * np.pi * innovations) + errors**2 / innovations).sum(axis=1)
-        log_densities = log_densities - complete_row.log_volume
+        log_densities = log_densities - equations_of_complete_row.log_volume
         needs_loop = ~complete
         needs_loop[1:] |= ~complete[:-1]
         for t in np.flatnonzero(needs_loop).tolist():

@@ -11,7 +11,7 @@ with the rows ``w_n`` of ``W``, decays ``l``, innovation variances ``s^2``, vari
 the first row, the second moment ``B`` of the rows, and the second moment ``A`` of their differences.
 ``edges_n`` consists of outer products of the first and the last row. Without ``edges_n``, ``(T - 1)/T`` and
 ``v`` this is their eq. 19, a closed form whose maximum is slow feature analysis. The difference of the two
-log-likelihoods is bounded as T grows, so that their maxima differ by an amount of order 1/T.
+log-likelihoods is bounded as T grows, so that the parameters at the two maxima differ by order 1/T.
 
 Notes on the paper:
 
@@ -45,11 +45,11 @@ from probsfa.statespace.innovations import InnovationParameters, make_innovation
 
 __all__ = ["NoiseFreeLogLikelihood", "noise_free_log_likelihood", "noise_free_maximum_likelihood"]
 
-# Maximum number of Newton steps to the exact maximum, of which each reduces the error by a factor of order T,
-# and maximum number of times that a step is halved.
+# Maximum number of Newton steps, and maximum number of times that a step is halved. Each step reduces the
+# error by a factor of order T.
 _MAX_STEPS, _MAX_HALVINGS = 1000, 40
-# The iteration ends if the relative change by a step is smaller than the first number, or if it is smaller
-# than the second number and not smaller than that of the previous step.
+# The iteration ends if the relative change is below the first number, or if it is below the second number and
+# not smaller than the previous change.
 _MIN_STEP, _SMALL_STEP = 1e-13, 1e-8
 
 
@@ -63,11 +63,12 @@ class NoiseFreeLogLikelihood(NamedTuple):
     without_edges : float
         Log-likelihood without edge terms, eqs. 19-20, which slow feature analysis maximises.
     first_variance : float
-        Edge term due to the variance of the first row, which differs from that of an innovation.
+        Edge term due to the variance of the first row, which differs from the variance of an innovation.
     edge_rows : float
         Edge term due to the first and the last row, which are in one difference instead of two (eqs. 15-18).
     missing_difference : float
-        Edge term due to the number of differences of a sequence, which is smaller by one than that of rows.
+        Edge term due to the number of differences of a sequence, which is smaller by one than the number of
+        rows.
     """
 
     exact: float
@@ -233,7 +234,7 @@ def noise_free_maximum_likelihood(
     innovation_variance : float or array-like of shape (D,), optional
         Innovation variances, which set the scale of the factors; by default ``1 - decay ** 2``.
     edge_terms : bool, default=False
-        Whether to maximise the exact likelihood instead of that without edge terms.
+        Whether to maximise the exact likelihood instead of the likelihood without edge terms.
     lengths : sequence of int, optional
         Lengths of consecutive, independent sequences.
 
@@ -318,7 +319,7 @@ def noise_free_maximum_likelihood(
             "The likelihood without edge terms is unbounded at these decays: the delta values are "
             f"{delta.tolist()}, of which one exceeds 4."
         )
-    # The diagonal of eq. 22, with the slow features as columns, and for innovations of unit variance.
+    # The diagonal of eq. 22 for innovations of unit variance, in coordinates of the slow features.
     weights = np.eye(n_features)[direction_of_factor] / np.sqrt(mean_squares)[:, None]
     if edge_terms:
         a, weights = _maximize(moments.transformed(components), a, weights, learn=decay is None)
@@ -342,8 +343,9 @@ def _maximize(
 
         L(E) = log|det(I + E)| - 1/2 sum_n (I + E)_n F_n (I + E)_n'.
 
-    Near the maximum the quadratic forms are diagonal up to edge terms, and Newton's step solves two equations
-    for each pair of rows. If this step does not increase the likelihood, all equations are solved jointly.
+    Near the maximum the quadratic forms are diagonal up to edge terms. The equations of Newton's step are
+    therefore first solved for each pair of rows separately; if this step does not increase the likelihood,
+    they are solved jointly.
     """
     size, last_change = decay.shape[0], np.inf
     for _ in range(_MAX_STEPS):
@@ -439,7 +441,7 @@ def _log_likelihood_by_row(moments: _Moments, decay: FloatArray, weights: FloatA
 
 
 def _maximize_over_decay(moments: _Moments, n: int) -> float:
-    """Return the maximum likelihood decay of a factor of fixed direction and free variance.
+    """Return the maximum likelihood decay of a factor with a fixed direction and free variance.
 
     The sum of squares ``Q`` of the innovations, including first rows in units of their variance, is a
     quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay minimises ``T/2 log Q - S/2

@@ -1,8 +1,7 @@
 """Validated sequences as arrays for the engine.
 
-All sequences are concatenated. The time since the previous row represents both irregular sampling and the
-boundaries of sequences: it is infinite in the first row of a sequence, in which the state has the stationary
-distribution.
+All sequences are concatenated. Each row has a time step since the previous row. The step of the first row of
+a sequence is infinite, so that its state has the stationary distribution.
 """
 
 import threading
@@ -32,14 +31,14 @@ __all__ = [
     "time_steps",
 ]
 
-# Number of rows that are converted together: a few hundred kilobytes for dozens of columns.
+# Number of rows that are converted at a time: a few hundred kilobytes for dozens of columns.
 _PART_ROWS = 1024
 # Alignment in bytes that JAX requires to use an array without a copy.
 _ALIGNMENT = 64
 # Relative difference from an integer up to which a time step is rounded.
 _ROUNDING_TOL = 1e-6
 
-#: Lock for reading rows, because a source may not support several readers at the same time.
+#: Lock for reading rows, because a row source may not support concurrent reads.
 read_lock = threading.Lock()
 
 #: Function that returns the rows of a slice, NaN where missing; callers do not change them.
@@ -83,7 +82,7 @@ class Panel(NamedTuple):
     lengths : tuple of int
         Length of each sequence.
     complete : bool, default=False
-        Whether all values are known to be observed, with weight one.
+        Whether all values are observed, with weight one.
     weights : ndarray of shape (T, D), or RowSource, optional
         Weights of observed values, by which noise variances are divided (``r / w``); zero where missing. The
         default is the mask.
@@ -206,14 +205,14 @@ def pack_rows(block: FloatArray, units: Units | None) -> tuple[FloatArray, Float
     """Return standardised values of a block, zero where missing, and its mask."""
     values, mask = empty_aligned(block), empty_aligned(block)
     for part in cache_sized_parts(len(block)):
-        rows, out = as_float_array(block[part], "X"), values[part]
+        rows, target = as_float_array(block[part], "X"), values[part]
         missing = np.isnan(rows)
         if units is None:
-            out[:] = rows
+            target[:] = rows
         else:
-            np.subtract(rows, units.shift, out=out)
-            out /= units.scale
-        np.putmask(out, missing, 0.0)
+            np.subtract(rows, units.shift, out=target)
+            target /= units.scale
+        np.putmask(target, missing, 0.0)
         np.logical_not(missing, out=mask[part])
     return values, mask
 

@@ -46,7 +46,7 @@ from probsfa.statespace.quantities import Quantity
 
 _EMPTY: FloatArray = np.zeros(0)
 _EMPTY.flags.writeable = False
-# Names of the arrays of every model, and of the arrays of AR(1) noise.
+# Names of the arrays of each model, and of the arrays of AR(1) noise.
 _COMMON_ARRAYS = ("decay", "loadings", "noise_variance", "offset")
 _AR1_NOISE_ARRAYS = ("memory_decay", "memory_scale")
 _ALL_ARRAYS = frozenset((*_COMMON_ARRAYS, *_AR1_NOISE_ARRAYS))
@@ -134,7 +134,7 @@ class Latents:
 
     @cached_property
     def stationary(self) -> BoolArray:
-        """Which states (n_states,) have loadings and a stationary variance; states of trends do not."""
+        """Mask (n_states,) of states with loadings and a stationary variance; states of trends have none."""
         is_stationary = np.zeros(self.n_states, dtype=bool)
         is_stationary[self.loaded_states] = True
         for kind, states in self.states.items():
@@ -167,7 +167,7 @@ class Latents:
 
     @property
     def n_rotated(self) -> int:
-        """Number of loadings that a convention fixes, because rotated states have the same likelihood."""
+        """Number of loadings that are fixed, because rotated states have the same likelihood."""
         return sum(kind.n_rotated(count) for kind, count in self.counts.items())
 
     def n_free(self, n_features: int) -> int:
@@ -269,7 +269,7 @@ class StateSpace:
         """Create an instance.
 
         In earlier versions this class was a tuple. Pickles of these versions pass the first four arrays to
-        ``__new__`` and the others to ``__setstate__``, and do not call ``__init__``.
+        ``__new__`` and the other arrays to ``__setstate__``, without a call of ``__init__``.
         """
         instance = super().__new__(cls)
         instance.__dict__.update(zip(_COMMON_ARRAYS, arrays, strict=False))
@@ -390,13 +390,13 @@ class StateSpace:
             raise ValueError(
                 f"arrays must contain {', '.join(_COMMON_ARRAYS)}; {', '.join(missing)} missing."
             )
-        known = (
+        names = (
             *_COMMON_ARRAYS,
             *_AR1_NOISE_ARRAYS,
             *(name for kind in KINDS for name in kind.names.values()),
         )
-        known_arrays: Any = {name: arrays[name] for name in known if name in arrays}
-        return cls(**known_arrays)
+        selected: Any = {name: arrays[name] for name in names if name in arrays}
+        return cls(**selected)
 
     def of_kind(self, kind: type[Process]) -> Process | None:
         """Return the processes of a kind; None if there are none."""
@@ -443,7 +443,7 @@ class StateSpace:
 
     @property
     def ar1_factors_only(self) -> Self:
-        """The model with AR(1) factors and white noise only."""
+        """The model of the AR(1) factors with white noise, without other processes."""
         loadings = self.loadings[:, : self.n_components]
         return type(self)(self.decay, loadings, self.noise_variance, self.offset)
 
@@ -459,7 +459,7 @@ class StateSpace:
 
     @property
     def nonzero_loadings(self) -> FloatArray:
-        """Loadings (D, n_loaded_states) of the states that have loadings; those of other states are zero."""
+        """Loadings (D, n_loaded_states) of the states with loadings; loadings of other states are zero."""
         latents = self.latents
         has_all = latents.n_loaded_states == latents.n_states
         return self.loadings if has_all else self.loadings[:, latents.loaded_states]
@@ -475,11 +475,11 @@ class StateSpace:
 
     @property
     def free_loadings(self) -> BoolArray:
-        """Which of the :attr:`nonzero_loadings` (D, n_loaded_states) are free.
+        """Mask of the free :attr:`nonzero_loadings` (D, n_loaded_states).
 
-        Loadings that :func:`canonical` fixes are not free: each stochastic cycle has one, because its phase
-        is zero in one column. :meth:`Latents.n_free` is the number of free loadings and of free parameters of
-        the dynamics.
+        Loadings that :func:`canonical` fixes are not free: one for each stochastic cycle, whose phase is zero
+        in one column. :meth:`Latents.n_free` is the number of free loadings and of free parameters of the
+        dynamics.
         """
         is_free = np.ones((self.n_features, self.latents.n_states), dtype=bool)
         for one in self.processes:
@@ -558,12 +558,12 @@ class StateSpace:
 
 @cache
 def _latents(n_components: int, *counts: tuple[type[Process], int]) -> Latents:
-    """Return numbers of processes. Cached, because a fit reads these properties ten thousand times."""
+    """Return numbers of processes; cached, because a fit reads these properties ten thousand times."""
     return Latents(n_components, dict(counts))
 
 
 def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
-    """Return processes from arrays, by their names in files; each kind of process requires all its arrays."""
+    """Return processes from arrays by name; each kind of process requires all of its arrays."""
     remaining, processes = dict(arrays), []
     for kind in KINDS:
         fields = {field: remaining.pop(name) for field, name in kind.names.items() if name in remaining}

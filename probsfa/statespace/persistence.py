@@ -1,7 +1,7 @@
 """Conversion of a fitted model of :class:`probsfa.ProbabilisticSFA` to values for a file, and back.
 
-Both versions of the file format (:mod:`probsfa._saving`) have the same names and meanings of values, and are
-read by the same code.
+The same code reads both versions of the file format (:mod:`probsfa._saving`), because names and meanings of
+the values are the same.
 """
 
 import json
@@ -70,7 +70,8 @@ def to_arrays(
     """
     fitted = model.fitted
     state = {
-        # Parameters of the estimator may have been set after the fit; "fitted_with" are those of the fit.
+        # Parameters of the estimator may have been set after the fit; "fitted_with" has the parameters of the
+        # fit.
         "options": {
             **options,
             "noise": as_noise(options["noise"]),
@@ -158,7 +159,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
 
 
 def _status(state: dict[str, Any]) -> FitStatus:
-    """Return the status; if a file has only the text of the status, this is the only note."""
+    """Return the status; if a file has only its text, the status consists of one note with this text."""
     notes = state.get("status_notes")
     if notes is None:
         return FitStatus.of("saved", state["status"])
@@ -169,7 +170,7 @@ def _status(state: dict[str, Any]) -> FitStatus:
 
 
 def _tails(options: FitOptions, shape: Any) -> HeavyTails | None:
-    """Return the noise with a saved shape parameter, which files name `degrees_of_freedom`."""
+    """Return the noise with the saved shape parameter, named `degrees_of_freedom` in files."""
     tails = options.tails
     if tails is None:
         return None
@@ -189,7 +190,7 @@ def _calibration(state: dict[str, Any]) -> Calibration | None:
 
 
 def _check(state: dict[str, Any]) -> None:
-    """Validate types, shapes and ranges of values; add values that files of older versions do not have."""
+    """Validate types, shapes and ranges of values; add values that are missing in older files."""
     for name in ("options", "fitted_with"):
         if not isinstance(state.setdefault(name, state["options"]), dict):
             raise ValueError(f"{name} must be a dictionary of parameters")
@@ -211,4 +212,4 @@ def _check(state: dict[str, Any]) -> None:
         if np.any(state.get(name, 0.0) < 0.0):
             raise ValueError(f"{name} must not be negative")
     if bool(state["fitted_with"].get("robust", False)) != (state["degrees_of_freedom"] is not None):
-        raise ValueError("degrees_of_freedom and robust noise must be present together")
+        raise ValueError("degrees_of_freedom and robust=True must be present together")

@@ -1,4 +1,4 @@
-"""Imputation and forecasts: from the posterior of the factors to that of observations."""
+"""Imputations and forecasts: distributions of observations, computed from the posterior of the factors."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ class TransformedGaussian(NamedTuple):
 
 
 class ImputedDistribution(NamedTuple):
-    """Distribution of rows in which some values are observed and the others are imputed.
+    """Distribution of rows with observed and imputed values.
 
     Attributes
     ----------
@@ -142,10 +142,10 @@ class Forecast:
 
     def like(self, x: Any, index: Any, latents: Any) -> Self:
         """Return the forecast with arrays of the type of `x`, such as frames, with this index."""
-        of_factors = ("latent_means", "latent_std")
-        arrays = {name: getattr(self, name) for name in ("means", "std", *of_factors, "lower", "upper")}
+        factor_arrays = ("latent_means", "latent_std")
+        arrays = {name: getattr(self, name) for name in ("means", "std", *factor_arrays, "lower", "upper")}
         changes = {
-            name: like_rows(x, values, index=index, columns=latents if name in of_factors else None)
+            name: like_rows(x, values, index=index, columns=latents if name in factor_arrays else None)
             for name, values in arrays.items()
             if values is not None
         }
@@ -157,7 +157,7 @@ def propagate(
 ) -> tuple[FloatArray, FloatArray]:
     """Return means (H, K) and covariances (H, K, K) of the states at later times, from a Gaussian state.
 
-    ``steps`` are the times (H,) after that state, in units of time; an integer ``n`` means ``1, ..., n``.
+    ``steps`` are times (H,) after this state, in units of time; an integer ``n`` means ``1, ..., n``.
     """
     elapsed = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
     state: Any = covariance[:, :, None]
@@ -219,7 +219,7 @@ class Imputation(NamedTuple):
     distribution: HasQuantiles | None = None
 
     def quantile(self, probability: float) -> FloatArray:
-        """Return values with missing ones imputed by quantiles."""
+        """Return observed values, and quantiles in place of missing values."""
         if self.distribution is not None:
             return self.distribution.quantile(probability)
         assert self.std is not None

@@ -22,7 +22,7 @@ __all__ = [
 
 #: Nominal probabilities of the calibration curves.
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
-# Smallest relative eigenvalue for which rounding errors do not dominate the moments of a left-out row.
+# Minimum eigenvalue without rounding errors in the moments of a left-out row.
 _MIN_EIGENVALUE = 1e-7
 
 
@@ -34,8 +34,8 @@ class PredictionErrors(NamedTuple):
     predictions, prediction_std : ndarray of shape (N, D)
         Means and standard deviations of the observations given the previous rows.
     by_kind : dict of ndarray of shape (M, D)
-        Standardized errors of observed values, NaN elsewhere, by what is left out of the data from which a
-        value is predicted: ``"one step"``, its row and all later rows; ``"cells"``, the value; ``"rows"``,
+        Standardized errors of observed values, NaN elsewhere. Keys name the values that are left out of a
+        prediction: ``"one step"``, the row and all later rows; ``"cells"``, the predicted value; ``"rows"``,
         its row; ``"blocks"``, a block of rows of its column.
     block : int
         Number of rows of a block.
@@ -52,8 +52,8 @@ def coverage(errors: FloatArray) -> FloatArray:
     observed = ~np.isnan(errors)
     limits = ndtri(0.5 + 0.5 * LEVELS)
     with np.errstate(invalid="ignore"):
-        size = np.where(observed, np.abs(errors), np.inf)
-        return np.array([np.sum(size <= limit, axis=0) / observed.sum(axis=0) for limit in limits])
+        magnitudes = np.where(observed, np.abs(errors), np.inf)
+        return np.array([np.sum(magnitudes <= limit, axis=0) / observed.sum(axis=0) for limit in limits])
 
 
 def left_out_errors(
@@ -107,9 +107,9 @@ def left_out_row_moments(
     The result is NaN for the same values.
     """
     k = means.shape[1]
-    noisy = params.noise_variance > 0.0
-    observed = ~np.isnan(values) & noisy
-    precisions = np.where(observed, weights / np.where(noisy, params.noise_variance, 1.0), 0.0)
+    has_noise = params.noise_variance > 0.0
+    observed = ~np.isnan(values) & has_noise
+    precisions = np.where(observed, weights / np.where(has_noise, params.noise_variance, 1.0), 0.0)
     outer_products = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(
         params.n_features, k * k
     )

@@ -6,16 +6,16 @@ from typing import Any, Self
 
 __all__ = ["Progress"]
 
-# Minimum number of seconds between updates of the bar while initial parameters are refined in short steps.
+# Minimum number of seconds between updates of the bar during short optimizer steps of initial parameters.
 _REPORT_INTERVAL = 0.1
 
 
 class Progress:
     """A progress bar on standard error that shows the number of posterior evaluations; a context manager.
 
-    A fit calls the instance with the number of evaluations and the best value after each evaluation. It calls
-    :meth:`on_whittle_step` after each step that refines initial parameters by the Whittle likelihood; before
-    the first evaluation, the bar shows the number of these steps.
+    After each evaluation, a fit calls the instance with the number of evaluations and the best value. After
+    each optimizer step of initial parameters by the Whittle likelihood, it calls :meth:`on_whittle_step`;
+    before the first evaluation, the bar shows the number of these steps.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Progress:
         self._bar.set_postfix_str(self._best, refresh=False)
 
     def on_whittle_step(self) -> None:
-        """Count a step that refines initial parameters; it is not an evaluation."""
+        """Count an optimizer step of initial parameters, which is not an evaluation."""
         self._n_steps += 1
         now = time.monotonic()
         if now - self._drawn < _REPORT_INTERVAL:

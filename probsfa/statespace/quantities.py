@@ -1,7 +1,7 @@
 """Names and units of the fitted attributes of estimators, and scales of their confidence intervals.
 
-Each kind of process and of noise has a tuple of :class:`Quantity`. It determines the fitted attributes, the
-standard errors, and the table of `summary` (:mod:`probsfa.statespace.parameters`).
+Each kind of process and of noise has a tuple of :class:`Quantity`, from which
+:mod:`probsfa.statespace.parameters` derives fitted attributes, standard errors, and the table of `summary`.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Quantity(NamedTuple):
     scale : str
         Scale of confidence intervals, a key of :data:`INTERVALS`; if it is empty, there is no standard error.
     error : str
-        Name of the standard error, if it is not that of the attribute without the underscore.
+        Name of the standard error; by default the name of the attribute without the underscore.
     """
 
     attribute: str
@@ -74,9 +74,9 @@ def _decay(estimate: FloatArray, half_width: FloatArray) -> Limits:
     )
 
 
-#: Functions that return the limits of an interval, given the estimate and the half-width to first order. Keys
-#: are scales on which the interval is symmetric. The scale "decay" is ``log(-log a)`` for a positive decay
-#: ``a``, and ``atanh a`` for a negative one.
+#: Functions of an estimate and a half-width (delta method) that return the limits of an interval. The
+#: interval is symmetric on the scale of the key. The scale "decay" is ``log(-log a)`` for a positive decay
+#: ``a``, and ``atanh a`` for a negative decay.
 INTERVALS: dict[str, Callable[[FloatArray, FloatArray], Limits]] = {
     "linear": _linear,
     "log": _log,

@@ -1,7 +1,7 @@
 """Residual diagnostics during a model selection: evidence for cycles or autocorrelation in the residuals.
 
 If a model is correct, its one-step prediction errors are uncorrelated, and the whitened spectrum of the data
-has no peaks. Computing these diagnostics is faster than one likelihood evaluation; a fit of a larger model
+has no peaks. These diagnostics are faster than one likelihood evaluation, and a fit of a larger model
 requires many evaluations.
 """
 
@@ -30,8 +30,8 @@ class ResidualStructure(NamedTuple):
     cycle : float
         Approximate maximum gain in log-likelihood from another stochastic cycle, in nats.
     autocorrelation : float
-        Approximate maximum gain in log-likelihood from a model of the autocorrelation of the one-step
-        prediction errors, in nats.
+        Approximate maximum gain in log-likelihood, in nats, if the model included the autocorrelation of the
+        one-step prediction errors.
     """
 
     cycle: float
@@ -80,7 +80,7 @@ def required_gain_of_cycle(n_features: int, n_observed: int) -> float:
 
 
 def _gain_of_autocorrelation(model: LinearGaussianModel, sequences: Sequences) -> float:
-    """Return half the Box-Pierce statistic of all columns, less its expectation without autocorrelation.
+    """Return half the Box-Pierce statistic of all columns, less its expectation for white noise.
 
     The result approximates the gain in log-likelihood from an autoregression of the errors of each column.
     """

@@ -1,4 +1,4 @@
-"""Likelihood comparison of AR(1) factors with smooth factors in their place."""
+"""Likelihood comparison of AR(1) factors and smooth factors."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,10 @@ from probsfa.statespace.processes.matern import Matern32
 
 __all__ = ["find_smooth_factors"]
 
-# Time scales of the smooth factor that are tried, relative to that of the AR(1) factor. The time scale of an
-# AR(1) process that was fitted to a noisy smooth path is one to eight times that of the path.
+# Tried time scales of the smooth factor, relative to the time scale of the AR(1) factor. An AR(1) process
+# that is fitted to a noisy smooth path has one to eight times the time scale of the path.
 _RELATIVE_TIMESCALES = (1.0, 0.5, 0.25, 0.125)
-# Shortest time scale, in units of time, at which paths of the two kinds can be distinguished.
+# Minimum time scale, in units of time, at which smooth paths and AR(1) paths can be distinguished.
 _MIN_TIMESCALE = 2.0
 # Probability of a false alarm over all trials.
 _FALSE_ALARM_RATE = 0.01
@@ -26,12 +26,11 @@ _N_LAGS = 10
 
 
 def find_smooth_factors(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
-    """Return the AR(1) factors in whose place smooth factors have a much higher likelihood.
+    """Return the AR(1) factors for which a smooth factor has a much higher likelihood.
 
     All other parameters, including loadings, are fixed; a fit with smooth factors would have an even higher
-    likelihood. A smooth factor may also have a higher likelihood because of autocorrelated noise that the
-    model does not include. Then the autocorrelation of the prediction errors does not decrease, and the
-    result is empty.
+    likelihood. Autocorrelated noise that is not in the model can also increase the likelihood of smooth
+    factors, but then the autocorrelation of the prediction errors does not decrease, and the result is empty.
 
     Parameters
     ----------
@@ -56,7 +55,7 @@ def find_smooth_factors(params: StateSpace, timed: Sequences) -> NDArray[np.intp
         return no_factors
     panel = make_panel(timed)
     # If the model is correct, the likelihood ratio of another model exceeds 1 / p with a probability of at
-    # most p (Markov's inequality). With a Bonferroni correction for the number of trials, p is as follows.
+    # most p (Markov's inequality); p includes a Bonferroni correction for the number of trials.
     p = _FALSE_ALARM_RATE / len(trials)
     minimum = log_likelihood(params.state_space, panel) + np.log(1.0 / p)
     best: dict[int, tuple[float, float]] = {}
@@ -76,7 +75,7 @@ def find_smooth_factors(params: StateSpace, timed: Sequences) -> NDArray[np.intp
 
 
 def _with_smooth_factors(params: StateSpace, timescales: dict[int, float]) -> StateSpace:
-    """Return parameters with smooth factors of the given time scales in place of AR(1) factors, by index."""
+    """Replace AR(1) factors, by index, by smooth factors with the given time scales."""
     factors = sorted(timescales)
     smooth = Matern32.of_times(np.array([timescales[k] for k in factors]))
     smooth_only = params.replace(decay=params.decay[:0], processes=(smooth,))

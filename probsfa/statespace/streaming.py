@@ -1,10 +1,10 @@
-"""Out-of-core data: series that are read from a file in blocks of rows and do not have to fit into memory.
+"""Out-of-core data: series that are read from a file in blocks of rows, because they exceed the memory.
 
 The likelihood requires a forward pass over the rows (filter) and a backward pass (smoother). Both passes
-process blocks of rows. Each block begins at the distribution of the state at the end of the previous block,
-so that the result equals that of the whole series (:mod:`probsfa.statespace.engine.sweep`). This module reads
-the blocks. In one pass it validates all rows and computes the moments of the columns. It also selects the
-rows from which initial parameters are computed.
+process blocks of rows (:mod:`probsfa.statespace.engine.sweep`). Each block starts at the distribution of the
+state at the end of the previous block, so that the likelihood is exact. This module reads the blocks,
+validates the rows, computes the moments of the columns in one pass, and selects the rows for initial
+parameters.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
 
 #: Number of rows of a block that is validated.
 BLOCK_ROWS = 65_536
-# Number of segments, and maximum number of values, from which initial parameters are computed.
+# Rows for initial parameters: number of segments, and maximum number of values.
 _N_SEGMENTS = 8
 _MAX_START_VALUES = 2**22
 
@@ -39,7 +39,7 @@ class InBlocks:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Estimator of which `n_features_in_` and `feature_names_in_` are set.
+        Estimator whose `n_features_in_` and `feature_names_in_` are set.
     X : array-like of shape (T, D)
         Any object with a shape that supports slices of rows.
     lengths : array-like of int, optional
@@ -76,7 +76,7 @@ class InBlocks:
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
-        """Return segments of the observations in these units, and a function for statistics of all rows."""
+        """Return segments of the standardised observations, and a function for statistics of all rows."""
         panel = stream(self.X, self.lengths, shift, scale, self.times)
         return Observations(
             sample(self.X, self.lengths, shift, scale, self.times),
@@ -153,7 +153,7 @@ def scan(estimator: Any, X: Any) -> ColumnMoments:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Estimator of which `n_features_in_` and `feature_names_in_` are set.
+        Estimator whose `n_features_in_` and `feature_names_in_` are set.
     X : array-like of shape (T, D)
         Any object with a shape that supports slices of rows.
 
@@ -186,7 +186,7 @@ def sample(
     scale: FloatArray,
     times: FloatArray | None = None,
 ) -> Panel:
-    """Return segments that are evenly distributed over ``X``, as sequences; all rows if there are few.
+    """Return segments at regular intervals of ``X``, as sequences; all rows if there are few.
 
     Parameters are those of :func:`stream`.
     """

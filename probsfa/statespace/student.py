@@ -6,16 +6,17 @@ of both distributions maximise a lower bound of the log-likelihood (Tipping & La
     q(z)   is the posterior of the Gaussian model in which the noise of a value has variance ``r / E[w]``;
     q(w)   is Gamma((nu + n) / 2, (nu + s) / 2), hence E[w] = (nu + n) / (nu + s),
 
-where ``n`` is the number of observed values that share the weight (one, or those of the row) and ``s`` the
-sum over them of ``E[(x - mu - C z)^2] / r`` under ``q(z)``. With the optimal ``q(w)``, the bound is
+where ``n`` is the number of observed values with this weight (one value, or all values of a row), and ``s``
+is the sum of ``E[(x - mu - C z)^2] / r`` under ``q(z)`` over these values. With the optimal ``q(w)``, the
+bound is
 
     -KL(q(z) || p(z)) + sum over weights of log t(s),
     log t(s) = -n/2 log(2 pi r) + log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)
                - (nu + n) / 2 log(1 + s / nu),
 
 and the optimal degrees of freedom ``nu`` maximise the sum. The engine raises the density of each value to the
-power of its weight (:class:`~probsfa.statespace.panel.Panel`). Such a power is the density with variance
-``r / w`` up to a constant factor, which this module includes in the bound.
+power of its weight (:class:`~probsfa.statespace.panel.Panel`). The power is the density with variance ``r /
+w`` up to a constant factor, which this module includes in the bound.
 
 References
 ----------
@@ -50,11 +51,11 @@ __all__ = [
     "value_moments",
 ]
 
-# Maximum iterations for one row of the filter, and relative change of a weight at which to stop.
+# Filter: maximum number of iterations for a row, and relative change of a weight at which they end.
 _MAX_ITERATIONS_OF_ROW, _WEIGHT_TOL = 100, 1e-10
-# Expected remaining gain in nats below which the iteration of weights stops; maximum number of iterations.
+# Smoother: expected remaining gain in nats below which the iteration ends, and maximum number of iterations.
 _MIN_GAIN, _MAX_ITERATIONS = 1e-6, 200
-# Upper bound of the estimated convergence rate, from which the remaining gain is extrapolated.
+# Upper bound of the estimated convergence rate, which determines the expected remaining gain.
 _MAX_RATE = 0.999
 # Largest change of the logarithm of a weight by extrapolation.
 _MAX_LOG_CHANGE = 3.0
@@ -130,7 +131,7 @@ def value_moments(params: StateSpace, panel: Panel, n_draws: int = N_DRAWS) -> V
 
 
 class Weights(NamedTuple):
-    """Expected weights of the values, and the part of the bound that does not depend on the parameters.
+    """Expected weights of the values, and the term of the bound that does not depend on the parameters.
 
     Attributes
     ----------
@@ -193,7 +194,7 @@ class InferredWeights(NamedTuple):
 def bound_at(
     params: StateSpace, panel: Panel, moments: ValueMoments, weights: FloatArray, noise: HeavyTails
 ) -> float:
-    """Return the bound of ``q(z)``, the posterior at some weights (T, D), and of the optimal ``q(w)`` for it.
+    """Return the bound for the posterior ``q(z)`` at given weights (T, D) and the optimal ``q(w)``.
 
     The negative KL divergence of ``q(z)`` from its prior is the engine's log-likelihood at these weights,
     less the sum of the expected log densities of the values times their weights.
@@ -218,8 +219,8 @@ def infer_weights(
 ) -> InferredWeights:
     """Compute ``q(z) q(w)`` at given parameters by coordinate ascent.
 
-    The bound may have several maxima. The default initial weights are small for values with large
-    leave-one-out errors (see :func:`initial_weights`).
+    The bound may have several maxima; the default initial weights are small for values with large
+    leave-one-out errors (:func:`initial_weights`).
 
     Parameters
     ----------
@@ -232,7 +233,7 @@ def infer_weights(
     start : ndarray of shape (T, D), optional
         Initial expected weights.
     tol : float, default=1e-6
-        Expected remaining gain in nats below which the iteration stops.
+        Expected remaining gain in nats below which the iteration ends.
 
     Returns
     -------
@@ -336,8 +337,8 @@ def _iterate(evaluate: Callable[[FloatArray], _Evaluation], first: FloatArray, t
 def initial_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatArray:
     """Return initial expected weights (T, D) from the leave-one-out errors of the values.
 
-    For these predictions, values far from the mean of their column have small weights, so that gross outliers
-    have little effect. Weights of rows (`noise.by_row`) are determined by the distances from the mean alone.
+    For the predictions, values far from the mean of their column have small weights, so that gross outliers
+    have little effect. Weights of rows (`noise.by_row`) depend only on the distances from the mean.
     """
     n = panel.n_rows
     values, mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])
@@ -400,7 +401,7 @@ def filter_rows(
     The predicted distribution of a state is approximated as Gaussian. In each row, the updates of weights and
     state are iterated until convergence; weights of earlier rows are not updated (Agamennoni, Nieto & Nebot
     2012, IEEE Transactions on Signal Processing 60, 5024-5037). After a level shift, the first values at the
-    new level therefore have small weights, unlike in a smoother.
+    new level therefore have small weights; a smoother increases them later.
 
     Parameters
     ----------

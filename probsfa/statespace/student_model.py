@@ -1,7 +1,7 @@
 """A fitted model with Student-t noise, and its methods.
 
-Each method infers the weights of the values that it is given, at the fitted parameters (:mod:`.student`).
-Given the weights, the posterior is that of a Gaussian model. Log-likelihoods are lower bounds.
+Each method infers the weights of its data at the fitted parameters (:mod:`.student`). Given the weights, the
+posterior is the posterior of a Gaussian model. Log-likelihoods are lower bounds.
 """
 
 from collections.abc import Mapping
@@ -47,19 +47,20 @@ class StudentModel(LinearGaussianModel):
     """The factorial AR(1) model with Student-t noise, at fitted parameters."""
 
     unsupported_methods: ClassVar[Mapping[str, str]] = {
-        "news": "news is not supported with robust noise, because a new value changes the weights of others, "
-        "and the revision is not a sum over values. Compare `impute` or `forecast` before and after.",
-        "standard_errors": "standard_errors is not supported with robust noise: the curvature of the lower "
-        "bound is not that of the likelihood. Fit again to series of `sample` "
+        "news": "news is not supported with robust=True, because a new value changes the weights of other "
+        "values, and the revision is not a sum over values. Compare `impute` or `forecast` before and "
+        "after.",
+        "standard_errors": "standard_errors is not supported with robust=True: the curvature of the lower "
+        "bound differs from the curvature of the likelihood. Fit again to series of `sample` "
         "(parametric bootstrap).",
-        "profile_timescale": "profile_timescale is not supported with robust noise: the profile of the "
-        "lower bound is not that of the likelihood. Fit again to series of `sample` "
+        "profile_timescale": "profile_timescale is not supported with robust=True: the profile of the "
+        "lower bound differs from the profile of the likelihood. Fit again to series of `sample` "
         "(parametric bootstrap).",
     }
 
     @property
     def noise(self) -> HeavyTails:
-        """Distribution of the noise: of weights for each value, or for each row."""
+        """Distribution of the noise, with a weight for each value or for each row."""
         assert self.fitted.tails is not None
         return self.fitted.tails
 
@@ -70,11 +71,11 @@ class StudentModel(LinearGaussianModel):
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters: that with Gaussian noise, and those of its tails."""
+        """Number of free parameters, including the parameters of the tails of the noise."""
         return super().n_parameters + self.noise.n_parameters
 
     def _panel(self, sequences: Sequences) -> Panel:
-        """Return packed rows, marked as not complete because their weights differ."""
+        """Return packed rows, which are not marked as complete because their weights differ."""
         return super()._panel(sequences)._replace(complete=False)
 
     def _infer(self, sequences: Sequences) -> tuple[Panel, InferredWeights]:
@@ -204,7 +205,7 @@ class StudentModel(LinearGaussianModel):
         return self._diagnosed(PredictionErrors(*predictions, by_kind, block), timed, robust=True)
 
     def _left_out_scores(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return normal scores of the errors of values that are left out one at a time, and in whole rows."""
+        """Return normal scores of leave-one-out errors, and of errors of values whose rows are left out."""
         params, values, noise = self._state_space, sample.values, self.noise
         panel, inferred = self._infer(sample)
         posterior = smooth(params, panel)
@@ -266,7 +267,7 @@ def model_from_parameters(
 
 
 def model_of_fit(fitted: MaximumLikelihood) -> LinearGaussianModel:
-    """Return the model of a fit: with Student-t noise, with Gaussian noise, or with outliers left out."""
+    """Return the model of a fit: with Student-t noise, with Gaussian noise, or without outliers."""
     if fitted.tails is not None:
         return StudentModel(fitted)
     return LinearGaussianModel(fitted) if fitted.outlier_spread is None else OutlierModel(fitted)

@@ -138,7 +138,7 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
 
 
 def _ordered(other_quantities: Iterable[Quantity]) -> list[Quantity]:
-    """Return the quantities of the table: first those of processes, then of columns, then of both."""
+    """Return the quantities of the table: first quantities of processes, then of columns, then of both."""
     labelled = [one for one in (*other_quantities, *QUANTITIES.values()) if one.label]
     return sorted(labelled, key=lambda one: (one.axes[0] == "column", len(one.axes)))
 

@@ -1,8 +1,8 @@
 """Conversion of the times of data to the unit of time of a fitted model, and times of forecasts.
 
 A model has the unit of time `time_unit_`. If it was fitted with dates or durations, the unit is a number of
-seconds, and data may be sampled at another rate: the decay over ``dt`` seconds is ``decay ** (dt / unit)``.
-Times in seconds cannot be compared with plain numbers, or with rows without times.
+seconds, and later data may have another sampling rate, because the decay over ``dt`` seconds is ``decay **
+(dt / unit)``. Times in seconds cannot be converted to plain numbers, or to rows without times.
 """
 
 import warnings
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def require_even_times(sequences: Sequences) -> Sequences:
-    """Return rows without the times of an index, which must be evenly spaced in the zero-noise limit.
+    """Return rows without the times of an index; the zero-noise limit requires evenly spaced times.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def to_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     Returns
     -------
     Sequences
-        Data with times in the unit of the training data, or without times if rows are one unit apart.
+        Data with times in the unit of the training data; without times if rows are one unit apart.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def make_horizon(
         horizon: Any = np.arange(1, check_count("n_steps", n_steps) + 1)
     else:
         horizon = _parse_horizon(fh)
-    out = []
+    horizons = []
     for i in range(len(sequences.lengths)):
         labels = None if sequences.labels is None else _as_index(sequences.labels[i])
         steps = _steps(horizon, labels, seconds, calendar)
@@ -222,8 +222,8 @@ def make_horizon(
         index = None
         if frame_index is not None:
             index = _forecast_index(horizon, labels, frame_index, steps, step_is_row, seconds, calendar)
-        out.append(Horizon(steps, index))
-    return out
+        horizons.append(Horizon(steps, index))
+    return horizons
 
 
 def append_empty_rows(
@@ -231,7 +231,8 @@ def append_empty_rows(
 ) -> Sequences:
     """Append rows without observations to each sequence, one unit of time apart.
 
-    If the model has covariates, `future_exog` contains those of the new rows (n_steps, P) for each sequence.
+    If the model has covariates, `future_exog` contains the covariates (n_steps, P) of the new rows of each
+    sequence.
     """
     if n_steps == 0:
         return sequences
@@ -352,7 +353,7 @@ def _forecast_index(
     seconds: float,
     calendar: str | None,
 ) -> Any:
-    """Return the index of the forecasts, which continues that of the DataFrame if possible.
+    """Return the index of the forecasts, which continues the index of the DataFrame if possible.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A Gaussian model is fitted to ``y = T(x) - B u``, with an increasing transform ``T`` for each column
 (:mod:`.transforms`), covariates ``u`` of each row and their coefficients ``B`` (:mod:`.covariates`).
-Predictions of ``x`` follow from those of ``y``: add ``B u``, then apply the inverse transform.
+Predictions of ``x`` are the inverse transforms of predictions of ``y`` plus ``B u``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class TransformedFilterResult(FilterResult):
         effects : ndarray of shape (T, D) or 0.0
             Effects of covariates.
         log_jacobians : ndarray of shape (T,)
-            Log density of each row of data less that of the transformed row.
+            Log density of each row of data minus the log density of the transformed row.
         """
         log_likelihoods = inner.row_log_likelihoods + log_jacobians
         return cls(
@@ -155,7 +155,7 @@ class TransformedModel(MaximumLikelihoodModel):
     # ---------------------------------------------------------------------------------------- methods
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Return the distribution of the latent states; log-likelihoods are those of the data."""
+        """Return the distribution of the latent states, and log-likelihoods of the rows of data."""
         posterior = self.inner.posterior(self.transform(sequences))
         log_jacobians = self.transforms.log_slopes(sequences.values)
         return posterior._replace(row_log_likelihoods=posterior.row_log_likelihoods + log_jacobians)
@@ -219,11 +219,11 @@ class TransformedModel(MaximumLikelihoodModel):
 
     def contributions(self, sequences: Sequences) -> FloatArray:
         """Return contributions of factors, AR(1) noise and covariates to each transformed value."""
-        of_states = self.inner.contributions(self.transform(sequences))
+        contributions = self.inner.contributions(self.transform(sequences))
         if self.regression is None or sequences.exog is None:
-            return of_states
+            return contributions
         effects = sequences.exog[:, None, :] * self.regression.coefficients
-        return np.concatenate([of_states, effects], axis=2)
+        return np.concatenate([contributions, effects], axis=2)
 
     def forecast(
         self,
@@ -254,7 +254,7 @@ class TransformedModel(MaximumLikelihoodModel):
         return self.transforms.inverse(draws + effects), latents
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw missing values, in data units, from their joint distribution given the observed ones."""
+        """Draw missing values, in data units, from their joint distribution given the observed values."""
         draws = self.inner.draw_values(self.transform(sequences), n_draws, rng)
         draws = self.transforms.inverse(draws + self.effects(sequences))
         return np.where(sequences.mask, sequences.values, draws)

@@ -31,16 +31,16 @@ __all__ = [
     "standard_deviations",
 ]
 
-# Minimum number of periods in the longest sequence, and numbers of frequency bins on each side from which the
-# background of a peak is estimated.
+# Minimum number of periods in the longest sequence; minimum and maximum number of frequencies on each side of
+# a peak for its background.
 _MIN_PERIODS, _MIN_BINS, _MAX_BINS = 4, 30, 200
 # Maximum number of steps of the time grid of a spectrum.
 _MAX_GRID = 2**22
-# Number of standard deviations at which errors are clipped, so that a single outlier does not cause a peak.
+# Number of standard deviations at which errors are clipped, because a single outlier would cause a peak.
 _MAX_DEVIATIONS = 4.0
 # Grid of degrees of freedom of Student's t.
 _TRIAL_DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
-# Minimum number of values of a part of the series in which mean and variance are computed.
+# Minimum number of values for mean and variance of a part of the series.
 _MIN_PART_VALUES = 10
 
 
@@ -59,11 +59,10 @@ def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -
     ndarray of shape (D,)
         NaN if a column has no pair of values at any lag.
 
-    Notes
-    -----
-    The statistic is ``(n + 2) / n sum_l n_l r_l^2``, where ``n`` is the number of observed values, ``n_l``
-    the number of pairs of observed values at lag ``l``, and ``r_l`` their mean product divided by the mean
-    square. Without missing values ``n_l = n - l``, and the statistic is that of Ljung & Box (1978).
+    Notes ----- The statistic is ``(n + 2) / n sum_l n_l r_l^2``, where ``n`` is the number of observed
+    values, ``n_l`` the number of pairs of observed values at lag ``l``, and ``r_l`` their mean product
+    divided by the mean square. Without missing values ``n_l = n - l``, and this is the statistic of Ljung &
+    Box (1978).
 
     References
     ----------
@@ -123,12 +122,12 @@ def heavy_tails(errors: FloatArray) -> Tails:
         x = x - np.median(x)
         mean_square = np.mean(x**2)
         kurtosis[j] = np.mean((x - x.mean()) ** 4) / np.var(x) ** 2 - 3.0
-        of_normal = -0.5 * len(x) * (np.log(2.0 * np.pi * mean_square) + 1.0)
-        of_t, scale = np.empty(len(_TRIAL_DEGREES)), mean_square
+        normal_log_likelihood = -0.5 * len(x) * (np.log(2.0 * np.pi * mean_square) + 1.0)
+        t_log_likelihoods, scale = np.empty(len(_TRIAL_DEGREES)), mean_square
         for i, nu in enumerate(_TRIAL_DEGREES):
-            of_t[i], scale = _log_likelihood_of_t(x**2, nu, scale)
-        best = int(np.argmax(of_t))
-        statistic = 2.0 * (of_t[best] - of_normal)
+            t_log_likelihoods[i], scale = _log_likelihood_of_t(x**2, nu, scale)
+        best = int(np.argmax(t_log_likelihoods))
+        statistic = 2.0 * (t_log_likelihoods[best] - normal_log_likelihood)
         gains[j] = 0.5 * statistic
         degrees[j] = _TRIAL_DEGREES[best] if statistic > 0.0 else np.inf
         # The normal distribution is on the boundary of the family. The likelihood ratio statistic is then
@@ -138,7 +137,7 @@ def heavy_tails(errors: FloatArray) -> Tails:
 
 
 def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[float, float]:
-    """Maximize the log-likelihood of Student's t over the scale by fixed-point iteration; return both."""
+    """Maximize the log-likelihood of Student's t by fixed-point iteration of the scale; return both."""
     for _ in range(12):
         scale = float(np.mean((nu + 1.0) * squares / (nu + squares / scale)))
     constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu * scale)
@@ -147,7 +146,7 @@ def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[
 
 
 def split_into_parts(n_rows: int) -> list[slice]:
-    """Split a series into one to eight parts of equal length, of at least 100 rows if there are several."""
+    """Split a series into one to eight equal parts, of at least 100 rows if there are several."""
     n_parts = int(np.clip(n_rows // 100, 1, 8))
     edges = np.linspace(0, n_rows, n_parts + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
@@ -155,12 +154,12 @@ def split_into_parts(n_rows: int) -> list[slice]:
 
 def standard_deviations(errors: FloatArray, parts: Sequence[slice]) -> FloatArray:
     """Return the standard deviation of each column in each part (M, D); NaN if a part has few values."""
-    out = np.full((len(parts), errors.shape[1]), np.nan)
+    result = np.full((len(parts), errors.shape[1]), np.nan)
     for i, rows in enumerate(parts):
         has_enough = np.count_nonzero(~np.isnan(errors[rows]), axis=0) >= _MIN_PART_VALUES
         if has_enough.any():
-            out[i, has_enough] = np.nanstd(errors[rows][:, has_enough], axis=0)
-    return out
+            result[i, has_enough] = np.nanstd(errors[rows][:, has_enough], axis=0)
+    return result
 
 
 def nan_max(values: FloatArray) -> FloatArray:
@@ -238,7 +237,7 @@ def compare_parts(values: FloatArray, parts: Sequence[slice]) -> PartComparison:
 
 
 def _spectrum_at_zero(x: FloatArray) -> float:
-    """Return the sum of the autocovariances of a centred column over all lags; NaN are missing values."""
+    """Return the sum of autocovariances of a centred column over all lags; missing values are NaN."""
     observed = ~np.isnan(x)
     filled = np.where(observed, x, 0.0)
 
@@ -258,7 +257,7 @@ def _spectrum_at_zero(x: FloatArray) -> float:
     spectrum = prewhitened_variance = covariance(prewhitened, is_pair, 0)
     for lag in range(1, bandwidth + 1):
         spectrum += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * covariance(prewhitened, is_pair, lag)
-    # The estimate may be negative; it is at least a tenth of the variance.
+    # The estimate may be negative; the minimum result is a tenth of the variance.
     return max(spectrum, 0.1 * prewhitened_variance) / (1.0 - rho) ** 2
 
 
@@ -286,8 +285,8 @@ class Peak(NamedTuple):
 def highest_peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     """Find the highest peak in the periodogram of each column, relative to its background.
 
-    Each ordinate of the periodogram is divided by the median of adjacent ones, so that the smooth spectrum of
-    an autocorrelated series has no peak. Periodograms of several sequences are added.
+    Each ordinate of the periodogram is divided by the median of adjacent ordinates, so that the smooth
+    spectrum of an autocorrelated series has no peak. Periodograms of several sequences are added.
 
     Parameters
     ----------
@@ -324,7 +323,7 @@ def highest_peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) 
         np.add.at(values, grid, np.nan_to_num(centred[rows]))
         power += np.abs(np.fft.rfft(values, size, axis=0)) ** 2
         counts += np.sum(~np.isnan(centred[rows]), axis=0)
-    # Effective number of sequences, weighted by their lengths, over which the periodogram is averaged.
+    # Effective number of averaged periodograms, as sequences have different lengths.
     n_effective = float(spans.sum() ** 2 / np.sum(spans.astype(float) ** 2))
     first = int(np.ceil(_MIN_PERIODS * size / longest))
     orders = np.arange(first, size // 2 + 1)
@@ -333,8 +332,9 @@ def highest_peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) 
     variance = np.nansum(centred**2, axis=0) / np.maximum(counts, 1.0)
     periods, p, shares = np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan)
     height, degrees = _relative_to_background(power, orders, n_effective)
-    # An ordinate, a mean of exponential variables, divided by the background has an F distribution. Half of
-    # the adjacent ordinates are independent, because the series is padded with zeros to twice its length.
+    # An ordinate is a mean of exponential variables; divided by the background, it has an F distribution.
+    # Half of the adjacent ordinates are independent, because the series is padded with zeros to twice its
+    # length.
     log_p = np.asarray(scipy.stats.f.logsf(height, 2.0 * n_effective, degrees[:, None] * n_effective))
     for j in np.flatnonzero((counts >= 4 * _MIN_PERIODS) & (variance > 0.0)):
         best = int(np.argmin(log_p[:, j]))
@@ -347,7 +347,7 @@ def highest_peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) 
 
 def _clipped(errors: FloatArray) -> FloatArray:
     """Return deviations from the median of each column, clipped at four robust standard deviations."""
-    out = np.full(errors.shape, np.nan)
+    clipped = np.full(errors.shape, np.nan)
     for j in range(errors.shape[1]):
         observed = ~np.isnan(errors[:, j])
         if not observed.any():
@@ -355,8 +355,8 @@ def _clipped(errors: FloatArray) -> FloatArray:
         x = errors[observed, j] - np.median(errors[observed, j])
         maximum = _MAX_DEVIATIONS * 1.4826 * float(np.median(np.abs(x)))
         x = np.clip(x, -maximum, maximum) if maximum > 0.0 else x
-        out[observed, j] = x - x.mean()
-    return out
+        clipped[observed, j] = x - x.mean()
+    return clipped
 
 
 def _relative_to_background(
@@ -379,7 +379,7 @@ def _relative_to_background(
     level = np.column_stack([np.interp(orders, centres, column) for column in levels.T])
     with np.errstate(divide="ignore", invalid="ignore"):
         height = np.where(level > 0.0, power[orders] / level, 0.0)
-    # The relative variance of the median of n exponential variables is that of a mean of n log(2)^2 of them.
+    # The median of n exponential variables has the relative variance of a mean of n log(2)^2 variables.
     return height, np.interp(orders, centres, sizes) * np.log(2.0) ** 2
 
 
@@ -395,7 +395,7 @@ def _offset_of_peak(power: FloatArray, k: int) -> float:
 def remove_cycle(
     errors: FloatArray, lengths: Sequence[int], times: FloatArray, periods: FloatArray
 ) -> FloatArray:
-    """Remove from each column a sinusoid of its period, fitted in each sequence.
+    """Fit a sinusoid of the given period to each column in each sequence, and subtract it.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ def remove_cycle(
     -------
     ndarray of shape (N, D)
     """
-    out = errors.copy()
+    result = errors.copy()
     for rows in np.split(np.arange(len(errors)), np.cumsum(lengths)[:-1]):
         for j in np.flatnonzero(~np.isnan(periods)):
             observed = rows[~np.isnan(errors[rows, j])]
@@ -421,5 +421,5 @@ def remove_cycle(
             angle = 2.0 * np.pi * times[observed] / periods[j]
             regressors = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(observed))])
             coefficients = np.linalg.lstsq(regressors, errors[observed, j], rcond=None)[0]
-            out[observed, j] -= regressors[:, :2] @ coefficients[:2]
-    return out
+            result[observed, j] -= regressors[:, :2] @ coefficients[:2]
+    return result

@@ -5,7 +5,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import load_nyc_weather, make_slow_mixture
-from probsfa.statespace.gross_outliers import gross_outliers, suspicious_rows
+from probsfa.statespace.gross_outliers import candidate_rows, gross_outliers
 from tests.sampling import sparsely
 from tests.statespace.support import HOLES
 
@@ -68,7 +68,7 @@ def test_rows_that_stand_out_are_found_in_each_sequence(rng):
     parts[1][199, 2] += 300.0
     parts[1][7, 0] = np.nan
     sequences = check_sequences(BaseEstimator(), parts, reset=True, allow_nan=True)
-    found = suspicious_rows(sequences, 10)
+    found = candidate_rows(sequences, 10)
     assert {50, 399} <= set(found.tolist()) and np.all(np.diff(found) > 0) and len(found) == 10
 
 

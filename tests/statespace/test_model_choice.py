@@ -21,14 +21,14 @@ from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import (
     HeldOutValues,
     _groups,
-    contenders,
+    compare_scores,
+    compare_scores_of_draws,
     crps,
-    hide_for_choice,
+    hide_for_comparison,
     isolated_values,
+    near_best_models,
     standard_errors,
     units_of,
-    weigh,
-    weigh_draws,
 )
 from probsfa.statespace.learning.starts import likelihood_gain_of_cycle
 from probsfa.statespace.leave_one_out import interpolate_linearly
@@ -87,17 +87,17 @@ def test_hidden_values_decide_where_they_can_and_the_likelihood_elsewhere(rng):
     groups = np.arange(400)
     common = rng.random(400)
     slightly = np.array([common, common + 0.01 * rng.standard_normal(400), common + 0.5])
-    told = weigh(slightly, groups, np.array([30.0, 20.0, 0.0]))
+    told = compare_scores(slightly, groups, np.array([30.0, 20.0, 0.0]))
     assert told.chosen == 1 and told.equal.tolist() == [True, True, False]
     assert told.behind[2] == pytest.approx(0.5, abs=0.01)
-    assert contenders(told, np.array([30.0, 20.0, 0.0])).tolist() == [1, 0]
-    assert contenders(told, np.array([30.1, 20.0, 0.0])).tolist() == [1]
+    assert near_best_models(told, np.array([30.0, 20.0, 0.0])).tolist() == [1, 0]
+    assert near_best_models(told, np.array([30.1, 20.0, 0.0])).tolist() == [1]
 
 
 def test_a_score_that_is_surely_but_hardly_worse_is_as_good(rng):
     common = 1.0 + rng.random(400)
     scores = np.array([common, common + 0.01, common + 0.02])
-    told = weigh(scores, np.arange(400), np.array([2.0, 1.0, 0.0]))
+    told = compare_scores(scores, np.arange(400), np.array([2.0, 1.0, 0.0]))
     assert told.equal.tolist() == [True, True, False] and told.chosen == 1
 
 
@@ -110,16 +110,16 @@ def test_a_value_far_out_decides_nothing(rng):
     assert abs(scores[0, 0] - scores[1, 0]) < 0.1
     densities = norm.logpdf(errors, scale=std)
     assert abs(densities[0, 0] - densities[1, 0]) > 1e6
-    assert weigh(scores, np.arange(300), np.array([0.0, 1.0])).chosen == 0
+    assert compare_scores(scores, np.arange(300), np.array([0.0, 1.0])).chosen == 0
 
 
 def test_a_model_is_refused_where_all_draws_of_hidden_values_refuse_it(rng):
     common, groups, bic = rng.random(300), np.arange(300), np.array([0.0, 20.0])
     better = np.array([common + 0.1 + 0.1 * rng.standard_normal(300), common])
     same = np.array([common, common + 0.01 * rng.standard_normal(300)])
-    assert weigh(better, groups, bic).chosen == 1
-    assert weigh_draws([better, better], [groups, groups], bic).chosen == 1
-    told = weigh_draws([better, same], [groups, groups], bic)
+    assert compare_scores(better, groups, bic).chosen == 1
+    assert compare_scores_of_draws([better, better], [groups, groups], bic).chosen == 1
+    told = compare_scores_of_draws([better, same], [groups, groups], bic)
     assert told.chosen == 0 and told.equal.all()
     together = np.concatenate([better, same], axis=1)
     np.testing.assert_allclose(told.behind, together.mean(axis=1) - together.mean(axis=1).min())
@@ -143,7 +143,7 @@ def test_gaps_are_hidden_as_the_data_s_own(rng):
     values = rng.standard_normal((600, 3))
     for first in (10, 57, 133, 190, 271, 305, 402, 433, 480, 555):
         values[first : first + 6] = np.nan
-    hidden = hide_for_choice(values, fraction=0.1, n_masks=2, block=24, rng=rng)
+    hidden = hide_for_comparison(values, fraction=0.1, n_masks=2, block=24, rng=rng)
     assert set(hidden.kinds) == {"pattern of missing values, moved in time"}
     assert not np.any(hidden.all & np.isnan(values))
     assert 0.07 < hidden.all.sum() / np.isfinite(values).sum() < 0.13
@@ -157,7 +157,7 @@ def test_gaps_are_hidden_as_the_data_s_own(rng):
 
 def test_a_complete_series_hides_single_values_and_blocks(rng):
     values = rng.standard_normal((400, 5))
-    hidden = hide_for_choice(values, fraction=0.2, n_masks=4, block=24, rng=rng)
+    hidden = hide_for_comparison(values, fraction=0.2, n_masks=4, block=24, rng=rng)
     assert hidden.kinds == ("single values",) * 2 + ("blocks of 24 rows",) * 2
     assert 0.15 < hidden.all.mean() < 0.25
     # A group is one hole of one column: consecutive rows of the same part.
@@ -170,10 +170,10 @@ def test_a_complete_series_hides_single_values_and_blocks(rng):
 def test_no_column_loses_more_than_three_tenths(rng):
     values = rng.standard_normal((300, 3))
     values[rng.random(300) < 0.9, 2] = np.nan
-    hidden = hide_for_choice(values, fraction=0.5, n_masks=4, block=10, rng=rng)
+    hidden = hide_for_comparison(values, fraction=0.5, n_masks=4, block=10, rng=rng)
     assert np.all(hidden.all.sum(axis=0) <= 0.3 * np.isfinite(values).sum(axis=0))
     with pytest.raises(ValueError, match="too few"):
-        hide_for_choice(values[:3], fraction=0.1, n_masks=2, block=1, rng=rng)
+        hide_for_comparison(values[:3], fraction=0.1, n_masks=2, block=1, rng=rng)
 
 
 def test_predictions_of_held_out_values_are_those_given_all_others(rng):

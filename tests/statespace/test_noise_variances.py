@@ -35,8 +35,8 @@ def test_groups_are_those_of_a_loop(rng, tied):
     np.testing.assert_allclose(tied.means(numbers), [np.mean([numbers[d] for d in g]) for g in groups])
     by_group, known = rng.standard_normal(len(groups)), rng.standard_normal(5)
     wanted = [by_group[g] if g >= 0 else known[d] for d, g in enumerate(tied.groups)]
-    np.testing.assert_array_equal(tied.of_columns(by_group, known), wanted)
-    np.testing.assert_array_equal(tied.of_groups(tied.of_columns(by_group, known)), by_group)
+    np.testing.assert_array_equal(tied.column_values(by_group, known), wanted)
+    np.testing.assert_array_equal(tied.group_values(tied.column_values(by_group, known)), by_group)
 
 
 def test_structures_have_the_names_of_the_option():
@@ -47,7 +47,7 @@ def test_structures_have_the_names_of_the_option():
 def series(rng, tied):
     """A model whose variances keep to the partition, and data with missing values."""
     model = oracle.random_model(rng, 5, 2, 0.3)
-    variance = tied.of_columns(0.2 + rng.random(tied.n_free), 0.4)
+    variance = tied.column_values(0.2 + rng.random(tied.n_free), 0.4)
     model = model._replace(noise=variance)
     return to_parameters(model), to_panel(punch(rng, oracle.simulate(rng, model, (9, 14)), "scattered"))
 

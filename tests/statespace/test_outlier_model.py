@@ -14,7 +14,7 @@ from probsfa.statespace import default_model, estimator
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
-from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
+from probsfa.statespace.outlier_model import OutlierModel, far_from_adjacent, robust_scale_with_outliers
 
 
 def ar1(rng, n_rows, decays):
@@ -58,10 +58,10 @@ def test_columns_in_which_few_values_dominate(rng):
     x[50, 1] = 300.0  # one gross value
     x[:, 2] = rng.standard_t(1.2, 200)  # many large ones
     x[:, 3] = np.repeat(rng.standard_normal(2), 100)  # a step, and no spread
-    spread = spread_of_dominated(x, (200,))
+    spread = robust_scale_with_outliers(x, (200,))
     assert spread[1] > 0.0
     np.testing.assert_array_equal(spread[[0, 2, 3]], 0.0)
-    far = far_from_neighbours(as_sequences(x), spread)
+    far = far_from_adjacent(as_sequences(x), spread)
     np.testing.assert_array_equal(np.argwhere(far), [[50, 1]])
 
 
@@ -134,7 +134,7 @@ def with_bursts(rng):
     shared = rng.standard_normal(300)
     shared[[60, 130, 220]] = [25.0, -30.0, 20.0]
     x = shared[:, None] * np.array([1.0, -0.8, 1.2, 0.7]) + 0.1 * rng.standard_normal((300, 4))
-    assert spread_of_dominated(x, (300,)).any()
+    assert robust_scale_with_outliers(x, (300,)).any()
     return x
 
 

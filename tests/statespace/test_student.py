@@ -122,8 +122,8 @@ def test_bound_is_that_of_the_definition(rng, by_row):
     # With q(z) at its best for these Gammas.
     best = weights_at(noise, moments.squared_residuals(params, panel), panel)
     shared = np.full(x.shape, 1.0)
-    for cells, a, b in gammas:
-        for cell in cells:
+    for left_out, a, b in gammas:
+        for cell in left_out:
             shared[cell] = a / b
     np.testing.assert_allclose(best.values[:9], np.where(np.isnan(x), 0.0, shared), rtol=1e-9)
     after = definition.weighted_posterior(model, x, shared)
@@ -170,9 +170,9 @@ def test_gradient_at_given_weights_is_that_of_the_bound(rng):
 def test_density_of_values_left_out_is_the_integral_and_its_derivatives():
     errors, explained = np.array([0.2, -1.5, 4.0, 30.0]), np.array([0.5, 1e-3, 2.0, 0.3])
     columns, scales = np.array([0, 1, 1, 0]), np.array([0.4, 0.7])
-    cells = LeftOut(errors, explained, columns)
+    left_out = LeftOut(errors, explained, columns)
     for nu in (2.1, 4.0, 40.0):
-        value, by_scales, by_degrees = StudentNoise(nu).left_out_density(cells, scales)
+        value, by_scales, by_degrees = StudentNoise(nu).left_out_density(left_out, scales)
         by_definition = sum(
             np.log(definition.density(e, v, scales[j], nu))
             for e, v, j in zip(errors, explained, columns, strict=True)
@@ -181,9 +181,9 @@ def test_density_of_values_left_out_is_the_integral_and_its_derivatives():
         step = 1e-5
         for j in range(2):
             moved = [scales * np.exp(s * step * (np.arange(2) == j)) for s in (1, -1)]
-            ends = [StudentNoise(nu).left_out_density(cells, one)[0] for one in moved]
+            ends = [StudentNoise(nu).left_out_density(left_out, one)[0] for one in moved]
             assert by_scales[j] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-6)
-        ends = [StudentNoise(nu * np.exp(s * step)).left_out_density(cells, scales)[0] for s in (1, -1)]
+        ends = [StudentNoise(nu * np.exp(s * step)).left_out_density(left_out, scales)[0] for s in (1, -1)]
         assert by_degrees == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-4, abs=1e-4)
 
 
@@ -694,12 +694,12 @@ def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
     with pytest.raises(ValueError, match=r"2\.1 or more"):
         of_model(model, 1.0)
     for verb in (fitted.standard_errors, fitted.profile_timescale):
-        with pytest.raises(ValueError, match="robust noise"):
+        with pytest.raises(ValueError, match="robust=True"):
             verb(x)
-    holes = x.copy()
-    holes[-1, 0] = np.nan
-    with pytest.raises(ValueError, match="robust noise"):
-        fitted.news(x[:399], holes, (399, 0))
+    with_missing = x.copy()
+    with_missing[-1, 0] = np.nan
+    with pytest.raises(ValueError, match="robust=True"):
+        fitted.news(x[:399], with_missing, (399, 0))
 
 
 def test_degrees_of_freedom_go_with_the_fit_they_are_of(recording):

@@ -32,7 +32,7 @@ def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Ch
     if not target.by_innovation or target.kinds is not None:
         return Chart()
     by_group = np.asarray(values["noise_variance"])
-    noise = target.noise.of_columns(by_group, 0.0 if data.known_noise is None else data.known_noise)
+    noise = target.noise.column_values(by_group, 0.0 if data.known_noise is None else data.known_noise)
     return Chart(_rotation(target, values, data, noise), _offset_scale(target, values, data, noise))
 
 

@@ -171,7 +171,7 @@ class Target:
             by_group = values["noise_std"] ** 2
         else:
             by_group = values.get("noise_variance", np.ones(0))
-        return noise.restricted(noise.of_columns(by_group))
+        return noise.restricted(noise.column_values(by_group))
 
     @functools.cached_property
     def by_magnitude(self) -> bool:

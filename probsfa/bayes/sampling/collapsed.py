@@ -87,7 +87,7 @@ class CollapsedDensity(NamedTuple):
         """Return the coordinates (P,) of parameters whose time scales are within the limits."""
         log_timescale = np.log(-1.0 / np.log(params.decay))
         scaled = params.loadings * np.sqrt(-np.expm1(2.0 * np.log(params.decay)))
-        log_scale = np.log(self.noise.of_groups(params.noise_variance))
+        log_scale = np.log(self.noise.group_values(params.noise_variance))
         return np.concatenate([log_timescale, scaled.ravel(), params.offset, log_scale])
 
     def to_parameters(self, vector: FloatArray, scale: FloatArray) -> StateSpace:
@@ -96,7 +96,7 @@ class CollapsedDensity(NamedTuple):
         timescale = np.exp(vector[:k])
         loadings = vector[k : k + d * k].reshape(d, k) / np.sqrt(-np.expm1(-2.0 / timescale))
         offset = vector[k + d * k : k + d * k + d].copy()
-        scale = self.noise.of_columns(np.exp(vector[k + d * k + d :]), scale)
+        scale = self.noise.column_values(np.exp(vector[k + d * k + d :]), scale)
         return StateSpace(np.exp(-1.0 / timescale), loadings, scale, offset)
 
     def __call__(

@@ -254,8 +254,8 @@ class _Chain:
 
         self.log_timescale = np.log(np.clip(-1.0 / np.log(start.decay), 0.2, 1e5) * random_factor(k))
         self.loadings, self.offset = start.loadings * random_factor((d, k)), start.offset.copy()
-        of_groups = problem.noise.means(start.noise_variance) * random_factor(n_noises)
-        self.scale = problem.noise.of_columns(of_groups, start.noise_variance)
+        group_values = problem.noise.means(start.noise_variance) * random_factor(n_noises)
+        self.scale = problem.noise.column_values(group_values, start.noise_variance)
         self.degrees = float(np.clip(problem.degrees * random_factor(1)[0], MIN_DEGREES, 100.0))
         self.weights = np.array(panel.mask[:])
         self.latents, self.log_density = np.zeros((n, k)), 0.0
@@ -446,14 +446,14 @@ class _Chain:
         if self.noise.n_free:
 
             def of_scales(log_scale: FloatArray) -> FloatArray:
-                by_column = self.noise.of_columns(log_scale)
+                by_column = self.noise.column_values(log_scale)
                 terms = np.log1p(power / (self.degrees * np.exp(np.clip(by_column, _MIN_LOG, _MAX_LOG))))
                 by_column = -0.5 * counts * by_column - 0.5 * (self.degrees + 1.0) * terms.sum(axis=0)
                 return self.prior_of_noise(log_scale) + self.noise.totals(by_column)
 
-            first = np.log(self.noise.of_groups(self.scale))
+            first = np.log(self.noise.group_values(self.scale))
             proposed = np.exp(slice_sample(of_scales, first, self.rng))
-            self.scale = self.noise.of_columns(proposed, self.scale)
+            self.scale = self.noise.column_values(proposed, self.scale)
         relative, n = (power / self.scale)[self.mask > 0.0], float(counts.sum())
 
         def of_degrees(log_degrees: FloatArray) -> FloatArray:

@@ -71,9 +71,9 @@ def has_no_peak(candidate: Candidate) -> bool:
     """Return whether the spectrum of an estimated stochastic cycle has no peak at a positive frequency.
 
     The spectrum of a cycle is the sum of two Lorentz curves of half-width ``g`` about the frequencies ``w``
-    and ``-w``. It is highest at frequency zero if ``w < g / sqrt(3)``. Such a cycle decays long before one
-    period ends, and two slow AR(1) factors would fit as well with fewer parameters. Cycles with given periods
-    are not tested.
+    and ``-w``. Its maximum is at frequency zero if ``w < g / sqrt(3)``. Such a cycle decays within a fraction
+    of a period, and two slow AR(1) factors would fit as well with fewer parameters. The result is False for
+    cycles with given periods.
     """
     if isinstance(candidate.options.get("rhythms", 0), (list, tuple)):
         return False

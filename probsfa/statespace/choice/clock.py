@@ -1,4 +1,4 @@
-"""Time budget: when it is used up, fits stop and return their best parameters."""
+"""Time budget: at the deadline, a fit ends and returns its best parameters."""
 
 from time import perf_counter as _now
 
@@ -10,12 +10,12 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Clock", "OutOfTime"]
 
-# Deadlines as shares of the budget: of the search, of the comparison, and of the final fit.
+# Deadlines of the search, the comparison and the final fit, as shares of the budget.
 _SEARCH, _COMPARISON, _FINAL_FIT = 0.4, 0.65, 0.95
 
 
 class OutOfTime(KeyboardInterrupt):
-    """Raised when the budget is used up; a fit handles it like a keyboard interrupt."""
+    """Raised at the deadline; a fit handles it like a keyboard interrupt."""
 
 
 class Clock:
@@ -51,7 +51,7 @@ class Clock:
         result : FitResult or None
             None if interrupted before the first optimizer step.
         ended_by : {"", "budget", "keyboard"}
-            What interrupted the optimization run; empty if it ended by itself.
+            Reason of an interruption; empty if the optimization was not interrupted.
         """
         self._deadline_reported = False
         try:
@@ -63,7 +63,7 @@ class Clock:
         return result if result.history else None, "budget" if self._deadline_reported else "keyboard"
 
     def _report(self, count: int, best: float) -> None:
-        """Raise OutOfTime after the deadline, but only once: the fit then evaluates its best parameters."""
+        """Raise OutOfTime once after the deadline; the fit then evaluates its best parameters."""
         if self.remaining <= 0.0 and not self._deadline_reported:
             self._deadline_reported = True
             raise OutOfTime

@@ -1,7 +1,7 @@
 """Order in which candidates are fitted; proposals depend on the fits so far.
 
-Numbers of factors are compared by BIC, with white and with AR(1) noise. Then the best model is compared with
-models that have one latent process more or less, until none of these is better.
+Models with different numbers of factors are compared by BIC, with white and with AR(1) noise. The best model
+is then compared with models with one process more or less, until none of these is better.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,15 +23,14 @@ __all__ = ["Proposals", "propose_by_search", "propose_list"]
 #: Iterator over the options of candidates; each candidate is fitted before the next one is requested.
 Proposals = Iterator[dict[str, Any]]
 
-# The upward search ends after this many numbers of factors without a gain.
+# Number of successive models without a gain after which the upward search ends.
 _MAX_FAILURES = 2
-# A cycle is fitted if its expected gain in log-likelihood is at least this multiple of the gain that BIC
-# requires.
+# Minimum expected gain in log-likelihood of a fitted cycle, relative to the gain that BIC requires.
 _MIN_RELATIVE_GAIN = 0.5
 
 
 def propose_list(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
-    """Propose all candidates of a list, small models first, because larger models start from these."""
+    """Propose all candidates of a list, small models first, because larger models start from smaller ones."""
 
     def size(options: dict[str, Any]) -> int:
         requested = FitOptions.of(ProbabilisticSFA(**options))
@@ -50,8 +49,8 @@ def propose_by_search(
     max_factors : int
         Maximum number of factors.
     groups : list of list of dict
-        Options that are combined with the number of factors. The options of a group are in increasing order
-        of complexity, and a model has at most one of them.
+        Options that are combined with the number of factors. A model has at most one option of a group;
+        options of a group are sorted by complexity.
     """
     kinds_of_noise = [options for group in groups for options in group if set(options) == {"noise"}]
 
@@ -82,8 +81,7 @@ def _numbers_upwards(
 ) -> Proposals:
     """Propose increasing numbers of factors from zero to ``maximum``.
 
-    The search ends if the BIC of a number is clearly higher than the lowest BIC, or if it is not lower for
-    two numbers in succession.
+    The search ends if a BIC is clearly higher than the lowest BIC, or if two successive BICs are not lower.
     """
     k, failures = 0, 0
     best: dict[str, Any] | None = None
@@ -101,7 +99,7 @@ def _numbers_upwards(
 
 
 def _numbers_between(search: "Search", fixed_options: Options) -> Proposals:
-    """Propose numbers of factors between those already tried, by bisection around the best one.
+    """Propose numbers of factors between tried numbers, by bisection around the best number.
 
     The search ends if the difference to adjacent numbers is at most a seventh of the best number.
     """
@@ -130,9 +128,9 @@ def _single_changes(
 ) -> Proposals:
     """Propose the models that differ from the best model in one process.
 
-    Proposals have fewer or more factors (by a seventh, at least one); one more process, in addition to the
-    factors or in place of one; or one process less, with or without another factor. Models with another kind
-    of noise are last, because their fits are slowest.
+    Proposals have more or fewer factors (by a seventh, at least one), an additional process (with the same
+    number of factors, or one less), or a process less (with the same number of factors, or one more). Models
+    with another kind of noise are last, because their fits are slowest.
     """
     k = best["n_components"]
     step = max(1, k // 7)

@@ -1,4 +1,4 @@
-"""Comparison of candidates by BIC, and of the best of them by held-out values."""
+"""Comparison of candidates by BIC, and of the best candidates by held-out values."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from probsfa.statespace.held_out_values import (
     MAX_EQUAL_BIC,
     Evidence,
     HeldOutValues,
-    weigh_draws,
+    compare_scores_of_draws,
 )
 from probsfa.statespace.learning.budget import choose_segments, integrates_ar1_noise
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -38,15 +38,15 @@ from probsfa.statespace.student_model import model_of_fit
 
 __all__ = ["Search"]
 
-# Minimum number of rows of the search, in total and for each state of the largest candidate, and number of
-# segments that contain them. Cycles are found only if a segment is longer than the period.
+# Minimum number of rows of the search, in total and for each state of the largest candidate; number of
+# segments of these rows. Cycles are found only if a segment is longer than the period.
 _MIN_ROWS, _MIN_ROWS_PER_STATE, _N_SEGMENTS = 2000, 100, 4
 # Maximum numbers of likelihood evaluations of a fit in the search and in the comparison.
 _MAX_SEARCH_EVALUATIONS, _MAX_COMPARISON_EVALUATIONS = 30, 40
-# Share of the candidates that is compared by held-out values, and minimum and maximum number.
+# Candidates of the comparison by held-out values: share of all candidates, minimum and maximum number.
 _COMPARED_SHARE, _MIN_COMPARED, _MAX_COMPARED = 1 / 4, 2, 3
-# Expected gain in nats below which a fit of the search stops, which is small compared with relevant
-# differences in BIC. Only the final fit, to all values, runs to convergence.
+# Expected gain in nats below which a fit of the search ends; it is small relative to decisive differences of
+# BIC. Only the final fit, to all values, converges.
 _SEARCH_TOL = 0.05 * MAX_EQUAL_BIC
 _LATENT_OPTIONS = ("n_components", "rhythms", "smooth")
 # Kinds of noise for which a larger model can start from the factors of a smaller one.
@@ -57,8 +57,8 @@ _WHITE_NOISE_KINDS = ("diagonal", "isotropic")
 class Search:
     """Fit and compare candidates.
 
-    In the search, candidates are fitted to all values of some rows, and ranked by BIC. The best of them are
-    then fitted to all rows without the held-out values, and compared by their predictions of these.
+    In the search, candidates are fitted to all values of some rows, and ranked by BIC. The best candidates
+    are then fitted to all rows without held-out values, and compared by predictions of the held-out values.
 
     Attributes
     ----------
@@ -77,11 +77,11 @@ class Search:
     searched : list of Candidate
         Candidates of the search.
     compared : list of Candidate
-        Candidates that are compared by held-out values.
+        Candidates of the comparison by held-out values.
     comparison : Comparison
-        Held-out values. There is a second draw if the first one rejects the model with the lowest BIC.
+        Held-out values. A second set is drawn if the first set rejects the model with the lowest BIC.
     stopped_by : {"", "budget", "keyboard"}
-        What ended the search early.
+        Reason why the search ended early.
     """
 
     sequences: Sequences
@@ -117,8 +117,8 @@ class Search:
     def has_fast_fits(self, options: Options) -> bool:
         """Return whether models with these options can be fitted many times.
 
-        This is not the case if AR(1) noise of many columns is integrated out, because such fits use Monte
-        Carlo draws; only the candidates of the default call have such noise.
+        Fits are slow if AR(1) noise of many columns is integrated out by Monte Carlo draws; only default
+        candidates may have such noise.
         """
         if options.get("noise") != "ar1":
             return True
@@ -147,17 +147,17 @@ class Search:
             return Evidence(int(np.argmin(criteria)), unknown, unknown, np.ones(len(candidates), dtype=bool))
         draws = list(zip(*(candidate.predictions_by_draw for candidate in candidates), strict=True))
         by_draw = [np.array([scores(held_out) for held_out in draw]) for draw in draws]
-        return weigh_draws(by_draw, [draw[0].groups for draw in draws], criteria)
+        return compare_scores_of_draws(by_draw, [draw[0].groups for draw in draws], criteria)
 
     @staticmethod
     def criteria(candidates: list[Candidate]) -> FloatArray:
-        """Return the criterion (C,) by which one of several candidates with equal scores is selected.
+        """Return the criterion (C,) that selects one of several candidates with equal scores.
 
         The criterion is BIC (smaller is better). It is infinite for candidates with cycles without a spectral
-        peak. Robust candidates have a lower bound in place of the likelihood, so that their BIC is not
-        comparable with that of Gaussian candidates. In the comparison, held-out scores therefore select the
-        kind of noise (Gaussian if scores are about equal), and the criterion is infinite for candidates of
-        the other kind.
+        peak. BIC of robust candidates is based on a lower bound of the likelihood, and cannot be compared
+        with BIC of Gaussian candidates. In the comparison, held-out scores therefore select the kind of noise
+        (Gaussian if scores are about equal), and the criterion is infinite for candidates with the other
+        kind.
         """
         # BIC is NaN if AR(1) noise is integrated out, because the likelihood is not computed.
         bic = np.array([np.inf if np.isnan(each.bic) else each.bic for each in candidates])
@@ -262,12 +262,12 @@ class Search:
         self.comparison.draws.append(hidden)
 
     def _has_compared_the_best(self) -> bool:
-        """Return whether the comparison, maybe incomplete, has the best candidate of the search."""
+        """Return whether the comparison, possibly incomplete, includes the best candidate of the search."""
         best = self.searched[self.evidence_of(self.searched).chosen].options
         return any(candidate.options == best for candidate in self.compared)
 
     def _is_out_of_time(self) -> bool:
-        """Return whether a fit as long as the longest so far would exceed the budget."""
+        """Return whether a fit with the duration of the longest fit so far would exceed the budget."""
         longest = max((each.seconds for each in self.searched + self.compared), default=0.0)
         if self.clock.remaining > longest or not self.searched:
             return False
@@ -277,8 +277,8 @@ class Search:
     def _candidates_to_compare(self) -> list[Candidate]:
         """Return the candidates that are compared by held-out values.
 
-        These are the candidates of lowest BIC, with at least one robust and one Gaussian candidate if there
-        are both, and the default candidates.
+        These are the candidates with the lowest BIC, including at least one robust and one Gaussian candidate
+        if both kinds were fitted, and the default candidates.
         """
         order = [self.searched[j] for j in np.argsort(self.criteria(self.searched), kind="stable")]
         n = min(max(round(_COMPARED_SHARE * len(order)), _MIN_COMPARED), _MAX_COMPARED)
@@ -317,7 +317,8 @@ class Search:
         Returns
         -------
         Candidate or None
-            None if the fit was interrupted; before the first fit of the search ends, its best parameters.
+            None if the fit was interrupted, except for the first fit of the search, of which the best
+            parameters are returned.
         """
         start_time = self.clock.seconds
         if hidden is None:
@@ -351,7 +352,7 @@ class Search:
     def _start(
         self, problem: FitProblem, options: dict[str, Any], previous: Candidate | None
     ) -> StateSpace | None:
-        """Return initial parameters: those of an earlier fit, or adapted from the closest candidates."""
+        """Return initial parameters, from an earlier fit or from the most similar candidates."""
         if previous is not None:
             return start_of(previous.model.fitted.params, problem)
         latents = problem.options.latents
@@ -374,8 +375,8 @@ class Search:
             _, params = min(models, key=lambda each: each[0])
             return rescale(params, -problem.shift / problem.scale, 1.0 / problem.scale)
 
-        # Factors of a smaller model may describe a cycle in part. A fit that begins with them and the cycle
-        # may end at a local maximum; therefore the start with the higher likelihood is used.
+        # Factors of a smaller model may approximate a cycle. A fit that starts from these factors and the
+        # cycle may end at a local maximum; the start with the higher likelihood is therefore used.
         panel = problem.observations.panel
         starts: list[StateSpace] = []
         if fewer:

@@ -645,7 +645,7 @@ class Coordinates(NamedTuple):
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
         if limits.any_fixed and limits.loadings.shape[1] == self.latents.n_states:
             values[loadings] = limits.loadings[:, self.latents.loaded_states][self.has_loading]
-            values[noise] = np.log(self.variances.of_groups(limits.noise))
+            values[noise] = np.log(self.variances.group_values(limits.noise))
         fixed = ~np.isnan(values)
         lower[fixed] = upper[fixed] = values[fixed]
         return lower, upper
@@ -667,7 +667,7 @@ def to_vector(coordinates: Coordinates, params: StateSpace) -> FloatArray:
         [
             dynamics_to_free(params, evenly_sampled=coordinates.evenly_sampled),
             params.nonzero_loadings[coordinates.has_loading],
-            np.log(coordinates.variances.of_groups(params.noise_variance)),
+            np.log(coordinates.variances.group_values(params.noise_variance)),
             params.offset,
         ]
     )
@@ -676,7 +676,7 @@ def to_vector(coordinates: Coordinates, params: StateSpace) -> FloatArray:
 def from_vector(coordinates: Coordinates, vector: FloatArray, template: StateSpace) -> StateSpace:
     """Return the parameters at given coordinates; known variances are those of ``template``."""
     dynamics, free_loadings, noise, offset = (vector[part] for part in coordinates.slices)
-    variance = coordinates.variances.of_columns(np.exp(noise), template.noise_variance)
+    variance = coordinates.variances.column_values(np.exp(noise), template.noise_variance)
     params = dynamics_from_free(template, dynamics, evenly_sampled=coordinates.evenly_sampled)
     loadings = np.zeros((coordinates.n_features, coordinates.n_states))
     loadings[coordinates.has_loading] = free_loadings

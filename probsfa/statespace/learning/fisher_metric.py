@@ -434,7 +434,7 @@ class Metric:
 
     def _expand_to_columns(self, change: FloatArray) -> FloatArray:
         """Map a change of the noise coordinates to changes (D,) of ``log r``, weighted by sqrt(p)."""
-        return self.root_share * self.coordinates.variances.of_columns(change)
+        return self.root_share * self.coordinates.variances.column_values(change)
 
     def _solve_offset(self, gradient: FloatArray, damping: float) -> FloatArray:
         """Solve for the offsets, which have no cross information with other coordinates."""

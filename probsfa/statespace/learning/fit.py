@@ -634,6 +634,6 @@ def satisfy_constraints(params: StateSpace, coordinates: Coordinates, noise: Noi
     """Return parameters within the constraints of coordinates and noise."""
     variance = np.maximum(params.noise_variance, noise.floor)
     known = variance if noise.variances.n_free else noise.floor
-    variance = noise.variances.of_columns(noise.variances.means(variance), known)
+    variance = noise.variances.column_values(noise.variances.means(variance), known)
     in_range = clip_decays(params, evenly_sampled=coordinates.evenly_sampled)
     return in_range.replace(noise_variance=noise.with_fixed(variance))

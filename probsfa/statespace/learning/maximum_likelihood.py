@@ -611,7 +611,7 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
     """Compute moments of the columns with outliers clipped."""
     if not isinstance(data, InMemory):
         raise ValueError(
-            "robust noise has a weight for each value and requires all rows in memory. Fit to an array, or "
+            "robust=True has a weight for each value and requires all rows in memory. Fit to an array, or "
             "use robust=False."
         )
     return column_moments(replace(data.sequences, values=clip_outliers(data.sequences)))

@@ -390,8 +390,8 @@ def make_box(coordinates: Coordinates, noise: Noise, start: StateSpace) -> Box:
     """Return bounds of the coordinates, and longest steps for an optimization from ``start``."""
     lower, upper = coordinates.bounds
     variances, has_loading = coordinates.variances, coordinates.has_loading
-    floor = variances.of_columns(variances.largest(noise.floor))
-    lower[coordinates.slices[2]] = np.log(variances.of_groups(noise.with_fixed(floor)))
+    floor = variances.column_values(variances.largest(noise.floor))
+    lower[coordinates.slices[2]] = np.log(variances.group_values(noise.with_fixed(floor)))
     loading_steps = np.broadcast_to(longest_loading_steps(start), has_loading.shape)[has_loading]
     noise_and_offset_steps = [
         np.full(part.stop - part.start, step)

@@ -34,7 +34,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.posterior import expected_statistics
-from probsfa.statespace.gross_outliers import MAD, distance_from_adjacent, robust_spread
+from probsfa.statespace.gross_outliers import MAD, distance_from_adjacent, robust_scale
 from probsfa.statespace.learning.coordinates import Coordinates, impose_limits
 from probsfa.statespace.learning.em import fit_em, fit_monte_carlo_em, monte_carlo_tolerance
 from probsfa.statespace.learning.fit import fit, fit_integrated, satisfy_constraints
@@ -119,7 +119,7 @@ def outlier_mask(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     observed = ~np.isnan(values).all(axis=0)
     centred[:, observed] -= np.nanmedian(values[:, observed], axis=0)
     for errors, maximum in ((residuals, _MAX_DEVIATION_FROM_ADJACENT), (centred, _MAX_DEVIATION_FROM_COLUMN)):
-        spread = robust_spread(errors)
+        spread = robust_scale(errors)
         with np.errstate(invalid="ignore"):
             is_outlier |= (np.abs(errors) > maximum * spread) & (spread > 0.0)
     counts = np.maximum(np.count_nonzero(~np.isnan(values), axis=0), 1)
@@ -447,12 +447,12 @@ def leave_one_out_tails(
     groups = noise.variances
     counts = np.bincount(columns, minlength=params.n_features).astype(np.float64)
     free = noise.learned & (groups.totals(counts) > 0.0)
-    first = np.log(groups.of_groups(params.noise_variance))
+    first = np.log(groups.group_values(params.noise_variance))
 
     def scales_at(log_scales: FloatArray) -> FloatArray:
         if not free.any():
             return params.noise_variance
-        return groups.of_columns(np.exp(np.where(free, first + log_scales, first)), params.noise_variance)
+        return groups.column_values(np.exp(np.where(free, first + log_scales, first)), params.noise_variance)
 
     # Units in which the curvature of the density is about one, which saves half of the evaluations: a value
     # has an information of about 0.3 on the logarithm of a scale, and of 0.05 on that of the shape.

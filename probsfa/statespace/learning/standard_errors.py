@@ -439,7 +439,7 @@ def errors_in_data_units(
         }
         errors |= {name: errors[name][:k] for name in ("decay_", "timescales_")}
         loadings = np.delete(loadings, ar1_noise, axis=1)
-    noise = coordinates.variances.of_columns(noise_part, np.nan)
+    noise = coordinates.variances.column_values(noise_part, np.nan)
     in_trend = np.any(_trend_loadings(params) != 0.0, axis=1)
     return errors | {
         "loadings_": loadings * scale[:, None],

@@ -1,4 +1,4 @@
-"""Observation noise: the structure of its variances, how they are learned, and noise with heavy tails."""
+"""Observation noise: structure and estimation of its variances, and heavy tails."""
 
 from probsfa.statespace.noise.gaussian import STRUCTURES, NoiseVariances
 from probsfa.statespace.noise.student import StudentNoise
@@ -6,5 +6,5 @@ from probsfa.statespace.noise.tails import HeavyTails
 
 __all__ = ["STRUCTURES", "TAILS", "HeavyTails", "NoiseVariances", "StudentNoise"]
 
-#: Noise with heavy tails by the value of the option `robust`, with the shape from which fits start.
+#: Noise with heavy tails, with initial shape, by the value of the option `robust`.
 TAILS: dict[str, HeavyTails] = {"cell": StudentNoise(), "row": StudentNoise(by_row=True)}

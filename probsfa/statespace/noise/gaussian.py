@@ -8,10 +8,10 @@ flat on the logarithmic scale for large ``rho`` and proportional to ``rho`` for 
     p(log rho) ~ rho / (rho + s),        s = 1e-4.
 
 Its logarithm changes by less than one nat if ``rho`` changes by a factor of e, so that noise-free data are
-still fitted without noise. For noisy data it changes the objective by only ``s / rho`` nats. Where the
+still fitted without noise. For noisy data it changes the objective by only ``s / rho`` nats. If the
 likelihood is flat, the prior determines the estimate. For ``n`` values with the sum ``S`` of squared
-residuals, the variance that maximizes ``-n/2 log rho - S / (2 rho) + log p`` is the positive root of
-``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
+residuals, the variance that maximizes ``-n/2 log rho - S / (2 rho) + log p`` is the positive root of ``n
+rho^2 + (n s - S - 2 s) rho - S s = 0``.
 
 References
 ----------
@@ -58,7 +58,7 @@ OF_AR1_NOISE = (
 # ---------------------------------------------------------------------------- columns that share a variance
 
 # A structure of the noise variances defines which columns share a variance, and which variances are known. It
-# is a partition of the columns: one group for each column (``"diagonal"``), one group for all
+# consists of groups of columns: one group for each column (``"diagonal"``), one group of all columns
 # (``"isotropic"``), or no group if variances are known. :class:`NoiseVariances` maps free variances to
 # columns and back. A new structure is an entry of :data:`STRUCTURES`.
 
@@ -70,7 +70,7 @@ class NoiseVariances:
     Parameters
     ----------
     groups : tuple of int
-        Index of the free variance of each column, 0 to ``n_free - 1``, or -1 if it is known.
+        Index of the free variance of each column, 0 to ``n_free - 1``; -1 for columns with a known variance.
 
     Examples
     --------
@@ -153,25 +153,25 @@ class NoiseVariances:
         """Return the largest value (F,) among the columns (D,) of each group."""
         if self.separate:
             return by_column
-        found = np.full(self.n_free, -np.inf)
-        np.maximum.at(found, self._group, by_column[self._columns])
-        return found
+        maxima = np.full(self.n_free, -np.inf)
+        np.maximum.at(maxima, self._group, by_column[self._columns])
+        return maxima
 
     def means(self, by_column: FloatArray) -> FloatArray:
         """Return means (F,) over the columns (D,) of each group."""
         return self.totals(by_column) / self.totals(np.ones(self.n_features))
 
-    def of_groups(self, by_column: FloatArray) -> FloatArray:
+    def group_values(self, by_column: FloatArray) -> FloatArray:
         """Return the value (F,) of each group from values (D,) that are equal within each group."""
         return by_column if self.separate else by_column[self._first]
 
-    def of_columns(self, by_group: FloatArray, known: FloatArray | float = 0.0) -> FloatArray:
-        """Return the values (D,) of the columns from those of the groups (F,); `known` for other columns."""
+    def column_values(self, by_group: FloatArray, known: FloatArray | float = 0.0) -> FloatArray:
+        """Return the value (D,) of each column from values (F,) of the groups; `known` for other columns."""
         if self.separate:
             return by_group
-        found = np.array(np.broadcast_to(known, self.n_features), dtype=np.float64)
-        found[self._columns] = by_group[self._group]
-        return found
+        values = np.array(np.broadcast_to(known, self.n_features), dtype=np.float64)
+        values[self._columns] = by_group[self._group]
+        return values
 
 
 #: Structures of noise variances by the name of the option.
@@ -185,7 +185,7 @@ STRUCTURES: dict[str, Callable[[int], NoiseVariances]] = {
 
 #: Minimum noise variance, as a fraction of a column's variance.
 MIN_NOISE = 1e-9
-#: Minimum variance of white noise in models with AR(1) noise, as a fraction of a column's variance. Below it
+#: Minimum variance of white noise in models with AR(1) noise, as a fraction of a column's variance. Smaller
 #: white noise cannot be distinguished from AR(1) noise, and the engine would use a slower algorithm.
 MIN_WHITE_NOISE = 1e-6
 #: Lower bound of known noise variances, as a fraction of a column's variance. Rounding errors change a
@@ -195,9 +195,8 @@ MIN_KNOWN_NOISE = 1e-12
 WEAK_PRIOR = 1e-4
 #: Lower bound for single columns in files of earlier versions.
 FORMER_FLOOR = 1e-3
-# A column with a relative noise variance below the first number is a Heywood case if the median over all
-# columns is above the second number.
-_HEYWOOD_LOW_SHARE, _HEYWOOD_TYPICAL_SHARE = 1e-4, 1e-3
+# Heywood case: maximum relative noise variance of the column, and minimum median over all columns.
+_MAX_HEYWOOD_VARIANCE, _MIN_MEDIAN_VARIANCE = 1e-4, 1e-3
 
 
 class Noise(NamedTuple):
@@ -222,23 +221,23 @@ class Noise(NamedTuple):
 
     @property
     def learned(self) -> BoolArray:
-        """Which of the free variances (F,) are estimated, not fixed."""
+        """Mask (F,) of the free variances that are estimated, not fixed."""
         if self.fixed is None:
             return np.ones(self.variances.n_free, dtype=bool)
-        return np.isnan(self.variances.of_groups(self.fixed))
+        return np.isnan(self.variances.group_values(self.fixed))
 
     def with_fixed(self, variance: FloatArray) -> FloatArray:
-        """Return variances (D,) with the fixed ones inserted."""
+        """Return variances (D,), with fixed variances inserted."""
         return variance if self.fixed is None else np.where(np.isnan(self.fixed), variance, self.fixed)
 
     def log_prior(self, variance: FloatArray) -> float:
         """Return the log prior density of relative variances (D,), in nats, up to a constant."""
-        free = self.variances.of_groups(variance)
+        free = self.variances.group_values(variance)
         return -float(np.sum(np.log1p(self.prior / free[self.learned])))
 
     def prior_slope(self, variance: FloatArray) -> FloatArray:
         """Return the derivative (F,) of the log prior with respect to the logarithm of each free variance."""
-        free = self.variances.of_groups(variance)
+        free = self.variances.group_values(variance)
         slope = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
         return np.where(self.learned, slope, 0.0)
 
@@ -264,10 +263,10 @@ class Noise(NamedTuple):
         return np.asarray(np.where(half > 0.0, below, (root - half) / counts))
 
     def maximized(self, variance: FloatArray, counts: FloatArray, power: FloatArray) -> FloatArray:
-        """M-step: return variances (D,) from counts and sums of squares (D,); known ones are unchanged."""
+        """M-step: return variances (D,) from counts and sums of squares (D,); known values are unchanged."""
         best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
         free = np.maximum(best, self.variances.largest(self.floor))
-        return self.with_fixed(self.variances.of_columns(free, variance))
+        return self.with_fixed(self.variances.column_values(free, variance))
 
 
 def is_heywood(variance: FloatArray) -> bool:
@@ -282,7 +281,7 @@ def is_heywood(variance: FloatArray) -> bool:
     -------
     bool
     """
-    return bool(variance.min() < _HEYWOOD_LOW_SHARE and np.median(variance) > _HEYWOOD_TYPICAL_SHARE)
+    return bool(variance.min() < _MAX_HEYWOOD_VARIANCE and np.median(variance) > _MIN_MEDIAN_VARIANCE)
 
 
 def slope_for_metric(
@@ -290,9 +289,10 @@ def slope_for_metric(
 ) -> FloatArray:
     """Return the gradient from which a metric computes the curvature with respect to the noise variances.
 
-    :class:`.Metric` adds minus the gradient, if positive, to the information on the logarithm of a variance.
-    At a maximum of the posterior density the gradients of prior and likelihood cancel, but the curvature of
-    the likelihood does not. Twice the gradient of the prior is therefore subtracted.
+    :class:`.Metric` estimates the curvature from the gradient: it adds minus the gradient, if positive, to
+    the information on the logarithm of a variance. At a maximum of the posterior density the gradients of
+    prior and likelihood cancel, but their curvatures do not. Twice the gradient of the prior is therefore
+    subtracted.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def slope_for_metric(
     log_variances : slice
         Coordinates of the logarithms of the noise variances.
     noise : Noise or None
-        Noise with its prior, or None without prior.
+        Noise with its prior; None without prior.
     noise_variance : ndarray of shape (D,)
         Noise variances at which the gradient is taken.
 

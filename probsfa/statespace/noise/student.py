@@ -5,7 +5,7 @@ With ``w_td`` a weight for each value, or one weight ``w_t`` for all values of a
     x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ Gamma(nu / 2, nu / 2),
 
 each noise is Student-t with ``nu`` degrees of freedom and scale ``sqrt(r_d)`` (Lange, Little & Taylor 1989).
-This module has the distribution of one value or row: expected weights, densities, quantiles and draws.
+This module computes expected weights, densities, quantiles and draws of a single value or row.
 :mod:`probsfa.statespace.student` infers the weights of a panel.
 
 References
@@ -26,12 +26,13 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = ["MAX_DEGREES", "MIN_DEGREES", "StudentNoise"]
 
-#: Limits of the degrees of freedom: the variance is finite above two, and the upper limit is nearly Gaussian.
+#: Limits of the degrees of freedom. The variance is finite above two; noise is nearly Gaussian at the upper
+#: limit.
 MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0
 
 
-# Numbers of quadrature nodes for the weight of a value, in sums over many values and otherwise, and number of
-# values of a batch.
+# Numbers of quadrature nodes for the weight of a value, in sums over many values and otherwise; number of
+# values in a batch.
 _N_FAST_NODES, _N_NODES, _BLOCK_SIZE = 48, 120, 8192
 
 
@@ -78,7 +79,7 @@ class StudentNoise(HeavyTails):
         return (self.degrees_of_freedom + 3.0) / (self.degrees_of_freedom + 1.0)
 
     def expected_weights(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
-        """Return ``E[w]`` of every value (N, D), including missing ones."""
+        """Return ``E[w]`` of all values (N, D), including missing values."""
         s, n = self.shared(squared_residuals), self.shared(mask)
         nu = self.degrees_of_freedom
         return np.asarray(np.broadcast_to((nu + n) / (nu + s), mask.shape))
@@ -119,9 +120,9 @@ class StudentNoise(HeavyTails):
         scale: FloatArray,
         degrees_of_freedom: float | FloatArray | None = None,
     ) -> FloatArray:
-        """Return normal scores of errors: standard normal if the predicted distribution is correct.
+        """Return normal scores of errors, which are standard normal if the predicted distribution is correct.
 
-        The distribution is that of the sum of a normal variable and an independent Student-t variable,
+        The predicted distribution is the sum of a normal variable and an independent Student-t variable,
         ``F(e) = integral of Phi(e / sqrt(v + r / w)) p(w) dw`` with ``w ~ Gamma(nu / 2, nu / 2)``. The
         integral is computed by the trapezoidal rule in ``log w``, where the integrand is smooth and decays at
         both ends.
@@ -135,14 +136,14 @@ class StudentNoise(HeavyTails):
         scale : ndarray of shape (D,) or (N, D)
             Squared scales of the Student-t part, ``r``.
         degrees_of_freedom : float or ndarray of shape (N, D), optional
-            ``nu``; by default that of the noise.
+            ``nu``; by default the degrees of freedom of the noise.
 
         Returns
         -------
         ndarray of shape (N, D)
             ``Phi^-1(F(e))``; NaN where an input is NaN or the total variance is zero.
         """
-        out = np.full(errors.shape, np.nan)
+        result = np.full(errors.shape, np.nan)
         degrees = self.degrees_of_freedom if degrees_of_freedom is None else degrees_of_freedom
         r, nu = np.broadcast_to(scale, errors.shape), np.broadcast_to(degrees, errors.shape)
         is_valid = ~np.isnan(errors) & ~np.isnan(explained) & (explained + r > 0.0)
@@ -153,8 +154,8 @@ class StudentNoise(HeavyTails):
             tail = np.zeros_like(e)
             for w, p in zip(weights, probabilities, strict=True):
                 tail += p * ndtr(-e / np.sqrt(v + squared_scale / w))
-            out[has_nu] = -np.sign(errors[has_nu]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
-        return out
+            result[has_nu] = -np.sign(errors[has_nu]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
+        return result
 
     def scores_in_rows(
         self,
@@ -166,8 +167,8 @@ class StudentNoise(HeavyTails):
     ) -> FloatArray:
         """Return normal scores (N, D) of values left out one at a time.
 
-        If the values of a row share a weight, the weight is inferred from the other values of the row, by
-        their squared_residuals and mask (N, D).
+        If the values of a row share a weight, it is inferred from `squared_residuals` and `mask` (N, D) of
+        the other values of the row.
         """
         if not self.by_row:
             return self.scores(errors, explained, scale)
@@ -178,7 +179,7 @@ class StudentNoise(HeavyTails):
             errors, explained, scale * (self.degrees_of_freedom + squared_error) / degrees, degrees
         )
 
-    def left_out_density(self, cells: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
+    def left_out_density(self, left_out: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
         """Compute the log density of leave-one-out errors and its derivatives, by quadrature.
 
         ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
@@ -186,7 +187,7 @@ class StudentNoise(HeavyTails):
 
         Parameters
         ----------
-        cells : LeftOut
+        left_out : LeftOut
             Leave-one-out predictions.
         scales : ndarray of shape (D,)
             Squared scale of the noise of each column, ``r``.
@@ -201,18 +202,18 @@ class StudentNoise(HeavyTails):
             Derivative by ``log nu``.
         """
         degrees = self.degrees_of_freedom
-        r = scales[cells.columns]
-        max_squared_error = float(np.max(cells.errors**2 / (cells.explained + r), initial=0.0))
+        r = scales[left_out.columns]
+        max_squared_error = float(np.max(left_out.errors**2 / (left_out.explained + r), initial=0.0))
         weights, log_p = _log_gamma_nodes(degrees, max_squared_error)
         log_p_derivative = 0.5 * (
             1.0 + np.log(0.5 * degrees) - digamma(0.5 * degrees) + np.log(weights) - weights
         )
-        value, slope, by_scales = 0.0, 0.0, np.zeros(cells.errors.size)
-        for first in range(0, cells.errors.size, _BLOCK_SIZE):
+        value, slope, by_scales = 0.0, 0.0, np.zeros(left_out.errors.size)
+        for first in range(0, left_out.errors.size, _BLOCK_SIZE):
             part = slice(first, first + _BLOCK_SIZE)
             noise = r[part] / weights[:, None]
-            variance = cells.explained[part] + noise
-            squared_error = cells.errors[part] ** 2 / variance
+            variance = left_out.explained[part] + noise
+            squared_error = left_out.errors[part] ** 2 / variance
             log_q = log_p[:, None] - 0.5 * (squared_error + np.log(2.0 * np.pi * variance))
             largest = log_q.max(axis=0)
             q = np.exp(log_q - largest)
@@ -221,7 +222,7 @@ class StudentNoise(HeavyTails):
             slope += float(np.sum((log_p_derivative @ q) / total))
             by_scales[part] = 0.5 * np.sum(q * noise * (squared_error - 1.0) / variance, axis=0) / total
         by_column = np.zeros(scales.size)
-        np.add.at(by_column, cells.columns, by_scales)
+        np.add.at(by_column, left_out.columns, by_scales)
         return value, by_column, degrees * slope
 
     def draw(
@@ -234,8 +235,8 @@ class StudentNoise(HeavyTails):
     ) -> FloatArray:
         """Draw noise of new values (..., N, D) with squared scales (D,).
 
-        If the squared_residuals and the mask (N, D) of the observed values of the same rows are given, shared
-        weights are drawn conditional on them.
+        With `squared_residuals` and `mask` (N, D) of the observed values of these rows, shared weights are
+        drawn conditional on the observed values.
         """
         nu = self.degrees_of_freedom
         weights_shape = (*shape[:-1], 1) if self.by_row else shape

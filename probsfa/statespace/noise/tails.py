@@ -5,10 +5,9 @@ of the weights has one parameter, the shape:
 
     x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ p(w).
 
-A kind of noise is a module with a subclass of :class:`HeavyTails`, and an entry in
-:data:`probsfa.statespace.noise.TAILS`. All other modules use this interface. The compiled engine has a causal
-filter for Student-t noise only; for other kinds the slower filter of :mod:`probsfa.statespace.student` is
-used.
+Each kind of noise is a subclass of :class:`HeavyTails` in its own module, with an entry in
+:data:`probsfa.statespace.noise.TAILS`. All other modules use this interface. The compiled engine filters rows
+with Student-t noise only; for other kinds, :mod:`probsfa.statespace.student` has a slower filter.
 """
 
 from abc import ABC, abstractmethod
@@ -52,7 +51,7 @@ class HeavyTails(ABC):
     by_row : bool
         Whether all values of a row share one weight; otherwise each value has its own.
     shapes : tuple of float
-        Limits of the shape; at the upper limit noise is practically normal.
+        Limits of the shape; noise is nearly normal at the upper limit.
     n_parameters : int
         Number of estimated parameters: the shape.
     quantities : tuple of Quantity
@@ -67,7 +66,7 @@ class HeavyTails(ABC):
     @property
     @abstractmethod
     def shape(self) -> float:
-        """Parameter of the distribution of weights; tails are lighter for larger values."""
+        """Parameter of the distribution of weights; larger values have lighter tails."""
 
     @abstractmethod
     def with_shape(self, shape: float) -> Self:
@@ -85,7 +84,7 @@ class HeavyTails(ABC):
 
     @property
     def is_normal(self) -> bool:
-        """Whether the shape is at its upper limit, where noise is practically normal."""
+        """Whether the shape is at its upper limit, where noise is nearly normal."""
         return self.shape >= 0.99 * self.shapes[1]
 
     @property
@@ -99,12 +98,12 @@ class HeavyTails(ABC):
         """Variance of Gaussian noise with the same information about a location, in units of ``r``."""
 
     def shared(self, values: FloatArray) -> FloatArray:
-        """Return sums over values (N, D) that share a weight: (N, 1) with weights of rows, else (N, D)."""
+        """Return sums over values with the same weight: (N, 1) for weights of rows, otherwise (N, D)."""
         return values.sum(axis=1, keepdims=True) if self.by_row else values
 
     @abstractmethod
     def expected_weights(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
-        """Return ``E[w]`` of every value (N, D), including missing ones."""
+        """Return ``E[w]`` of all values (N, D), including missing values."""
 
     @abstractmethod
     def expected_variances(self, squared_residuals: FloatArray, mask: FloatArray) -> FloatArray:
@@ -119,7 +118,7 @@ class HeavyTails(ABC):
         """Return the noise with the shape that maximises the log density, within its limits."""
 
     @abstractmethod
-    def left_out_density(self, cells: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
+    def left_out_density(self, left_out: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
         """Return the log density of leave-one-out errors, and its derivatives by ``log r`` and log shape."""
 
     @abstractmethod
@@ -138,7 +137,7 @@ class HeavyTails(ABC):
         squared_residuals: FloatArray,
         mask: FloatArray,
     ) -> FloatArray:
-        """Return leave-one-out normal scores of values; shared weights depend on other values of the row."""
+        """Return leave-one-out normal scores; shared weights are inferred from other values of the row."""
 
     @abstractmethod
     def draw(

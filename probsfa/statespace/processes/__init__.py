@@ -1,7 +1,7 @@
 """Kinds of latent processes, one module each.
 
-:data:`KINDS` lists the kinds that a model may have in addition to AR(1) factors, in the order of their
-states: smaller blocks first.
+:data:`KINDS` lists the kinds of processes in addition to AR(1) factors, in the order of their states:
+processes with few states first.
 """
 
 from probsfa.statespace.processes.base import BlockMoments, Process

@@ -1,8 +1,9 @@
 """AR(1) processes of unit variance: ``z' = a z + sqrt(1 - a^2) e``, or ``a ** dt`` over a gap.
 
-The engine treats these processes separately, and their states come first, because most models have only them.
-This module contains the M-step, the spectrum and the coordinates of their decays: ``atanh a``, a in (-1, 1),
-for evenly sampled rows, and ``log(-log a)``, the logarithm of the rate, a in (0, 1), for uneven sampling.
+The states of AR(1) processes are first, and the engine has separate algorithms for them, because most models
+have only AR(1) processes. This module contains the M-step, the spectrum and the coordinates of their decays:
+``atanh a``, a in (-1, 1), for evenly sampled rows, and ``log(-log a)``, the logarithm of the rate, a in (0,
+1), for uneven sampling.
 """
 
 import numpy as np
@@ -24,8 +25,8 @@ __all__ = [
     "to_free",
 ]
 
-# Bounds of estimated decays. At the upper bound ``1 - a^2`` is well above rounding errors, and a process with
-# its time scale of 1e8 steps is constant in practice. The lower bound holds for unevenly sampled rows.
+# Bounds of estimated decays. At the upper bound the time scale is 1e8 steps, and rounding errors of ``1 -
+# a^2`` are small. The lower bound is for unevenly sampled rows.
 MAX_DECAY = 1.0 - 1e-8
 MIN_DECAY = 1e-10
 
@@ -67,10 +68,12 @@ def ratio(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
 def spectra(decay: FloatArray, omega: FloatArray, *, evenly_sampled: bool) -> tuple[FloatArray, FloatArray]:
     """Return spectra (W, K) at frequencies (W,), and their derivatives by the coordinates."""
     innovation = (1.0 - decay) * (1.0 + decay)
-    # |1 - a exp(-iw)|^2 as a sum of positive terms, which is also accurate for a near -1 and w near pi.
+    # |1 - a exp(-iw)|^2 as a sum of positive terms, which is accurate for all a and w.
     half = 0.5 * omega[:, None]
-    size = np.abs(decay)
-    transfer = (1.0 - size) ** 2 + 4.0 * size * np.where(decay >= 0.0, np.sin(half), np.cos(half)) ** 2
+    magnitude = np.abs(decay)
+    transfer = (1.0 - magnitude) ** 2 + 4.0 * magnitude * np.where(
+        decay >= 0.0, np.sin(half), np.cos(half)
+    ) ** 2
     spectrum = innovation / transfer
     by_decay = -2.0 * decay - 2.0 * (decay - np.cos(omega[:, None])) * spectrum
     return spectrum, spectrum * by_decay * ratio(decay, evenly_sampled=evenly_sampled)
@@ -116,9 +119,9 @@ def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, cu
 def cubic_decay(n: float, previous: float, cross: float, current: float) -> float:
     """Return the optimal decay of one process under unit stationary variance.
 
-    Setting the derivative to zero gives ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. The
-    polynomial is ``E sum (z_t - z_t-1)^2`` at a = 1 and ``-E sum (z_t + z_t-1)^2`` at a = -1, so that there
-    is always a root between these.
+    The derivative is zero if ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. The polynomial
+    is ``E sum (z_t - z_t-1)^2`` at a = 1 and ``-E sum (z_t + z_t-1)^2`` at a = -1, so that there is always a
+    root between -1 and 1.
     """
     roots = np.roots([n, -cross, previous + current - n, -cross])
     real_roots = roots[np.abs(roots.imag) <= 1e-7].real

@@ -6,8 +6,8 @@ step, free coordinates of the parameters, and initial values that replace an AR(
 computes the M-step, the score and spectra numerically from the transition; a subclass may implement them in
 closed form.
 
-Each process is a block of states that is independent of all other blocks. At the start of a sequence, its
-states are uncorrelated and have unit variance. If the process is stationary, this holds at all times.
+Processes are independent of each other. At the start of a sequence, the states of a process are uncorrelated
+and have unit variance; the states of a stationary process are so at all times.
 """
 
 from abc import ABC, abstractmethod
@@ -31,16 +31,16 @@ Transitions = tuple[FloatArray, FloatArray]
 
 # Step of central differences for coordinates of order one: the cube root of the machine precision.
 _DIFFERENCE_STEP = 6e-6
-# In spectra, which only determine optimizer steps, the transition matrices of non-stationary processes are
-# multiplied by one minus this number, so that spectra are finite. Lower frequencies (in radians per row) have
-# less than one period in most series.
+# For spectra, transition matrices of non-stationary processes are multiplied by one minus this number, so
+# that spectra are finite. Spectra only determine optimizer steps, and lower frequencies (in radians per row)
+# have less than one period in most series.
 _EIGENVALUE_MARGIN = 3e-4
 
 
 def closest_order(
     loadings: FloatArray, fixed: FloatArray, costs: FloatArray | float = 0.0
 ) -> NDArray[np.intp]:
-    """Return the order (N,) of processes with the smallest distance of loadings from fixed ones.
+    """Return the order (N,) of processes with the smallest distance of loadings from fixed loadings.
 
     Signs of loadings are ignored.
 
@@ -60,7 +60,7 @@ def closest_order(
 
 
 def closest_signs(loadings: FloatArray, fixed: FloatArray) -> FloatArray:
-    """Return the signs (N,) with the smallest distance of loadings (D, N) from fixed ones, NaN where free."""
+    """Return the signs (N,) with the smallest distance of loadings (D, N) from fixed loadings (NaN: free)."""
     return np.where(np.nansum(loadings * fixed, axis=0) < 0.0, -1.0, 1.0)
 
 
@@ -83,7 +83,7 @@ def block_score(innovation: Any, counts: Any, power: Any, moments: Any) -> tuple
 class BlockMoments(NamedTuple):
     """Moments of the transitions of one process from states ``z`` to ``z'``, for each of ``U`` gaps.
 
-    Innovations are ``e = z' - A z`` with the transition matrices ``A`` at which the moments were computed.
+    Innovations are ``e = z' - A z``, with the transition matrices ``A`` of the current parameters.
 
     Attributes
     ----------
@@ -119,24 +119,24 @@ class BlockMoments(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Process(ABC):
-    """Processes of one kind; the fields of a subclass are arrays (N,), one number for each process.
+    """Processes of one kind; the fields of a subclass are arrays (N,) with one entry for each process.
 
     Class attributes describe the kind.
 
     Attributes
     ----------
     option : str
-        Option of the estimators that requests processes of this kind. Its value is a number of processes, a
-        list of their initial periods or time scales, or a string.
+        Option of estimators for processes of this kind. Its value is a number of processes, a list of their
+        initial periods or time scales, or a string.
     accepts_count : bool
         Whether the value of the option may be a number of processes.
     times : str
         Name of the quantity in a list, such as "periods"; empty if the value may not be a list.
     named_value : str
-        String value of the option that requests one process; empty if there is no such value.
+        String value of the option for one process; empty if there is no such value.
     variant : mapping of str to object
-        Name and value of another option that selects this kind among those with the same `option`. The value
-        of the first such kind is the default.
+        Name and value of a second option that selects this kind if several kinds have the same `option`. The
+        first kind is the default.
     n_states : int
         Number of states of one process, ``B``.
     parts : tuple of str
@@ -146,16 +146,15 @@ class Process(ABC):
     stationary : bool
         Whether the states have constant variance.
     from_periodogram : bool
-        Whether initial values are computed from the periodogram; those of other kinds are computed from AR(1)
-        factors.
+        Whether initial values are computed from the periodogram, not from AR(1) factors.
     longest_steps : tuple of float
         Longest optimizer step in each coordinate.
     longest_loading_step : float
-        Longest optimizer step in a loading, in standard deviations of a column. For non-stationary kinds,
-        steps are also at most the largest loading at the start of the optimization.
+        Longest optimizer step in a loading, in standard deviations of a column. For non-stationary kinds, the
+        largest initial loading is a second limit.
     names : dict of str
-        Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`; in files all
-        values are positive.
+        Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`. All values in
+        files are positive.
     label : str
         Prefix of the names of states.
     quantities : tuple of Quantity
@@ -279,7 +278,7 @@ class Process(ABC):
         return 0
 
     def free_loadings(self, loadings: FloatArray) -> BoolArray:
-        """Return which loadings (D, N, B) in canonical form are free."""
+        """Return a mask of free loadings (D, N, B) in canonical form."""
         return np.ones(loadings.shape, dtype=bool)
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
@@ -294,7 +293,7 @@ class Process(ABC):
     ) -> tuple[Self, FloatArray]:
         """Permute processes and change signs so that loadings (D, N, B) are closest to fixed ones.
 
-        ``fixed`` is NaN where a loading is free; ``bounds`` (2, N) are those of :meth:`maximized`.
+        ``fixed`` is NaN where a loading is free; for ``bounds`` (2, N) see :meth:`maximized`.
         """
         del bounds
         first = self.loaded_states[0]
@@ -385,7 +384,7 @@ class Process(ABC):
     def peaks(self) -> tuple[FloatArray, FloatArray]:
         """Frequencies (N,) and widths (N,) of the peaks of the spectra.
 
-        The width is one minus the largest absolute eigenvalue of the transition over one time step.
+        The width is one minus the largest absolute eigenvalue of the transition matrix of one time step.
         """
         if not self.stationary:
             return np.zeros(len(self)), np.full(len(self), _EIGENVALUE_MARGIN)
@@ -407,8 +406,8 @@ class Process(ABC):
     def _spectrum(self, omega: FloatArray) -> FloatArray:
         """Return the spectra (W, N, S) of the states with loadings.
 
-        They are row sums of ``|(e^(iw) - A)^-1 L|^2`` with ``Q = L L'``, computed without cancellation. For
-        a process that is not stationary, the spectrum is large but finite at frequency zero.
+        Spectra are row sums of ``|(e^(iw) - A)^-1 L|^2`` with ``Q = L L'``, without cancellation. For
+        non-stationary processes, the spectrum at frequency zero is large but finite.
         """
         (matrix,), (innovation,) = self.transitions(np.ones(1))
         if not self.stationary:
@@ -434,7 +433,7 @@ class Process(ABC):
     def curvature(self, gradient: FloatArray) -> FloatArray:
         """Return the positive terms (C, N) of minus the second derivative that contain the gradient (C, N).
 
-        They arise because parameters are nonlinear functions of the coordinates; zero by default.
+        These terms exist because parameters are nonlinear functions of the coordinates; zero by default.
         """
         return np.zeros_like(gradient)
 
@@ -446,10 +445,10 @@ class Process(ABC):
         return ()
 
     def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
-        """Return the standard errors (N,) of those `quantities` that have intervals, by the delta method.
+        """Return standard errors (N,) of the `quantities` with intervals, by the delta method.
 
-        The covariances (C, C, N) are those of the coordinates. These quantities have one number for each
-        process, which does not depend on loadings.
+        `covariances` (C, C, N) are covariances of the coordinates. Quantities with intervals have one number
+        for each process and do not depend on loadings.
         """
         zeros = [np.zeros(len(self)) for quantity in self.quantities if quantity.scale]
         if not zeros or not self.n_free():

@@ -20,14 +20,14 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = ["Matern32", "Matern52"]
 
-# Range of rates: time scales from a small fraction of a step to 17,000 steps. At much slower rates the
-# innovations, of the order of the cube of the rate, are below rounding.
+# Range of rates: time scales from a small fraction of a step to 17,000 steps. Innovation variances are
+# proportional to the cube of the rate; at slower rates they are below rounding errors.
 MIN_RATE, MAX_RATE = 1e-4, 50.0
-# Number of nodes of the integral for the innovation covariance of Matern-5/2, and its largest upper limit:
-# above it the integrand is below rounding errors.
+# Integral for the innovation covariance of Matern-5/2: number of nodes, and maximum upper limit, beyond which
+# the integrand is below rounding errors.
 _N_NODES, _MAX_INTEGRATION_LIMIT = 24, 20.0
-# Powers in the series of an incomplete gamma function for arguments below one. The first term that is left
-# out is 1e-17 times the first one.
+# Powers in the series of an incomplete gamma function for arguments below one. The first omitted term is
+# 1e-17 times the first term.
 _POWERS = np.arange(16.0)
 _COEFFICIENTS = 1.0 / factorial(3.0 + _POWERS)
 
@@ -98,7 +98,7 @@ class Matern32(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`; mean squared differences are the same: ``2 (1 - a)``, and about ``d^2``."""
+        """See :class:`.Process`. Mean squared differences, ``2 (1 - a)`` and about ``d^2``, are equal."""
         rate = np.clip(np.sqrt(2.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 
@@ -175,8 +175,8 @@ class Matern32(Process):
 def _matern52() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return constants of the transition of Matern-5/2 processes.
 
-    These are the matrix ``N = F + 1`` with the drift ``F`` of the scaled states, the vector with which the
-    driving white noise enters the states, and nodes and weights of Gauss-Legendre quadrature.
+    These are the matrix ``N = F + 1`` with the drift ``F`` of the scaled states, the coefficients of the
+    driving white noise, and nodes and weights of Gauss-Legendre quadrature.
     """
     root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
     drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)
@@ -205,7 +205,7 @@ class Matern52(Matern32):
 
         With the drift ``F`` and ``N = F + 1``, for which ``N^3 = 0``, the transition is ``exp(F d) = exp(-d)
         (1 + N d + N^2 d^2 / 2)``. The innovation covariance is the integral over ``s`` from 0 to ``d`` of the
-        outer products of ``exp(F s) g``, where ``g`` is the vector of the driving noise. The quadrature has
+        outer products of ``exp(F s) g``, with the coefficients ``g`` of the driving noise. The quadrature has
         no cancellation.
         """
         nilpotent, diffusion, nodes, weights = _matern52()
@@ -223,7 +223,7 @@ class Matern52(Matern32):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`; mean squared differences are the same: ``2 (1 - a)``, about ``d^2 / 3``."""
+        """See :class:`.Process`. Mean squared differences, ``2 (1 - a)`` and about ``d^2 / 3``, are equal."""
         rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 

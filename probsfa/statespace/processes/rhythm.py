@@ -4,8 +4,8 @@ The two states are the real and the imaginary part of a complex AR(1) process::
 
     A(dt) = rho ** dt [[cos w dt, -sin w dt], [sin w dt, cos w dt]]
 
-Rotating the two states leaves the likelihood unchanged; the canonical form has phase zero in the column with
-the largest amplitude of a cycle.
+The likelihood does not change if the two states are rotated. In the canonical form, the phase of a cycle is
+zero in the column with the largest amplitude.
 """
 
 from dataclasses import dataclass
@@ -59,15 +59,18 @@ class Rhythm(Process):
     def transitions(self, gaps: FloatArray) -> Transitions:
         """See :class:`.Process`: a rotation with damping."""
         elapsed = gaps[:, None]
-        size, angle = self.decay**elapsed, self.frequency * elapsed
-        xp = size.__array_namespace__()
-        c, s, zero = size * xp.cos(angle), size * xp.sin(angle), xp.zeros_like(size)
-        spread = -xp.expm1(2.0 * elapsed * xp.log(self.decay))
-        both = xp.stack([c, -s, s, c], axis=2), xp.stack([spread, zero, zero, spread], axis=2)
-        return both[0].reshape(*size.shape, 2, 2), both[1].reshape(*size.shape, 2, 2)
+        modulus, angle = self.decay**elapsed, self.frequency * elapsed
+        xp = modulus.__array_namespace__()
+        c, s, zero = modulus * xp.cos(angle), modulus * xp.sin(angle), xp.zeros_like(modulus)
+        innovation_variance = -xp.expm1(2.0 * elapsed * xp.log(self.decay))
+        both = (
+            xp.stack([c, -s, s, c], axis=2),
+            xp.stack([innovation_variance, zero, zero, innovation_variance], axis=2),
+        )
+        return both[0].reshape(*modulus.shape, 2, 2), both[1].reshape(*modulus.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
-        """Return ``log(-log rho)`` and ``w``, which may be negative: the second state is then negated."""
+        """Return ``log(-log rho)`` and ``w``; a negative ``w`` changes the sign of the second state."""
         return np.array([np.log(-np.log(np.clip(self.decay, MIN_DECAY, MAX_DECAY))), self.frequency])
 
     def at(self, free: FloatArray) -> Self:
@@ -75,7 +78,7 @@ class Rhythm(Process):
         return type(self)(np.clip(np.exp(-np.exp(free[0])), MIN_DECAY, MAX_DECAY), free[1])
 
     def evenly_sampled(self) -> Self:
-        """See :class:`.Process`: frequencies are moved to (-pi, pi], because others are their aliases."""
+        """See :class:`.Process`: frequencies are replaced by their aliases in (-pi, pi]."""
         return type(self)(self.decay, np.pi - np.mod(np.pi - self.frequency, 2.0 * np.pi))
 
     @classmethod
@@ -126,7 +129,7 @@ class Rhythm(Process):
         """See :class:`.Process`; the phase is zero in the column with the largest amplitude."""
         order = np.argsort(self.order, kind="stable")
         ordered = self.select(order)
-        # A cycle with a negative frequency is one with a positive frequency and a negated second state.
+        # A negative frequency is equivalent to a positive frequency and a negated second state.
         signs = np.where(ordered.frequency < 0.0, -1.0, 1.0)
         pairs = loadings[:, order]
         vectors = pairs[..., 0] + 1j * (pairs[..., 1] * signs)
@@ -136,7 +139,7 @@ class Rhythm(Process):
         amplitude = np.abs(at_largest)
         positive = np.where(amplitude > 0.0, amplitude, 1.0)
         vectors = vectors * np.where(amplitude > 0.0, at_largest.conj() / positive, 1.0)
-        vectors[largest, cycles] = amplitude  # exactly real: the other loading must be exactly zero
+        vectors[largest, cycles] = amplitude  # real: the other loading must be exactly zero
         rotated = type(self)(ordered.decay, np.abs(ordered.frequency))
         return rotated, np.stack([vectors.real, vectors.imag], axis=2)
 
@@ -167,10 +170,10 @@ class Rhythm(Process):
     def maximized(self, data: list[BlockMoments], gaps: FloatArray, bounds: FloatArray | None = None) -> Self:
         """See :class:`.Process`.
 
-        With even sampling, the M-step has a closed form. The frequency is the angle of the cross moment
-        ``E z' conj(z)`` of the complex state ``z``. The decay is that of an AR(1) process whose cross moment
-        is the modulus. If the frequency is at a bound, the modulus is replaced by the projection of the
-        cross moment on the direction of this angle.
+        With even sampling, the M-step has a closed form. The frequency is the angle of the cross moment ``E
+        z' conj(z)`` of the complex state ``z``. The decay is estimated as for an AR(1) process, with the
+        modulus as cross moment. If the frequency is at a bound, the projection of the cross moment on this
+        angle replaces the modulus.
         """
         if bounds is None:
             bounds = np.repeat([[-np.inf], [np.inf]], len(self), axis=1)
@@ -221,7 +224,8 @@ class Rhythm(Process):
         return self.periods * time_unit, self.decay, np.sqrt(2.0) * np.abs(vectors), np.angle(vectors)
 
     def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
-        """See :class:`.Process`; in closed form, because no step of differences fits all frequencies."""
+        """See :class:`.Process`; in closed form, as no step of numerical differences suits all "
+        "frequencies."""
         log_rate_error, frequency_error = np.sqrt(covariances[0, 0]), np.sqrt(covariances[1, 1])
         period_error = 2.0 * np.pi * time_unit / self.frequency**2 * frequency_error
         return period_error, np.abs(self.decay * np.log(self.decay)) * log_rate_error

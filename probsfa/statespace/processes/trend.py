@@ -1,9 +1,8 @@
 """Trends: local level (random walk) and local linear trend.
 
-Trends have no stationary variance. Their initialization is diffuse: at the start of a sequence the variance
-of their states is very large relative to that of their steps. States are scaled to unit variance at the
-start. The standard deviation of the steps of a column is therefore its loading divided by the square root of
-this variance ratio.
+Trends have no stationary variance. Their initialization is diffuse: the initial variance of their states is
+very large relative to the variance of their steps. States are scaled to unit initial variance, so that the
+standard deviation of steps in a column is its loading divided by the square root of this variance ratio.
 """
 
 from dataclasses import dataclass
@@ -18,14 +17,14 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = ["LocalLevel", "LocalLinearTrend"]
 
-# Initial variances in units of those of steps. The initial standard deviation is 1e5 steps for a local level;
-# for a local linear trend it is 1e6 (level) and 1e4 (slope) steps of the slope. With much larger variances,
-# filtered variances would have no significant digits.
+# Initial variances relative to variances of steps. The initial standard deviation of a local level is 1e5
+# steps; initial standard deviations of a local linear trend are 1e6 (level) and 1e4 (slope) steps of the
+# slope. With much larger variances, filtered variances would have no significant digits.
 _INITIAL_LEVEL_VARIANCE, _INITIAL_LINE_VARIANCE, _INITIAL_SLOPE_VARIANCE = 1e10, 1e12, 1e8
-# Longest optimizer step, as a change of the standard deviation of the steps of a trend, in standard
-# deviations of columns. With longer steps, the optimizer often replaces a trend by a slow AR(1) factor.
+# Longest optimizer step in the standard deviation of the steps of a trend, in standard deviations of columns.
+# With longer steps, the optimizer often replaces a trend by a slow AR(1) factor.
 _LONGEST_STEP = 3e-3
-# Range of the variance of the steps of a level, in units of that of its slope.
+# Range of the variance of steps of a level, relative to the variance of steps of its slope.
 _MIN_RATIO, _MAX_RATIO = 1e-6, 1e8
 
 _STEPS = Quantity("trend_steps_", "std of steps", "data", ("column", "trend"))
@@ -38,7 +37,7 @@ class LocalLevel(Process):
     Attributes
     ----------
     start : ndarray of shape (N,)
-        Initial variance in units of that of a step over one unit of time; fixed.
+        Initial variance, relative to the variance of a step over one unit of time; fixed.
     """
 
     start: FloatArray
@@ -46,7 +45,7 @@ class LocalLevel(Process):
     option: ClassVar[str] = "trend"
     named_value: ClassVar[str] = "level"
     quantities: ClassVar[tuple[Quantity, ...]] = (_STEPS,)
-    #: Standard deviation of the state at the start, in units of that of a step.
+    #: Initial standard deviation of the state, relative to the standard deviation of a step.
     initial_std: ClassVar[float] = _INITIAL_LEVEL_VARIANCE**0.5
     longest_loading_step: ClassVar[float] = _LONGEST_STEP * initial_std
     label: ClassVar[str] = "level"
@@ -77,7 +76,7 @@ class LocalLevel(Process):
 
     @property
     def order(self) -> FloatArray:
-        """Return equal keys, which keep the order."""
+        """Return equal keys, which do not change the order."""
         return np.zeros(len(self))
 
     @classmethod
@@ -87,7 +86,7 @@ class LocalLevel(Process):
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return the number of angles of a rotation: random walks have the same dynamics and are rotated."""
+        """Return the number of angles of a rotation, because rotated random walks have the same dynamics."""
         return count * (count - 1) // 2
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
@@ -112,8 +111,8 @@ class LocalLinearTrend(Process):
     Attributes
     ----------
     ratio : ndarray of shape (N,)
-        Variance of the additional steps of the level, divided by that of the steps of the slope, over one
-        unit of time.
+        Variance of the additional steps of the level, divided by the variance of the steps of the slope, over
+        one unit of time.
     """
 
     ratio: FloatArray
@@ -125,7 +124,7 @@ class LocalLinearTrend(Process):
         _STEPS,
         Quantity("trend_slope_steps_", "std of steps of slope", "data", ("column", "trend")),
     )
-    #: Standard deviation of the level at the start, in units of that of a step of the slope.
+    #: Initial standard deviation of the level, relative to the standard deviation of a step of the slope.
     initial_std: ClassVar[float] = _INITIAL_LINE_VARIANCE**0.5
     longest_loading_step: ClassVar[float] = _LONGEST_STEP * initial_std
     label: ClassVar[str] = "line"

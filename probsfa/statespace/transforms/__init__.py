@@ -2,8 +2,8 @@
 
 A Gaussian model can impute negative rain, or humidity above 100 %. With a transform, the model is fitted to
 ``y = T(x)`` with an increasing ``T``, whose distribution is closer to a Gaussian. The log-likelihood of the
-data is that of ``y`` plus ``log T'(x)`` for each observed value. Quantiles of ``x`` are those of ``y``,
-transformed back; means and standard deviations are computed by integration.
+data is that of ``y`` plus ``log T'(x)`` for each observed value. Quantiles of ``x`` are back-transformed
+quantiles of ``y``; means and standard deviations are computed by numerical integration.
 
 ==================  ======================================================  =================================
 kind                ``y``                                                   ``x``
@@ -18,11 +18,11 @@ kind                ``y``                                                   ``x`
 ``(None, b)``       ``-log(b - x)``                                         b or below
 ==================  ======================================================  =================================
 
-In the last three kinds ``y`` is infinite on a bound; in ``"sqrt"`` the slope of ``y`` is. Values that are
-closer to the bound than a margin are therefore moved to the margin. The margin is half the distance of the
-closest training value off the bound, at least a thousandth and at most a hundredth of the range (for one
-bound, at least a thousandth and at most a twentieth of the median distance). Back-transformed values below
-the range of ``"log1p"``, ``"sqrt"`` and ``"box-cox"`` are zero.
+In the last three kinds ``y`` is infinite at a bound; in ``"sqrt"`` the slope of ``y`` is infinite. Values
+closer to the bound than a margin are therefore moved to the margin. The margin is half the smallest nonzero
+distance of training values from the bound. It is limited to 0.001 to 0.01 times the range (with one bound, to
+0.001 to 0.05 times the median distance). Back-transformed values below the range of ``"log1p"``, ``"sqrt"``
+and ``"box-cox"`` are zero.
 """
 
 from probsfa.statespace.transforms.argument import make_transforms

@@ -19,7 +19,8 @@ def make_transforms(argument: Any, sequences: Sequences) -> tuple[Transforms, st
     Parameters
     ----------
     argument : None, str, Mapping or sequence
-        One kind for all columns, a list with one for each, or a mapping from names or numbers.
+        One kind for all columns, a list with one kind for each column, or a mapping from names or numbers of
+        columns.
     sequences : Sequences
         Validated training data.
 
@@ -27,7 +28,7 @@ def make_transforms(argument: Any, sequences: Sequences) -> tuple[Transforms, st
     -------
     transforms : Transforms
     sentence : str
-        Report of the selection by ``"auto"``, for the status; empty if "auto" is not used.
+        Sentence about the selection by ``"auto"``, for the status; empty if "auto" is not used.
 
     Raises
     ------
@@ -69,8 +70,8 @@ def _by_column(argument: Any, names: Sequence[str] | None, n_features: int) -> l
     if isinstance(argument, (list, tuple, np.ndarray)):
         if len(argument) != n_features:
             raise ValueError(
-                f"transforms has {len(argument)} kinds, and X has {n_features} columns. Pass one for each, "
-                "or a mapping: transforms={'rain': 'sqrt'}."
+                f"transforms has {len(argument)} kinds, and X has {n_features} columns. Pass a kind for "
+                "each column, or a mapping: transforms={'rain': 'sqrt'}."
             )
         return [check_kind(kind) for kind in argument]
     raise ValueError(

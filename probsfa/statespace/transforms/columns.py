@@ -54,10 +54,10 @@ class Transforms:
     def _mapped(self, values: FloatArray, direction: str) -> FloatArray:
         if not self.used:
             return values
-        out = values.copy()
+        mapped = values.copy()
         for j, transform in self.used:
-            out[..., j] = getattr(transform, direction)(values[..., j])
-        return out
+            mapped[..., j] = getattr(transform, direction)(values[..., j])
+        return mapped
 
     def log_slopes(self, values: FloatArray) -> FloatArray:
         """Return the sum of ``log T'(x)`` over the observed values of each row, shape (N,)."""
@@ -71,16 +71,16 @@ class Transforms:
     ) -> tuple[FloatArray, FloatArray]:
         """Return means and standard deviations (N, D) in data units.
 
-        With ``where``, only those of some values are converted.
+        With ``where``, only selected values are converted.
         """
         if not self.used:
             return means, std
-        out = means.copy(), std.copy()
+        converted = means.copy(), std.copy()
         for j, transform in self.used:
             rows = np.ones(len(means), dtype=bool) if where is None else where[:, j]
             rows = rows & ~np.isnan(means[:, j])
-            out[0][rows, j], out[1][rows, j] = transform.moments(means[rows, j], std[rows, j])
-        return out
+            converted[0][rows, j], converted[1][rows, j] = transform.moments(means[rows, j], std[rows, j])
+        return converted
 
 
 def check_domain(transform: Transform, values: FloatArray, column: int, names: Sequence[str] | None) -> None:

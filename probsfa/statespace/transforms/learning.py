@@ -22,14 +22,15 @@ from probsfa.statespace.transforms.maps import (
     YeoJohnson,
 )
 
-# Margin at bounds, as a fraction of the distance of the closest value. Its minimum and maximum are fractions
-# of the range or, with one bound, of the median distance.
+# Margin at bounds, as a share of the distance of the closest value; minimum and maximum, as shares of the
+# range or, with one bound, of the median distance.
 _SHARE_OF_CLOSEST, _MIN_MARGIN, _MAX_SHARE_OF_RANGE, _MAX_SHARE_OF_MEDIAN = 0.5, 1e-3, 0.01, 0.05
-# Requirements of "auto": minimum numbers of values and of different values, and maximum share of equal values
-# other than zero. With more equal values the distribution has no density.
+# Requirements of "auto": minimum number of values, minimum number of different values, and maximum share of a
+# single nonzero value. A distribution with more equal values has no density.
 _MIN_VALUES, _MIN_DISTINCT_VALUES, _MAX_SHARE_OF_EQUAL = 50, 10, 0.2
-# Minimum gain of "auto" over no transform, in nats: of the conditional log-likelihood, in total and for each
-# value, and of the marginal log-likelihood. Minimum gain of the logarithm over other transforms, per value.
+# Minimum gains of "auto" over no transform, in nats: conditional log-likelihood in total and per value, and
+# marginal log-likelihood. The last number is the minimum gain of the logarithm over other transforms per
+# value.
 _MIN_GAIN, _MIN_GAIN_PER_VALUE, _MIN_MARGINAL_GAIN = 10.0, 0.05, 2.0
 _MIN_GAIN_OF_LOG_PER_VALUE = 0.1
 
@@ -75,8 +76,8 @@ def _estimate(transform: Transform, observed: FloatArray) -> Transform:
         return BoxCox(_best_power(boxcox_llf, observed, (MIN_POWER, MAX_POWER)))
     if isinstance(transform, YeoJohnson):
         # The inverse grows exponentially for positive values if the power is 0, and for negative values if it
-        # is 2. If all values are on one side of zero, these powers are allowed for that side, and the inverse
-        # grows at most linearly on the other side.
+        # is 2. If all values have one sign, the power is limited to the side of 1 on which the inverse grows
+        # at most linearly for the other sign.
         powers = (0.5, 1.5)
         if observed.size and (observed.min() >= 0.0 or observed.max() <= 0.0):
             powers = (MIN_POWER, 1.0) if observed.min() >= 0.0 else (1.0, MAX_POWER)
@@ -86,13 +87,15 @@ def _estimate(transform: Transform, observed: FloatArray) -> Transform:
 
 def _margin(distances: FloatArray, width: float | None = None) -> float:
     """Return the minimum distance of values from a bound."""
-    off = distances[distances > 0.0]
-    if off.size == 0:
+    distances_off_bound = distances[distances > 0.0]
+    if distances_off_bound.size == 0:
         return _MIN_MARGIN * (width or 1.0)
     unit, maximum = (
-        (float(np.median(off)), _MAX_SHARE_OF_MEDIAN) if width is None else (width, _MAX_SHARE_OF_RANGE)
+        (float(np.median(distances_off_bound)), _MAX_SHARE_OF_MEDIAN)
+        if width is None
+        else (width, _MAX_SHARE_OF_RANGE)
     )
-    return float(np.clip(_SHARE_OF_CLOSEST * off.min(), _MIN_MARGIN * unit, maximum * unit))
+    return float(np.clip(_SHARE_OF_CLOSEST * distances_off_bound.min(), _MIN_MARGIN * unit, maximum * unit))
 
 
 def _best_power(log_likelihood: Any, observed: FloatArray, powers: tuple[float, float]) -> float:
@@ -111,10 +114,10 @@ def _best_power(log_likelihood: Any, observed: FloatArray, powers: tuple[float, 
 def choose_transform(values: FloatArray, sequences: Sequences) -> Transform | None:
     """Return the transform of a column that is clearly better than no transform, or None.
 
-    Two log-likelihoods must increase: the conditional one of an AR(1) process, which is similar to the model,
-    and the marginal one of independent values, multiplied by the effective share of independent values.
-    Candidates are transforms whose inverse grows slowly. The logarithm must be much better than these,
-    because means after back-transformation can have large errors if the model is wrong.
+    Two log-likelihoods must increase: the conditional log-likelihood of an AR(1) process, which resembles the
+    model, and the marginal log-likelihood of independent values, multiplied by the effective share of
+    independent values. Candidates are transforms whose inverse grows slowly. The logarithm must be much
+    better, because means after back-transformation can have large errors if the model is wrong.
     """
     observed = values[~np.isnan(values)]
     if observed.size < _MIN_VALUES or observed.min() < 0.0:
@@ -131,12 +134,12 @@ def choose_transform(values: FloatArray, sequences: Sequences) -> Transform | No
     previous[1:] = values[:-1]
     previous[sequences.starts] = np.nan
     best: Transform | None = None
-    without = best_evidence = _evidence(None, values, previous)
+    evidence_without = best_evidence = _evidence(None, values, previous)
     for candidate in candidates:
         transform = _estimate(candidate, observed)
         evidence = _evidence(transform, values, previous)
         minimum = max(_MIN_GAIN, _MIN_GAIN_PER_VALUE * observed.size)
-        if evidence.exceeds(without, minimum, _MIN_MARGINAL_GAIN) and evidence.exceeds(
+        if evidence.exceeds(evidence_without, minimum, _MIN_MARGINAL_GAIN) and evidence.exceeds(
             best_evidence, 0.0, -np.inf
         ):
             best, best_evidence = transform, evidence

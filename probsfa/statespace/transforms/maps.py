@@ -12,8 +12,8 @@ from probsfa._typing import BoolArray, FloatArray
 
 # Range of powers of BoxCox and YeoJohnson for which moments are finite and an inverse exists.
 MIN_POWER, MAX_POWER = 0.0, 2.0
-# Numerical integration for moments: range in standard deviations, number of nodes of each of two parts, and
-# number of values in a block.
+# Numerical integration of moments: range in standard deviations, number of nodes on each side of the kink,
+# and number of values in a block.
 _INTEGRATION_RANGE, _N_NODES, _BLOCK_SIZE = 9.0, 64, 4096
 
 
@@ -36,7 +36,7 @@ class Transform(ABC):
 
     @abstractmethod
     def inverse(self, y: FloatArray) -> FloatArray:
-        """Return ``x`` for ``y``; for ``y`` below the range of ``T``, return the lower bound of ``x``."""
+        """Return ``x`` for ``y``, and the lower bound of ``x`` for ``y`` below the range of ``T``."""
 
     @abstractmethod
     def log_slope(self, x: FloatArray) -> FloatArray:
@@ -44,7 +44,7 @@ class Transform(ABC):
 
     @abstractmethod
     def is_outside(self, x: FloatArray) -> BoolArray:
-        """Return which values are outside the domain."""
+        """Return a mask of values outside the domain."""
 
     @property
     def domain(self) -> str:
@@ -260,7 +260,7 @@ class BoxCox(Transform):
 
 @dataclass(frozen=True)
 class YeoJohnson(Transform):
-    """Box-Cox transform of ``1 + x`` above zero, and mirrored of ``1 - x`` with the power ``2 - p`` below.
+    """Box-Cox transform of ``1 + x`` above zero, and minus that of ``1 - x`` with the power ``2 - p`` below.
 
     Attributes
     ----------
@@ -305,7 +305,7 @@ class YeoJohnson(Transform):
 
 @dataclass(frozen=True)
 class Bounds(Transform):
-    """The logit between two bounds, or the logarithm of the distance from one.
+    """The logit between two bounds, or the logarithm of the distance from one bound.
 
     Attributes
     ----------
@@ -365,13 +365,13 @@ class Bounds(Transform):
         return np.asarray(np.log(self.upper - self.lower) - np.log(below) - np.log(above))
 
     def is_outside(self, x: FloatArray) -> BoolArray:
-        """Return which values are beyond a bound."""
+        """Return a mask of values beyond a bound."""
         low = False if self.lower is None else x < self.lower
         high = False if self.upper is None else x > self.upper
         return np.asarray(np.broadcast_to(low | high, x.shape))
 
     def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return moments of ``x``; with one bound, those of the log-normal distribution."""
+        """Return moments of ``x``; with one bound, moments of the log-normal distribution."""
         if self.lower is not None and self.upper is not None:
             return super().moments(means, std)
         sign = -1.0 if self.lower is None else 1.0

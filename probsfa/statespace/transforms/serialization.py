@@ -59,7 +59,7 @@ def argument_from_json(stored: Any) -> Any:
 
 
 def transform_from_list(stored: Any) -> Transform | None:
-    """Return a transform from its name and numbers, or None.
+    """Return a transform from a list of its name and numbers; None for None.
 
     Raises
     ------
@@ -72,9 +72,9 @@ def transform_from_list(stored: Any) -> Transform | None:
         raise ValueError(f"transforms contains {stored!r:.80}, which is not a transform")
     numbers = stored[1:]
     is_bounds = stored[0] == "bounds"
-    good = all(is_real(x) and np.isfinite(x) for x in numbers if not (is_bounds and x is None))
+    numbers_are_valid = all(is_real(x) and np.isfinite(x) for x in numbers if not (is_bounds and x is None))
     expected = {"sqrt": 1, "box-cox": 1, "yeo-johnson": 1, "bounds": 3}.get(stored[0], 0)
-    if len(numbers) != expected or not good:
+    if len(numbers) != expected or not numbers_are_valid:
         raise ValueError(f"transforms contains {stored!r:.80}, which is not a transform")
     transform = _BY_NAME[stored[0]](*numbers)
     if isinstance(transform, (BoxCox, YeoJohnson)) and not MIN_POWER <= transform.power <= MAX_POWER:
