@@ -394,7 +394,7 @@ def filter_rows(
     panel: Panel,
     mean: FloatArray,
     covariance: FloatArray,
-    onward: Transition | None = None,
+    first_transition: Transition | None = None,
 ) -> Filtering:
     """Return approximate filtered distributions of the states under noise with heavy tails.
 
@@ -407,7 +407,7 @@ def filter_rows(
     ----------
     noise : HeavyTails
         Distribution of the weights, and which values share one.
-    params, panel, mean, covariance, onward
+    params, panel, mean, covariance, first_transition
         As of :func:`probsfa.statespace.engine.posterior.filter_rows`.
 
     Returns
@@ -418,9 +418,9 @@ def filter_rows(
     states = params.state_space
     algorithm = choose(states)
     if not (isinstance(noise, StudentNoise) and isinstance(algorithm, Core)):
-        return filter_row_by_row(noise, states, panel, mean, covariance, onward)
+        return filter_row_by_row(noise, states, panel, mean, covariance, first_transition)
     degrees = float(noise.degrees_of_freedom)
-    return algorithm.filter_student(states, panel, degrees, noise.by_row, mean, covariance, onward)
+    return algorithm.filter_student(states, panel, degrees, noise.by_row, mean, covariance, first_transition)
 
 
 def filter_row_by_row(
@@ -429,7 +429,7 @@ def filter_row_by_row(
     panel: Panel,
     mean: FloatArray,
     covariance: FloatArray,
-    onward: Transition | None = None,
+    first_transition: Transition | None = None,
 ) -> Filtering:
     """Return filtered distributions as :func:`filter_rows`, for any noise, without the compiled engine.
 
@@ -444,7 +444,7 @@ def filter_row_by_row(
     steps: Any = transition_table(params, panel.gaps).at(panel.gap_index[:n])
     filtering = Filtering(np.full((n, k), np.nan), np.full((n, k, k), np.nan), np.full(n, np.nan))
     for t in range(n):
-        step: Any = onward.at(0) if t == 0 and onward is not None else steps.at(t)
+        step: Any = first_transition.at(0) if t == 0 and first_transition is not None else steps.at(t)
         observed, predicted = mask[t : t + 1], step.move(mean)
         try:
             # The state is `predicted + prior_root v`, with a standard normal prior of v.

@@ -213,11 +213,11 @@ def filter_sequence(
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
-        onward: Transition | None,
+        first_transition: Transition | None,
     ) -> Filtering:
         steps = transition_table(model, panel.gaps).at(panel.gap_index)
-        if onward is not None:
-            steps = steps.with_first(onward.at(0))
+        if first_transition is not None:
+            steps = steps.with_first(first_transition.at(0))
         filtering, means, covariances = filter_observations(
             model, observations, shapes, steps, mean, covariance
         )

@@ -15,6 +15,5 @@ Each module imports only from modules above it in this list::
     posterior                       moments, likelihoods and draws of a panel, by the selected algorithm
     likelihood                      the log-likelihood as a JAX function, for samplers
 
-All other modules call ``posterior``, which calls ``core``, or ``sweep`` if the compiled engine is not
-installed.
+All other modules call ``posterior``. It calls ``core``, or ``sweep`` if the compiled engine is not installed.
 """

@@ -1,8 +1,8 @@
 """Linear algebra of batches of small matrices, entry by entry.
 
-The last axis of every array is that of the ``S`` matrices of a batch, all of the same small size. Each scalar
-operation of the textbook algorithm is an operation on vectors of length ``S``. For sizes of about five this
-is several times faster than batched calls of a library for large matrices.
+The last axis of all arrays has length ``S``, the number of matrices in a batch. Each scalar operation of the
+textbook algorithm is an operation on vectors of length ``S``. For matrices with about five rows, this is
+several times faster than batched calls of a library for large matrices.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from jax.lax.linalg import triangular_solve
 
 from probsfa.statespace.engine.compiler import materialize, on_cpu, single_kernels
 
-#: Maximum number of rows of a matrix for which accelerators use the operations of this module.
+#: Maximum number of rows of matrices for which accelerators use this module instead of a library.
 MAX_UNROLLED = 8
 
 
 def _for_library(n_rows: int) -> bool:
     """Return whether matrices of this size are passed to a library.
 
-    CPUs never use a library, because a program with such calls on batches of 2,048 matrices did not end (JAX
-    0.10).
+    CPUs never use a library, because a program with library calls on batches of 2,048 matrices did not end
+    (JAX 0.10).
     """
     return n_rows > MAX_UNROLLED and not on_cpu()
 
@@ -77,7 +77,7 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
         for row in rows:
             remainder = remainder - row[j, None] * row
         if single_kernels():
-            remainder = materialize(remainder)  # otherwise computed twice, for the root and for the row
+            remainder = materialize(remainder)  # otherwise, the compiler computes it twice
         reciprocals.append(jax.lax.rsqrt(remainder[j]))
         upper_mask = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
         rows.append(remainder * (reciprocals[j][None] * upper_mask))
@@ -139,7 +139,7 @@ def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
 
 
 def products(values: Array) -> Array:
-    """Return products (N, S) of successive eight of the K numbers, to compute fewer logarithms.
+    """Return products (N, S) of groups of eight successive numbers (K, S), to compute fewer logarithms.
 
     Products of more numbers may overflow or underflow.
     """

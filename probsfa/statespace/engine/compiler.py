@@ -29,10 +29,10 @@ def single_kernels() -> bool:
     return on_cpu() and _hints.get()
 
 
-# Fusion emitters that XLA had before the MLIR ones. The MLIR emitters take two to four times as long to
-# compile, and the programs are no faster.
+# Fusion emitters of XLA without MLIR. Emitters with MLIR take two to four times as long to compile, and the
+# programs are not faster.
 _SIMPLE_FUSIONS = MappingProxyType({"xla_cpu_use_fusion_emitters": False})
-# Lower optimization level, for programs whose loops are already written as vector operations.
+# Lower optimization level, for programs whose loops are vector operations already.
 _FAST_COMPILATION = MappingProxyType({"xla_backend_optimization_level": 1})
 
 
@@ -55,8 +55,8 @@ def compiler_options(*, low_optimization: bool) -> dict[str, Any]:
     Parameters
     ----------
     low_optimization : bool
-        Whether to lower the optimization level. Loops written as vector instructions or library calls are as
-        fast with a lower level; those of :mod:`.segmented` are half as fast at eight states.
+        Whether to lower the optimization level. Loops of vector instructions or library calls are as fast
+        with a lower level; loops of :mod:`.segmented` are half as fast at eight states.
     """
     if not on_cpu():
         return {}
@@ -110,10 +110,10 @@ def compile_program(*static_argnames: str) -> Callable[[Callable[..., Any]], Pro
 def one_kernel(function: _F) -> _F:
     """Decorate a function so that the compiler makes one kernel instead of one for each operation.
 
-    On CPUs a loop over time otherwise runs operation by operation, each with an overhead that exceeds its
-    work (about three times at K = 5). The request is a hint in the program's metadata, which other compilers
-    ignore; results are the same up to rounding. See :func:`without_kernel_hints`. Other platforms than CPUs
-    get no hint.
+    Without this decorator, a loop over time on a CPU calls a kernel for each operation, whose overhead
+    exceeds its work (about three times at K = 5). The request is a hint in the metadata of the program, which
+    other compilers ignore; results are the same up to rounding. Only CPUs get the hint. See
+    :func:`without_kernel_hints`.
     """
 
     @wraps(function)
@@ -143,9 +143,8 @@ def one_kernel(function: _F) -> _F:
 def without_kernel_hints() -> Iterator[None]:
     """Trace without hints for single kernels, for contexts in which the compiler does not support them.
 
-    Inside ``lax.while_loop``, which samplers use, XLA as of JAX 0.10 aborts the process on a call with that
-    hint ("All or none of the slices should have an explicit index"). Results are the same up to rounding,
-    because a few steps are computed differently.
+    Inside ``lax.while_loop``, which samplers use, XLA of JAX 0.10 aborts the process on a call with the hint
+    ("All or none of the slices should have an explicit index"). Results are the same up to rounding.
     """
     token = _hints.set(False)
     try:
@@ -161,11 +160,11 @@ def _copy(values: Any) -> Any:
 
 
 def materialize(values: _T) -> _T:
-    """Return values that the compiler computes once and stores, instead of computing them again at each use.
+    """Return values that the compiler computes once and stores, not again at each use.
 
-    The compiler treats sequences of scalar operations on a batch as cheap and repeats them. The cost then
-    grows with the fourth power of the size of matrices. A call that must not be inlined prevents this. On
-    accelerators no such call is made, because their compilers may not support it.
+    The compiler repeats sequences of scalar operations on a batch, so that the cost grows with the fourth
+    power of the size of matrices. A function call that must not be inlined prevents this; it is not used on
+    accelerators, whose compilers may not support it.
     """
     if not on_cpu():
         return values

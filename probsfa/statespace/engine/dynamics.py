@@ -1,10 +1,10 @@
 """Gaussian distributions of a state, and the transition from one state to the next.
 
-Every recursion of the engine uses these two classes. A transition predicts the next state, and propagates
-information about the next state back. The state consists of independent blocks of one, two or three states.
-The classes of processes (:mod:`probsfa.statespace.processes`) compute their blocks from parameters. This
-module contains the algebra of block-diagonal matrices, and the expected moments of successive states from
-which the score and the M-step of the dynamics are computed.
+All recursions of the engine use these two classes. A transition predicts the next state, and propagates
+information about the next state back to the current state. The state consists of independent blocks of one,
+two or three states. The classes of processes (:mod:`probsfa.statespace.processes`) compute the matrices of
+the blocks from parameters. This module contains the algebra of block-diagonal matrices, and the expected
+moments of successive states, which determine the score and the M-step of the dynamics.
 
 AR(1) processes of unit variance are first, with one state each, followed by groups of blocks of equal size,
 smaller blocks first. At the start of a sequence, states are uncorrelated and have unit variance.
@@ -109,8 +109,8 @@ class Blocks(NamedTuple):
 class Group(NamedTuple):
     """Transitions of blocks of equal size, (P, B, B) for one row.
 
-    ``Q`` is stored and not computed from ``A``: for slow processes ``1 - A A'`` has no significant digits,
-    and for processes that are not stationary it is not ``Q``.
+    ``Q`` is stored, because ``1 - A A'`` has no significant digits for slow processes, and differs from ``Q``
+    for non-stationary processes.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Group(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Rows and columns of all entries within blocks, the moments of which sums over transitions consist."""
+    """Rows and columns of all entries within blocks, which sums over transitions contain."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -200,7 +200,7 @@ class Transition(NamedTuple):
         return Transition(function(self.decay, other.decay), groups)
 
     def at(self, index: Any) -> Transition:
-        """Return the transition of a row, or those of several rows."""
+        """Return the transition of a row, or transitions of several rows."""
         return self.map(lambda rows: rows[index])
 
     def start_unless(self, condition: Array) -> Transition:
@@ -214,7 +214,7 @@ class Transition(NamedTuple):
         return self._with(select, self.starting())
 
     def followed_by(self, after: Transition) -> Transition:
-        """Return the transitions from each row to the next one; ``after`` is that from the last row."""
+        """Return the transitions from each row to the next; ``after`` is the transition from the last row."""
         join = _library(self.decay).concatenate
         return self._with(lambda rows, last: join([rows[1:], last[None]]), after)
 
@@ -250,7 +250,7 @@ class Transition(NamedTuple):
         return self.matrix.times(states)
 
     def move_back(self, states: Array) -> Array:
-        """Return ``A' x``, which propagates a score of the next state back to this one."""
+        """Return ``A' x``, which propagates a score of the next state back to the current state."""
         return self.matrix.transposed().times(states)
 
     def innovation_covariance(self) -> Any:
@@ -272,18 +272,18 @@ class Transition(NamedTuple):
         """Return the matrices that information filters use."""
         inverses = tuple(_inverse(group.innovation) for group in self.groups)
         weight = self.decay / self.innovation_variance
-        weights, known = [], []
+        cross_precision, previous_precision = [], []
         for group, inverse in zip(self.groups, inverses, strict=True):
-            weights.append(_product(group.matrix.swapaxes(1, 2), inverse))
-            known.append(_product(weights[-1], group.matrix))
+            cross_precision.append(_product(group.matrix.swapaxes(1, 2), inverse))
+            previous_precision.append(_product(cross_precision[-1], group.matrix))
         return Precisions(
-            Blocks(weight, tuple(weights)),
-            Blocks(self.decay * weight, tuple(known)),
+            Blocks(weight, tuple(cross_precision)),
+            Blocks(self.decay * weight, tuple(previous_precision)),
             Blocks(1.0 / self.innovation_variance, inverses),
         )
 
     def innovation_log_det(self) -> Array:
-        """Return ``log|Q|``, or those of a batch."""
+        """Return ``log|Q|`` of a transition or of a batch."""
         log = _library(self.decay).log
         total = log(self.innovation_variance).sum(axis=0)
         for group in self.groups:
@@ -343,7 +343,7 @@ class Transition(NamedTuple):
     def with_covariances(
         self, terms: TransitionTerms, later: AnyArray, earlier: AnyArray, lag_one: AnyArray
     ) -> TransitionTerms:
-        """Add the contributions of covariances to the terms of the means, or to sums of these.
+        """Add the contributions of covariances to the terms of means, or to sums of these terms.
 
         ``later`` and ``earlier`` are the :meth:`covariance_terms` of the two states, and ``lag_one`` the
         :meth:`lag_terms` of the covariance between them.
@@ -383,17 +383,17 @@ class Precisions(NamedTuple):
 
     Attributes
     ----------
-    weights : Blocks
+    cross_precision : Blocks
         ``A' Q^-1``.
-    known : Blocks
-        ``A' Q^-1 A``, the precision that a known next state adds to this one.
-    innovation : Blocks
+    previous_precision : Blocks
+        ``A' Q^-1 A``, the information about the current state in the next state.
+    innovation_precision : Blocks
         ``Q^-1``.
     """
 
-    weights: Blocks
-    known: Blocks
-    innovation: Blocks
+    cross_precision: Blocks
+    previous_precision: Blocks
+    innovation_precision: Blocks
 
 
 def block_slices(n_single: int, shapes: Iterable[tuple[int, int]]) -> Iterator[slice]:
@@ -489,9 +489,9 @@ def expected_terms(steps: Transition, earlier: Moments, later: Moments, lag_one:
     Parameters
     ----------
     steps : Transition
-        Transitions from each state to the next one, (K, T).
+        Transitions (K, T) from each state to the next state.
     earlier, later : Moments
-        Moments of each state, and of the next one.
+        Moments of each state, and of the next state.
     lag_one : Array
         :meth:`Transition.lag_terms` of the covariances of the next state with each state.
     """
@@ -517,7 +517,7 @@ def transition_score(
     Returns
     -------
     Transition
-        Derivatives, stored as the entries of a transition.
+        Derivatives, in the structure of a transition.
     """
     decay, innovation = over.decay, over.innovation_variance
     slope: Any = counts[:, None] * decay + innovation_moments - decay * innovation_power / innovation
@@ -527,8 +527,8 @@ def transition_score(
 def transition_over(params: StateSpace, gaps: FloatArray) -> Transition:
     """Return transitions over each of ``gaps`` (U,), as NumPy arrays (U, K).
 
-    Decays may be negative if all gaps are integers. Other gaps require positive decays, as those of
-    Ornstein-Uhlenbeck processes.
+    Decays may be negative if all gaps are integers. Other gaps require positive decays, because the processes
+    are then Ornstein-Uhlenbeck processes.
 
     Raises
     ------
@@ -562,7 +562,7 @@ def block_transitions(processes: Iterable[Process], gaps: AnyArray) -> tuple[Gro
     groups = []
     for size in sorted(by_size):
         parts = list(zip(*by_size[size], strict=True))
-        # Processes without free parameters have NumPy arrays also if those of others are JAX arrays.
+        # Processes without free parameters have NumPy arrays, even if other processes have JAX arrays.
         libraries = [_library(array) for part in parts for array in part]
         library = next((library for library in libraries if library is not np), np)
         groups.append(Group(*(library.concatenate(part, axis=1) for part in parts)))

@@ -8,16 +8,16 @@ covariance ``S_d = s_d^2 R_d + r_d I``, and the posterior precision of the ``T K
     L = Q^-1 + sum_d C_d C_d' (x) S_d^-1.
 
 A product with ``S_d^-1`` requires a scalar smoother: the solution of a tridiagonal system for ``b_d``. Linear
-systems with the matrix ``L`` are solved by conjugate gradients. In the preconditioner, ``S_d^-1`` is replaced
-by the precision of a Markov chain that has the variances of ``s_d b_d + n_d`` and its covariances between
-adjacent observations (Vecchia 1988). The replacement is exact if a column has no white noise or no AR(1)
-noise. The preconditioner is banded with ``2 K - 1`` subdiagonals. An iteration costs ``O(T K (K + D))``; a
-smoother with ``K + D`` states would cost ``O(T (K + D)^3)``.
+systems with the matrix ``L`` are solved by conjugate gradients. In the preconditioner, a Markov chain with
+the variances of ``s_d b_d + n_d`` and the same covariances between adjacent observations replaces the noise,
+and its precision replaces ``S_d^-1`` (Vecchia 1988). The replacement is exact if a column has no white noise
+or no AR(1) noise. The preconditioner is banded with ``2 K - 1`` subdiagonals. An iteration costs ``O(T K (K +
+D))``; a smoother with ``K + D`` states would cost ``O(T (K + D)^3)``.
 
-Posterior means are exact up to the tolerance, and so are posterior draws: factors and observations are
-simulated from the model, and the posterior mean for the difference between data and simulated observations is
-added (Papandreou & Yuille 2010). ``log det L`` in the log-likelihood is estimated by stochastic Lanczos
-quadrature (Ubaru, Chen & Saad 2017) from the coefficients of the conjugate gradient iterations.
+Posterior means and draws are exact up to the tolerance. For a draw, factors and observations are simulated
+from the model, and the posterior mean given the difference of data and simulated observations is added to the
+simulated factors (Papandreou & Yuille 2010). ``log det L`` in the log-likelihood is estimated by stochastic
+Lanczos quadrature (Ubaru, Chen & Saad 2017) from the coefficients of the conjugate gradient iterations.
 
 References
 ----------
@@ -43,9 +43,9 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["ColumnNoise", "FactorSystem", "Steps"]
 
 
-# Maximum distance in rows of adjacent observations that are correlated in the preconditioner.
+# Maximum distance, in rows, between observations that are correlated in the preconditioner.
 _MAX_LINK_ROWS = 8
-# Maximum number of conjugate gradient iterations, many times the number that is usually required.
+# Maximum number of conjugate gradient iterations; usually far fewer are required.
 _MAX_ITERATIONS = 500
 
 
@@ -56,7 +56,7 @@ class Steps:
     Attributes
     ----------
     weights : ndarray of shape (D, T)
-        Weights of the values, zero where missing. The variance of white noise is divided by them.
+        Weights of the values, zero where missing; variances of white noise are divided by the weights.
     elapsed : ndarray of shape (T,)
         Time since the previous row; infinite for the first row of a sequence.
     """
@@ -78,7 +78,7 @@ class Steps:
 
     @cached_property
     def has_previous(self) -> BoolArray:
-        """Whether a row (T,) has a previous row in its sequence."""
+        """Mask (T,) of rows with a previous row in their sequence."""
         return np.isfinite(self.elapsed)
 
     def decays(self, decay: FloatArray) -> FloatArray:
@@ -107,9 +107,8 @@ class Steps:
 class _Links(NamedTuple):
     """Links (D, T) between adjacent observations of a column.
 
-    A row is linked with the previous row if both are between two observations that are correlated in the
-    preconditioner, or are these observations. ``last`` and ``following`` are the rows of the two
-    observations, and ``elapsed`` is the time between them.
+    Two adjacent observations at rows ``last`` and ``following``, with the time ``elapsed`` between them, are
+    correlated in the preconditioner. All rows from one to the other are linked with their previous row.
     """
 
     linked: BoolArray
@@ -127,7 +126,7 @@ def _power(decay: FloatArray, elapsed: FloatArray) -> FloatArray:
 def _ar1_precision(decays: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the tridiagonal precision of unit-variance AR(1) processes with decays (M, T) over each step.
 
-    The results are its diagonal, and the entries of each row with the previous one, both (M, T).
+    The results are its diagonal, and the entries of each row with the previous row, both (M, T).
     """
     diagonal = 1.0 / (1.0 - decays**2)
     off_diagonal = -decays * diagonal
@@ -190,14 +189,14 @@ class ColumnNoise:
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Posterior variances and lag-one covariances (D, T) of the AR(1) processes given the factors.
 
-        The lag-one covariance of a row is that with the previous row.
+        The lag-one covariance of a row is its covariance with the previous row.
         """
         shape = self.steps.weights.shape
         backward_pivots, _, _ = lapack.dpttrf(self._diagonal.ravel()[::-1], self._before.ravel()[:0:-1])
         backward, forward = backward_pivots[::-1].reshape(shape), self._pivots.reshape(shape)
         lag_one_covariances = np.zeros(shape)
-        # The marginal precision of two adjacent rows has the pivots of the two eliminations on its diagonal:
-        # the forward one eliminates all earlier rows, the backward one all later rows.
+        # The diagonal of the marginal precision of two adjacent rows consists of two pivots: one after
+        # forward elimination of all earlier rows, the other after backward elimination of all later rows.
         first, second, off_diagonal = forward[:, :-1], backward[:, 1:], self._before[:, 1:]
         lag_one_covariances[:, 1:] = -off_diagonal / (first * second - off_diagonal**2)
         return 1.0 / (forward + backward - self._diagonal), lag_one_covariances
@@ -205,9 +204,9 @@ class ColumnNoise:
     def markov_precision(self) -> tuple[FloatArray, FloatArray]:
         """Approximate the inverse covariance of the noise by tridiagonal matrices.
 
-        Each observation is conditioned only on the previous one, which is exact if either kind of noise is
-        zero. The quadratic term of two observations several rows apart is replaced by a sum of terms of
-        adjacent rows. The minimum of this sum over the values of the rows between is the original term.
+        Each observation is conditioned only on the previous observation, which is exact if either kind of
+        noise is zero. The quadratic term of two observations several rows apart is replaced by a sum of terms
+        of adjacent rows, whose minimum over the values of the rows between is the original term.
 
         Returns
         -------
@@ -287,11 +286,11 @@ class FactorSystem:
 
     def apply(self, factors: FloatArray) -> FloatArray:
         """Return the product of the posterior precision and factors (R, T, K)."""
-        out = self.information(self.effects(factors))
-        out += self._diagonal * factors
-        out[:, 1:] += self._before[1:] * factors[:, :-1]
-        out[:, :-1] += self._before[1:] * factors[:, 1:]
-        return out
+        product = self.information(self.effects(factors))
+        product += self._diagonal * factors
+        product[:, 1:] += self._before[1:] * factors[:, :-1]
+        product[:, :-1] += self._before[1:] * factors[:, 1:]
+        return product
 
     @cached_property
     def _root(self) -> FloatArray:
@@ -330,7 +329,7 @@ class FactorSystem:
         start : ndarray of shape (R, T, K), optional
             Initial solutions; zero by default.
         tol : float, default=1e-3
-            Root mean square error at which to stop, in posterior standard deviations of the factors.
+            Root mean square error at which iterations end, in posterior standard deviations of the factors.
 
         Returns
         -------
@@ -376,13 +375,13 @@ class FactorSystem:
         n_probes : int, default=8
             Number of random sign vectors, which are the same in each call.
         tol : float, default=1e-2
-            Relative residual at which the Lanczos process stops.
+            Relative residual at which the Lanczos process ends.
 
         Returns
         -------
         value, standard_error : float
-            The estimate, and its Monte Carlo error. The log-determinant of the preconditioner is exact; only
-            the difference from it is estimated.
+            The estimate, and its Monte Carlo error. Only the difference from the log-determinant of the
+            preconditioner, which is exact, is estimated.
         """
         n, k = self.shape
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n_probes, n * k))

@@ -11,8 +11,8 @@ and ``s`` and ``N`` the score and information of all later values::
     e = v / f - g' s,   d = 1 / f + g' N g
     s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
 
-No step divides by the noise variance. The usual alternative, removing a value from the posterior given all
-values, has a relative rounding error of ``1e-15`` times the ratio of the variances of the value and its
+No step divides by the noise variance. The usual alternative, which removes a value from the posterior given
+all values, has a relative rounding error of ``1e-15`` times the ratio of the variances of the value and its
 noise.
 """
 
@@ -36,7 +36,7 @@ class _ValueRows(NamedTuple):
     gain: Array
     error: Array
     variance: Array
-    seen: Array
+    observed: Array
     loadings: Array
 
 

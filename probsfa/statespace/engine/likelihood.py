@@ -99,7 +99,7 @@ def block_log_likelihood(
 
 
 def with_start(over: Transition) -> Transition:
-    """Return transitions over each gap, followed by the one that starts a sequence."""
+    """Return transitions over each gap, followed by the transition at the start of a sequence."""
     return jax.tree.map(lambda rows, start: jnp.concatenate([rows, start[:1]]), over, over.starting())
 
 

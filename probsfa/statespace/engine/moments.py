@@ -89,8 +89,8 @@ class Statistics(NamedTuple):
     transitions : ndarray of shape (U,)
         Number of transitions over each of the ``gaps`` of the panel.
     innovation_power, innovation_moments, previous_power : ndarray of shape (U, L)
-        Sums over those transitions of the :class:`.TransitionTerms`. For an AR(1) process they are those of
-        ``E[(z_t - a z_t-1)^2]``, ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
+        Sums of :class:`.TransitionTerms` over these transitions; for an AR(1) process, sums of ``E[(z_t - a
+        z_t-1)^2]``, ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
     """
 
     log_likelihood: float
@@ -108,9 +108,9 @@ class Statistics(NamedTuple):
 class Triangle(NamedTuple):
     """Indices that convert between symmetric (K, K) matrices and their upper triangles.
 
-    ``rows`` and ``columns`` are those of the entries of the triangle. ``positions`` (K * K,) are the
-    positions in the triangle of the entries of the flattened matrix. Sums over triangles need half of the
-    operations.
+    ``rows`` and ``columns`` are the row and column of each entry of the triangle. ``positions`` (K * K,) are
+    the positions in the triangle of the entries of the flattened matrix. Sums over triangles require half of
+    the operations.
     """
 
     rows: IntArray

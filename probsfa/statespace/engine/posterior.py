@@ -2,7 +2,7 @@
 
 The algorithm is the compiled engine, or JAX if the compiled engine is not available. All other modules call
 the engine through this module, with NumPy arrays. Parameters with AR(1) noise of columns are converted to
-:attr:`.StateSpace.state_space`, so that moments include those of the noise states.
+:attr:`.StateSpace.state_space`, so that moments include the noise states.
 """
 
 from __future__ import annotations
@@ -267,9 +267,9 @@ def filter_rows(
     panel: Panel,
     mean: FloatArray,
     covariance: FloatArray,
-    onward: Transition | None = None,
+    first_transition: Transition | None = None,
 ) -> Filtering:
-    """Compute filtered distributions of the states, given that of the state before the first row.
+    """Compute filtered distributions of the states, given the distribution of the state before the first row.
 
     Parameters
     ----------
@@ -281,7 +281,7 @@ def filter_rows(
         Mean of the state before the first row.
     covariance : ndarray of shape (K, K)
         Covariance of the state before the first row.
-    onward : Transition, optional
+    first_transition : Transition, optional
         Transition (1, K) from that state to the first row. By default the first row starts a sequence.
 
     Returns
@@ -289,11 +289,11 @@ def filter_rows(
     Filtering
     """
     states = params.state_space
-    return choose(states).filter(states, panel, mean, covariance, onward)
+    return choose(states).filter(states, panel, mean, covariance, first_transition)
 
 
 def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance of each value given all other values; accurate also for near-zero noise.
+    """Return mean and variance of each value given all other values; also accurate for near-zero noise.
 
     Parameters
     ----------
@@ -387,14 +387,14 @@ def draw_factors(params: StateSpace, panel: Panel, n_draws: int, rng: np.random.
     -------
     ndarray of shape (n_draws, N, K)
     """
-    # Random numbers are drawn without those of padded rows, so that draws do not depend on the padding.
+    # No random numbers are drawn for padded rows, so that draws do not depend on the padding.
     normals = np.zeros((panel.values.shape[0], n_draws, params.n_states))
     normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_states))
     return draw_states(params, panel, normals)
 
 
 def check_finite(sequences: Sequences, params: StateSpace, *results: FloatArray | float) -> None:
-    """Raise a ValueError if a result is not finite; it names the value that is farthest from the model.
+    """Raise a ValueError if a result is not finite; the message names the value farthest from the model.
 
     Parameters
     ----------
@@ -405,7 +405,8 @@ def check_finite(sequences: Sequences, params: StateSpace, *results: FloatArray 
     *results : ndarray or float
         Results of inference.
     """
-    # If the sum is finite, all terms are. Unlike a test of all terms, a sum requires no additional memory.
+    # If the sum is finite, all terms are finite. Unlike a test of all terms, a sum requires no additional
+    # memory.
     if all(np.isfinite(np.sum(result)) or np.isfinite(result).all() for result in results):
         return
     deviation = np.abs(sequences.values - params.offset)
@@ -425,7 +426,7 @@ def check_finite(sequences: Sequences, params: StateSpace, *results: FloatArray 
 def observation_moments(
     params: StateSpace, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means and variances (T, D) of new observations, noise included, from those of the states."""
+    """Return means and variances (T, D) of new observations, noise included, from moments of the states."""
     n_steps, k = means.shape
     outer_products = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(
         params.n_features, k * k

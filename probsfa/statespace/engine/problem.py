@@ -38,8 +38,8 @@ class Model(NamedTuple):
 class Rows(NamedTuple):
     """Rows as inputs of the compiled programs; ``gap_index`` (T,) is the index of the gap before each row.
 
-    ``weights`` (T, D) multiply the log densities of values. They are one for observed values, unless the
-    panel has weights, and zero for missing values.
+    ``weights`` (T, D) multiply the log densities of values: zero for missing values, and one for observed
+    values unless the panel has weights.
     """
 
     values: Array
@@ -50,8 +50,8 @@ class Rows(NamedTuple):
 class Problem(NamedTuple):
     """Parameters and consecutive rows: all data or a chunk.
 
-    ``weights`` (T, D) are those of :class:`Rows`. ``transitions`` (T, K) are those from the previous row to
-    each row, ``after`` (K,) is that from the last row. At the end of the data, ``after`` is a sequence start.
+    For ``weights`` (T, D) see :class:`Rows`. ``transitions`` (T, K) are transitions from the previous row to
+    each row; ``after`` (K,) is the transition from the last row, or a sequence start at the end of the data.
     """
 
     values: Array
@@ -121,14 +121,14 @@ class Strategy(Protocol):
 
     @property
     def low_optimization(self) -> bool:
-        """Whether programs are compiled at a lower optimization level, because they are as fast."""
+        """Whether programs are compiled at a lower optimization level, with which they are as fast."""
         ...
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:
         """Filter from the distribution of the state before the first row.
 
-        Returns a tuple of arrays for the backward pass, whose ``last`` is the distribution of the last state
-        given the rows, and the log density (T,) of each row given the rows before it.
+        Returns a tuple of arrays for the backward pass, and the log density (T,) of each row given the rows
+        before it. The field ``last`` of the tuple is the distribution of the last state given the rows.
         """
         ...
 

@@ -22,8 +22,8 @@ Striebel 1965)::
     [N      0 ]       [B  M]
     [W' A'  W']  = O  [0  S],    G = (B^-1 M)',    Cov(z | z') = S' S,    P_t = S' S + G P_t+1 G'
 
-The first axis of arrays is time. ``transitions`` are those from the previous row to each row, ``following``
-those from each row to the next one. The functions are pure and are compiled by their callers.
+The first axis of arrays is time. ``transitions`` are from the previous row to each row, ``following`` from
+each row to the next row. The functions are pure, and their callers compile them.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from probsfa.statespace.engine.problem import Problem
 
 
 def stationary(n_states: int, dtype: Any) -> Gaussian:
-    """Return the stationary distribution, which is also that of the first state of a sequence."""
+    """Return the stationary distribution, which is also the distribution of the first state of a sequence."""
     return Gaussian(jnp.zeros(n_states, dtype), jnp.eye(n_states, dtype=dtype))
 
 
@@ -102,8 +102,8 @@ def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distanc
 
     The log density of a value, including its normalization, is multiplied by the weight of the value.
 
-    The quadratic form of the prediction errors is the sum of two positive parts: that of the residuals at the
-    filtered mean, with the noise variances, and that of the update, with the predicted covariance.
+    The quadratic form of the prediction errors is the sum of two positive terms: the residuals at the
+    filtered mean, weighted by the noise variances, and the update, weighted by the predicted covariance.
     """
     residuals = problem.values - problem.offset - means @ problem.loadings.T
     log_norm = problem.weights @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
@@ -208,7 +208,7 @@ def smoother_pass(
 
 
 def draw_backwards(filtered: Filtered, following: Transition, normals: Array, after: Array) -> Array:
-    """Draw states (T, n_draws, K) backwards, each given the next one, from standard normal variables.
+    """Draw states (T, n_draws, K) backwards, each given the next state, from standard normal variables.
 
     ``normals`` has the shape of the result; ``after`` (n_draws, K) are draws of the state after the last row.
     Roots of covariances have positive diagonals, so that all algorithms map the same normal variables to the

@@ -1,11 +1,11 @@
 """Kalman filter and smoother over many short segments, joined by an associative scan, for accelerators.
 
 :mod:`.segmented` computes a summary of each segment, and then filters the states at the borders one after the
-other. Here the states at the borders are computed in parallel. The summaries of two adjacent segments can be
-combined to a summary of the same form, and this operation is associative (Särkkä & García-Fernández 2021,
-doi:10.1109/TAC.2020.2976316). All borders are computed in ``log2 S`` steps, each for all ``S`` segments at
-once. Accelerators run 100,000 threads, so that segments should have one or a few rows. The symbols are those
-of :mod:`.segmented`.
+other. In this module, the states at the borders are computed in parallel. The summaries of two adjacent
+segments can be combined to a summary of the same form, and this operation is associative (Särkkä &
+García-Fernández 2021, doi:10.1109/TAC.2020.2976316). All borders are computed in ``log2 S`` steps, each for
+all ``S`` segments at once. Accelerators run 100,000 threads, so that segments should have one or a few rows.
+For the symbols see :mod:`.segmented`.
 
 *Forward.* Let the first of two adjacent segments have ``F1``, ``m1``, ``P1 = L L'`` and ``J1``, and the
 second ``F2``, ``m2``, ``P2``, ``J2`` and ``h2``. With ``B = I + L' J2 L`` and ``W = L B^-1/2``, the state
@@ -15,7 +15,7 @@ B^-1 L' (h2 - J2 (F1 s + m1))``. The combined summary is::
     F s + m  =  F2 g + m2      P  =  P2 + F2 W (F2 W)'      J  =  J1 + (L^-1 F1)' (I - B^-1) (L^-1 F1)
 
 The paper has equivalent formulas with the inverse of ``I + P J``, which is badly scaled for small noise. The
-formulas here are sums of positive terms. The distribution of the state before the first row is an element
+formulas above are sums of positive terms. The distribution of the state before the first row is an element
 with ``F = 0`` and ``J = 0``.
 
 *Backward.* The state at a border is ``N(G e + g, C)`` given the state ``e`` at the next border. Two
@@ -24,9 +24,9 @@ rows is an element with ``G = 0``.
 
 *Doubling.* After step ``i`` every element is combined with the ``2^i - 1`` elements before it (Hillis &
 Steele 1986, doi:10.1145/7902.7903). This requires ``S log2 S`` combinations, and a tree
-(``jax.lax.associative_scan``) about ``2 S``. However, doubling requires half as many sequential steps,
-accesses contiguous memory, and is one loop. The tree compiles a program for each of its levels, which takes
-47 s for 5 latent factors and 8,192 segments on a CPU; the loop takes 5 s.
+(``jax.lax.associative_scan``) about ``2 S``. Doubling requires half as many sequential steps, accesses
+contiguous memory, and is one loop. The tree compiles a program for each of its levels, which takes 47 s for 5
+latent factors and 8,192 segments on a CPU; the loop takes 5 s.
 
 *Cost.* With ``n`` latent factors, a row requires about ``17 n^3`` floating-point operations in the summary,
 ``8 n^3`` in the filter and ``9 n^3`` in the smoother. A combination requires ``21 n^3`` in the forward and
@@ -35,9 +35,9 @@ For 65,536 rows and 8,192 segments, this is ``78 n^3`` for each row; plain recur
 Memory traffic is at least ``8 (5.5 n^2 + 9.5 n)`` bytes for each row for sums, ``12 n^2`` more for all
 moments, and ``8 (15 n^2 + 9 n)`` for each combination, forward and backward together. For ``n = 5`` it is
 about 7 kB for each row, which takes 0.14 ms for 65,536 rows on an H100 with 3.35 TB/s. The 0.6 GFLOP take
-less time. Starting kernels is expected to take most of the time: ``3 T / S`` steps inside segments and
-``2 log2 S`` combinations are sequential, each with about ten kernels that take a few microseconds to start.
-Segments should therefore be as short as the number of threads allows.
+less time. Most of the time is expected for starts of kernels: ``3 T / S`` steps inside segments and ``2 log2
+S`` combinations are sequential, each with about ten kernels that take a few microseconds to start. Segments
+should therefore be as short as the number of threads allows.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def combine_segments(first: Summaries, second: Summaries) -> Summaries:
 
 @one_kernel
 def combine_steps(later: Steps, earlier: Steps) -> Steps:
-    """Combine two successive steps: return the distributions of states given those two borders later."""
+    """Combine two successive steps: return the distributions of states given the states two borders later."""
     gain = earlier.transfer[:, :-1]
     cross_products = materialize(times_transpose(later.covariance, gain))
     return Steps(
@@ -138,7 +138,7 @@ def _shift_with_first(first: Array, elements: Array) -> Array:
 
 
 def join_back(segments: Summaries, borders: Borders) -> Gaussian:
-    """Return the smoothed last state of every segment, from that of the last row."""
+    """Return the smoothed last states of all segments, from the smoothed state of the last row."""
     n = borders.last.mean.shape[0]
     gain, conditional_covariance = condition_on_next(segments, borders.roots)
     transfer = segments.transfer[:, :n]

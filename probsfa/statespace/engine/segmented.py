@@ -1,9 +1,8 @@
 """Kalman filter and smoother over segments of rows in parallel, in JAX.
 
-A pass over time is a sequence of small dependent steps, which do not use the vector units of a processor.
+A pass over time is a sequence of small dependent steps, which cannot use the vector units of a processor.
 With ``S`` segments, each step is computed for all segments at once (:mod:`.batched`). A segment depends on
-earlier segments only through the distribution of the state ``s`` before it, the state at its left border. The
-algorithm is exact:
+earlier segments only through the distribution of the state ``s`` at its left border. The algorithm is exact:
 
 1. *Summarize.* Filter every segment given ``s``. The last state of the segment is then ``N(F s + m, P)``, and
    the likelihood of its rows as a function of ``s`` is proportional to ``exp(h' s - s' J s / 2)``, the
@@ -17,8 +16,8 @@ Let ``P`` be the covariance of a filtered state ``z``, ``z' = A z + e`` the next
 covariance ``P'``, ``Cov e = Q``, and ``G = P A' (A P A' + Q)^-1`` the gain. The smoothed covariance of ``z``
 is ``(I - G A) P (I - G A)' + G (Q + P') G'`` (Rauch, Tung & Striebel 1965). The information form with ``A'
 Q^-1 A`` would have no significant digits for closely spaced rows, because entries of ``Q^-1`` of a smooth
-process grow with the third power of the reciprocal gap. Here all results are sums of positive terms, as
-accurate as those of :mod:`.recursions`.
+process grow with the third power of the reciprocal gap. In this module all results are sums of positive
+terms, as accurate as results of :mod:`.recursions`.
 
 The last axis of arrays is the segment: ``(L, n, S)`` for ``n`` numbers at each of ``L`` rows.
 """
@@ -83,8 +82,8 @@ class FilteredSegments(NamedTuple):
 class SmoothedRows(NamedTuple):
     """Smoothed ``means`` (L, K, S), ``covariances`` (L, K, K, S) and ``lag_one`` (L, K, K, S).
 
-    ``lag_one`` is the covariance of the next state with this one. The last row of a segment has the
-    transposed gain instead, because the next state belongs to another segment.
+    ``lag_one`` is the covariance of the next state with this one. In the last row of a segment it is the
+    transposed gain, because the next state belongs to another segment.
     """
 
     means: Array
@@ -246,7 +245,7 @@ def _segments_first(segments: Summaries) -> Summaries:
 
 @one_kernel
 def condition_on_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
-    """Return gain and covariance (K, K, S) of the state at each left border given the state at the next one.
+    """Return gain and covariance (K, K, S) of the state at each left border given that at the next border.
 
     ``roots`` (K, K, S) are transposed roots of the covariance of the state at the left border, given the rows
     up to the next border. On CPUs no library is called: batched calls deadlock if several of them run on few
@@ -264,7 +263,7 @@ def condition_on_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
 
 
 def join_back(segments: Summaries, borders: Borders) -> Gaussian:
-    """Return the smoothed last state of every segment, from that of the last row."""
+    """Return the smoothed last states of all segments, from the smoothed state of the last row."""
     n = borders.last.mean.shape[0]
     gains, spreads = (jnp.moveaxis(x, -1, 0) for x in condition_on_next(segments, borders.roots))
     means, transfer = borders.means.T, jnp.moveaxis(segments.transfer, -1, 0)
@@ -370,7 +369,7 @@ def filtered_terms(filtered: FilteredSegments) -> tuple[Array, Array, Array]:
 def _next_covariances(first: Array, after: Gaussian) -> Array:
     """Return the covariance (K, K, S) of the state after each segment.
 
-    It is the ``first`` state of the next segment, or the state ``after`` all rows.
+    The state is the ``first`` state of the next segment, or the state ``after`` all rows.
     """
     return jnp.concatenate([first[:, :, 1:], after.covariance[:, :, None]], axis=2)
 

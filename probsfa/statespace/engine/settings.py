@@ -33,7 +33,7 @@ def _unflatten(kinds: tuple[type[Process], ...], leaves: Iterable[Any]) -> State
 
 
 _ARRAYS = ("decay", "loadings", "noise_variance", "offset", "memory_decay", "memory_scale")
-# Registered here and not where it is defined: parameters.py must not import JAX. All arrays are leaves.
+# Registered in this module, because parameters.py must not import JAX. All arrays are leaves.
 jax.tree_util.register_pytree_node(StateSpace, _flatten, _unflatten)
 
 
@@ -41,8 +41,9 @@ jax.tree_util.register_pytree_node(StateSpace, _flatten, _unflatten)
 def broadcasting() -> Iterator[None]:
     """Allow broadcasting of arrays of different ranks, even if the user has made it a warning or an error.
 
-    It decorates functions that users call in their own programs, ``@broadcasting()``. Functions with a custom
-    derivative (``jax.custom_vjp``) need it on each part, because JAX traces them at different times.
+    ``@broadcasting()`` decorates functions that users call in their own programs. If a function has a custom
+    derivative (``jax.custom_vjp``), each part must be decorated, because JAX traces the parts at different
+    times.
 
     Examples
     --------
@@ -58,7 +59,7 @@ def broadcasting() -> Iterator[None]:
 
 @contextmanager
 def engine_settings() -> Iterator[None]:
-    """Enable 64-bit numbers, and broadcasting of different ranks, as the engine requires.
+    """Enable 64-bit numbers and broadcasting of different ranks, which the engine requires.
 
     Examples
     --------

@@ -39,12 +39,12 @@ class Stateless:
     def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums over rows, with the log-likelihood."""
         sums = np.zeros((3, params.n_features))
-        n_seen = 0
+        n_observed = 0
         for part in _parts(panel):
             weights, residuals = panel.value_weights[part], panel.values[part] - params.offset
             weighted = weights * residuals
             sums += [weights.sum(axis=0), np.sum(weighted * residuals, axis=0), weighted.sum(axis=0)]
-            n_seen += int(np.count_nonzero(panel.mask[part].any(axis=1)))
+            n_observed += int(np.count_nonzero(panel.mask[part].any(axis=1)))
         counts, power, residual_sums = sums
         n_gaps, index = panel.gaps.size, panel.gap_index[: panel.n_rows]
         transitions = np.bincount(index, minlength=n_gaps + 1)[:n_gaps].astype(float)
@@ -55,7 +55,7 @@ class Stateless:
             power,
             residual_sums[:, None],
             counts[:, None, None],
-            np.full((1, 1), float(n_seen)),
+            np.full((1, 1), float(n_observed)),
             transitions,
             none,
             none,
@@ -68,7 +68,7 @@ class Stateless:
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
-        onward: Transition | None = None,
+        first_transition: Transition | None = None,
     ) -> Filtering:
         """Return empty moments and the log densities of the rows; the state before has no effect."""
         moments = self.moments(params, panel)

@@ -1,8 +1,8 @@
 """Sums of expected moments over rows, in JAX, for parameter estimation.
 
 Sums of several parts of the data may be added. Moments of residuals are computed from residuals at the
-parameters of the posterior. If they were differences of second moments of the data, rounding errors would
-dominate for small noise (``r / var(x)`` below 1e-8).
+parameters of the posterior; as differences of second moments of the data, they would have large rounding
+errors for small noise (``r / var(x)`` below 1e-8).
 """
 
 from typing import NamedTuple
@@ -49,13 +49,13 @@ def observation_sums(
     """Return the sums over rows from which :func:`complete_sums` computes the statistics."""
     means = moments.means
     upper = triangle(means.shape[0])
-    anything = jnp.any(weights > 0.0, axis=1, keepdims=True).astype(weights.dtype)
+    any_observed = jnp.any(weights > 0.0, axis=1, keepdims=True).astype(weights.dtype)
     extended = jnp.concatenate([means, jnp.ones_like(means[:1])])
 
     def sum_observed(numbers: Array) -> Array:
-        return jnp.concatenate([numbers @ weights, numbers @ anything], axis=1)
+        return jnp.concatenate([numbers @ weights, numbers @ any_observed], axis=1)
 
-    spread = sum_observed(moments.covariances)
+    covariance_sums = sum_observed(moments.covariances)
     # The barrier makes the compiler compute the products before the sums over rows, which is faster.
     outer_products = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
     observed = sum_observed(extended)
@@ -63,8 +63,8 @@ def observation_sums(
     weighted = weights * residuals
     return ObservationSums(
         observed[-1],
-        spread,
-        spread + sum_observed(outer_products),
+        covariance_sums,
+        covariance_sums + sum_observed(outer_products),
         observed[:-1],
         jnp.sum(weighted * residuals, axis=0),
         extended @ weighted,

@@ -1,7 +1,7 @@
 """Inference over the chunks of a panel with any of the JAX algorithms.
 
-Each chunk starts from the exact distribution of the last state of the previous one, so that results are those
-of the whole panel. The backward pass repeats the forward pass of each chunk, so that only one chunk is in
+Each chunk starts from the exact distribution of the last state of the previous chunk, so that results do not
+depend on the chunks. The backward pass repeats the forward pass of each chunk, so that only one chunk is in
 memory.
 """
 
@@ -50,7 +50,7 @@ __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
 # Bytes of the values and matrices (K x K for each row) of a chunk; some programs have several such arrays.
 _CHUNK_BYTES = 64 * 2**20
-# Numbers of segments to try; samplers use at least eight segments of at least eight rows each.
+# Tried numbers of segments; samplers use at least eight segments with at least eight rows each.
 _SEGMENT_COUNTS, _MIN_SEGMENT_ROWS = (64, 32, 16, 8, 4, 2), 8
 # Number of segments of a parallel scan that use all of an accelerator, and maximum rows of a segment.
 _MAX_PARALLEL_SEGMENTS, _MAX_SEGMENT_ROWS = 8192, 64
@@ -84,7 +84,7 @@ def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -
 def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
     """Return the algorithm for a likelihood that is evaluated many times.
 
-    It depends only on shapes, because the same program is used for all parameters and data.
+    The algorithm depends only on shapes, because the same program is used for all parameters and data.
     """
     if not on_cpu():
         return jax_strategy(n_rows, "scan") if n_rows > _SEGMENT_COUNTS[0] else Recursions()
@@ -179,7 +179,7 @@ class _Pass:
         self.starts = range(0, self.panel.values.shape[0], self.length)
         zeros = np.zeros((n_states, n_states))
         self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
-        # State after the last row. It has no effect: a new sequence starts there, with an independent state.
+        # State after the last row. It has no effect, because it starts a new sequence and is independent.
         self.state_after_end = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
 
     def chunk(self, start: int) -> tuple[Rows, int]:
@@ -280,11 +280,11 @@ class Sweep:
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
-        onward: Transition | None = None,
+        first_transition: Transition | None = None,
     ) -> Filtering:
         """Return filtered moments; see :func:`.posterior.filter_rows` for the arguments."""
         with _settings():
-            rows = self._rows(params, panel, panel.value_weights, mean, covariance, onward)
+            rows = self._rows(params, panel, panel.value_weights, mean, covariance, first_transition)
             return Filtering(*(np.asarray(x)[: panel.n_rows] for x in _filter_program(*rows)))
 
     def _rows(
@@ -294,13 +294,13 @@ class Sweep:
         weights: RowSource,
         mean: FloatArray,
         covariance: FloatArray,
-        onward: Transition | None,
+        first_transition: Transition | None,
     ) -> tuple[Array, Array, Transition, Model, Gaussian]:
         """Return values, weights, transitions, model and the state before, for filter programs."""
         model = make_model(params, panel)
         steps = model.transitions.map(np.asarray).at(panel.gap_index)
-        if onward is not None:
-            steps = steps.with_first(onward.at(0))
+        if first_transition is not None:
+            steps = steps.with_first(first_transition.at(0))
         before = Gaussian(jnp.asarray(mean), jnp.asarray(covariance))
         values = (jnp.asarray(panel.values[:]), jnp.asarray(weights[:]))
         return *values, steps.map(jnp.asarray), model, before

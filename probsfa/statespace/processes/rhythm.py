@@ -224,8 +224,7 @@ class Rhythm(Process):
         return self.periods * time_unit, self.decay, np.sqrt(2.0) * np.abs(vectors), np.angle(vectors)
 
     def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
-        """See :class:`.Process`; in closed form, as no step of numerical differences suits all "
-        "frequencies."""
+        """See :class:`.Process`; in closed form, because numerical differences are inaccurate."""
         log_rate_error, frequency_error = np.sqrt(covariances[0, 0]), np.sqrt(covariances[1, 1])
         period_error = 2.0 * np.pi * time_unit / self.frequency**2 * frequency_error
         return period_error, np.abs(self.decay * np.log(self.decay)) * log_rate_error

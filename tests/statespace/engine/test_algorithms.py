@@ -254,8 +254,10 @@ def test_filtering_continues_from_a_state(rng, name):
     params, algorithm = to_parameters(model), ALGORITHMS[name]
     whole = algorithm.filter(params, to_panel([data], [times]), np.zeros(3), np.eye(3))
     first = algorithm.filter(params, to_panel([data[:35]]), np.zeros(3), np.eye(3))
-    onward = transition_over(params, np.array([2.5]))
-    rest = algorithm.filter(params, to_panel([data[35:]]), first.means[-1], first.covariances[-1], onward)
+    first_transition = transition_over(params, np.array([2.5]))
+    rest = algorithm.filter(
+        params, to_panel([data[35:]]), first.means[-1], first.covariances[-1], first_transition
+    )
     for one, other in zip(rest, whole, strict=True):
         assert scaled_error(one, other[35:]) < EXACT
 

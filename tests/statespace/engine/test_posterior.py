@@ -206,8 +206,8 @@ def test_filter_resumed_is_the_filter_at_once(rng):
     mean, covariance = np.zeros(3), np.eye(3)
     for first, last in ((0, 5), (5, 6), (6, 12)):
         panel = to_panel([data[first:last]])
-        onward = transition_over(params, np.ones(1)) if first else None
-        piece = filter_rows(params, panel, mean, covariance, onward)
+        first_transition = transition_over(params, np.ones(1)) if first else None
+        piece = filter_rows(params, panel, mean, covariance, first_transition)
         mean, covariance = piece.means[-1], piece.covariances[-1]
         np.testing.assert_allclose(piece.means, at_once.means[first:last], rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(piece.covariances, at_once.covariances[first:last], rtol=1e-11, atol=1e-12)

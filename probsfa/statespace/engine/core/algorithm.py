@@ -29,12 +29,12 @@ __all__ = ["Core", "supports"]
 #: Called with the rows of a chunk, their means and their covariances.
 Visit = Callable[[slice, FloatArray, FloatArray], None]
 
-# Rounding errors of segments grow with the square of the precision of states. Maximum precision for which
-# segments are used: for results (ten accurate digits), and for optimizer steps (five digits, seven of
-# log-likelihoods).
+# Maximum precision of states for which segments are used: for results (ten accurate digits), and for
+# optimizer steps (five digits, seven digits of log-likelihoods). Rounding errors of segments grow with the
+# square of the precision.
 _MAX_PRECISION, _MAX_PRECISION_OF_STEPS = 1e4, 2e6
-# Maximum size of results of the forward pass that are stored for the backward pass, in general and if moments
-# are passed on chunk by chunk. Results that do not fit are recomputed.
+# Maximum size of stored results of the forward pass, in general and if moments of each chunk are passed to a
+# function. Results beyond this size are recomputed in the backward pass.
 _MAX_STORED_BYTES, _MAX_STORED_BYTES_OF_CHUNKS = 1536 * 2**20, 64 * 2**20
 
 
@@ -52,7 +52,7 @@ class Core:
     for_steps : bool, default=False
         Whether results are only used for optimizer steps, for which five digits suffice.
     chunk_type : type of Chunk, optional
-        The algorithm; chosen for each model and panel by default.
+        The algorithm; by default it is selected by model and panel.
     """
 
     for_steps: bool = False
@@ -112,11 +112,11 @@ class Core:
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
-        onward: Transition | None = None,
+        first_transition: Transition | None = None,
     ) -> Filtering:
         """Return filtered moments; parameters as in :func:`.posterior.filter_rows`."""
         with _settings():
-            rows, values, weights = _rows(params, panel, panel.value_weights, onward)
+            rows, values, weights = _rows(params, panel, panel.value_weights, first_transition)
             means, covariances, terms = _arrays_for_filter(rows, panel.n_rows, params.n_states)
             rows.filter(np.array(mean, np.float64), _root(covariance))
             _add_residuals(params, values, weights, means, terms)
@@ -130,14 +130,14 @@ class Core:
         by_row: bool,
         mean: FloatArray,
         covariance: FloatArray,
-        onward: Transition | None = None,
+        first_transition: Transition | None = None,
     ) -> Filtering:
         """Return filtered moments under Student-t noise, and lower bounds of log densities.
 
-        Additional parameters are the degrees of freedom, and whether the values of a row share a weight.
+        `by_row` is whether the values of a row share a weight.
         """
         with _settings():
-            rows, _, _ = _rows(params, panel, panel.mask, onward)
+            rows, _, _ = _rows(params, panel, panel.mask, first_transition)
             arrays = _arrays_for_filter(rows, panel.n_rows, params.n_states)
             rows.filter_student(float(degrees), by_row, np.array(mean, np.float64), _root(covariance))
             return Filtering(*arrays)
@@ -157,7 +157,7 @@ class Core:
             return draws.swapaxes(0, 1)
 
     def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return scores and precisions (N, D) of values given all others; zero for missing values."""
+        """Return scores and precisions (N, D) of values given all other values; zero for missing values."""
         with _settings():
             n, k = panel.n_rows, params.n_states
             index = np.append(panel.gap_index[:n], np.int32(panel.gaps.size)).astype(np.int32)
@@ -198,8 +198,8 @@ def _choose_chunk_type(params: StateSpace, panel: Panel, for_steps: bool) -> typ
 def largest_precision(params: StateSpace, panel: Panel) -> float:
     """Return an upper bound of the precision of filtered states.
 
-    It is the sum of the largest precision of the observations of a row, and the largest precision of a state
-    given the previous state.
+    The bound is the sum of the largest precision of the observations of a row and the largest precision of a
+    state given the previous state.
     """
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
@@ -214,13 +214,13 @@ def largest_precision(params: StateSpace, panel: Panel) -> float:
 
 
 def _rows(
-    params: StateSpace, panel: Panel, weights: RowSource, onward: Transition | None
+    params: StateSpace, panel: Panel, weights: RowSource, first_transition: Transition | None
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """Return the kernel of all rows, their values and weights; ``onward`` is the transition to the first."""
+    """Return the kernel of all rows, their values and weights; ``first_transition`` is optional."""
     n = panel.n_rows
     steps, index = transition_table(params, panel.gaps), panel.gap_index[:n]
-    if onward is not None:
-        steps, index = steps.preceded_by(onward.at(0)), index + 1
+    if first_transition is not None:
+        steps, index = steps.preceded_by(first_transition.at(0)), index + 1
         index[0] = 0
     roots, index = Roots.of(steps).select(np.append(index, index[-1]))
     values, weights = (np.ascontiguousarray(x[:n], np.float64) for x in (panel.values, weights))
@@ -242,7 +242,7 @@ def _root(covariance: FloatArray) -> FloatArray:
 def _add_residuals(
     params: StateSpace, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
 ) -> None:
-    """Complete the log densities of rows by the terms of the residuals at the filtered means."""
+    """Add the terms of the residuals at the filtered means to the log densities of rows."""
     n, d = values.shape
     kernel = kernels().Segments(
         n_states=params.n_states,

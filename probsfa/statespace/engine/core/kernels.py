@@ -1,4 +1,4 @@
-"""The compiled kernels: import of their Python module, and arrays in the format that they use."""
+"""The compiled kernels: import of their Python module, and their array formats."""
 
 import importlib
 import os
@@ -43,7 +43,7 @@ def available() -> bool:
 def warn_if_missing() -> None:
     """Warn, once in a process, if the compiled engine is neither installed nor switched off.
 
-    Installers show build errors only on request, so a failed build would go unnoticed.
+    Installers show errors of the build only on request.
     """
     if os.environ.get(ENVIRONMENT_VARIABLE) != "0" and _module() is None:
         _warn()
@@ -78,7 +78,7 @@ def kernels() -> Any:
 
 
 def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Return values in units of the model, zero where missing, and the mask of rows with NaN.
+    """Return standardised values, zero where missing, and the mask of rows with NaN.
 
     This is :func:`.pack_rows`, computed by the compiled engine if it supports the array.
     """
@@ -106,16 +106,16 @@ class Precisions(NamedTuple):
 
     Attributes
     ----------
-    weight, known, inverse : ndarray (U + 1, B, K)
+    cross_precision, previous_precision, innovation_precision : ndarray (U + 1, B, K)
         ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1``, in the form of :func:`by_diagonals`. The kernels require
         ``B = 2``.
     log_det : ndarray (U + 1,)
         ``log|Q|``.
     """
 
-    weight: FloatArray
-    known: FloatArray
-    inverse: FloatArray
+    cross_precision: FloatArray
+    previous_precision: FloatArray
+    innovation_precision: FloatArray
     log_det: FloatArray
 
     @classmethod
@@ -124,9 +124,9 @@ class Precisions(NamedTuple):
         batch = steps.as_batch()
         precisions = batch.in_information_form()
         return cls(
-            weight=by_diagonals(precisions.weights),
-            known=by_diagonals(precisions.known),
-            inverse=by_diagonals(precisions.innovation),
+            cross_precision=by_diagonals(precisions.cross_precision),
+            previous_precision=by_diagonals(precisions.previous_precision),
+            innovation_precision=by_diagonals(precisions.innovation_precision),
             log_det=np.ascontiguousarray(batch.innovation_log_det(), np.float64),
         )
 
@@ -134,22 +134,22 @@ class Precisions(NamedTuple):
 def by_diagonals(batch: Blocks) -> FloatArray:
     """Return the cyclic diagonals of a batch of ``U`` block-diagonal matrices, as an array (U, B, K).
 
-    Entry ``[u, b, k]`` is from row ``k`` of matrix ``u``. If this is row ``i`` of a block of size ``n``, the
-    entry is that in column ``(i + b) mod n`` of the block; it is zero if ``b >= n``. ``B`` is the size of the
+    Entry ``[u, b, k]`` is from row ``k`` of matrix ``u``. If row ``k`` is row ``i`` of a block of size ``n``,
+    it is the entry in column ``(i + b) mod n`` of the block, or zero if ``b >= n``. ``B`` is the size of the
     largest block, at least two.
     """
     first, count = batch.diagonal.shape
     width = max((2, *(group.shape[1] for group in batch.groups)))
-    out = np.zeros((count, width, batch.n_states))
-    out[:, 0, :first] = batch.diagonal.T
+    diagonals = np.zeros((count, width, batch.n_states))
+    diagonals[:, 0, :first] = batch.diagonal.T
     for group in batch.groups:
         n, size = group.shape[:2]
         rows = np.arange(size)
         for b in range(size):
             diagonal = group[:, rows, (rows + b) % size]  # (P, B, U)
-            out[:, b, first : first + n * size] = diagonal.reshape(n * size, count).T
+            diagonals[:, b, first : first + n * size] = diagonal.reshape(n * size, count).T
         first += n * size
-    return out
+    return diagonals
 
 
 class Roots(NamedTuple):
@@ -176,7 +176,7 @@ class Roots(NamedTuple):
         return cls(*(np.ascontiguousarray(np.moveaxis(x, -1, 0), np.float64) for x in both))
 
     def select(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
-        """Return only the transitions whose indices occur, and the indices of these."""
+        """Return only the transitions in `index`, and their new indices."""
         used, inverse = np.unique(index, return_inverse=True)
         return Roots(self.transition[used], self.innovation[used]), inverse.astype(np.int32)
 
@@ -211,7 +211,7 @@ class Columns(NamedTuple):
 class Sums(NamedTuple):
     """Sums over rows for the expected statistics; see ``add_up`` of ``segments.c``."""
 
-    seen: FloatArray
+    observed_sums: FloatArray
     residual_moments: FloatArray
     residual_power: FloatArray
     transitions: FloatArray
@@ -220,7 +220,7 @@ class Sums(NamedTuple):
     def zero(
         cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
     ) -> "Sums":
-        """Return arrays of zeros. For complete rows, ``seen`` has one column for all columns."""
+        """Return arrays of zeros. For complete rows, ``observed_sums`` has one column for all columns."""
         k, d = n_states, n_features
         width = d + 1 + -(d + 1) % LANES
         observed = (k * (k + 1) + k + 1, LANES if complete else width)
@@ -231,19 +231,25 @@ class Sums(NamedTuple):
         """Return the expected statistics; `complete` as in :meth:`zero`."""
         d, k = loadings.shape
         packed = k * (k + 1) // 2
-        observed = self.seen[:, :1] if complete else self.seen[:, : d + 1]
-        spread, second = (unpacked(observed[part].T) for part in (slice(packed), slice(packed, 2 * packed)))
+        observed = self.observed_sums[:, :1] if complete else self.observed_sums[:, : d + 1]
+        covariance_sums, second = (
+            unpacked(observed[part].T) for part in (slice(packed), slice(packed, 2 * packed))
+        )
         first, counts = observed[2 * packed : -1].T, observed[-1]
         moments = np.empty((d + 1, k + 1, k + 1))
-        moments[:, :k, :k] = spread + second
+        moments[:, :k, :k] = covariance_sums + second
         moments[:, :k, k] = moments[:, k, :k] = first
         moments[:, k, k] = counts
-        spread_loadings = loadings @ spread[0] if complete else np.einsum("dij,dj->di", spread[:-1], loadings)
+        covariance_loadings = (
+            loadings @ covariance_sums[0]
+            if complete
+            else np.einsum("dij,dj->di", covariance_sums[:-1], loadings)
+        )
         cross_products = self.residual_moments[:, :d].T.copy()
-        cross_products[:, :k] -= spread_loadings
-        power = self.residual_power + np.einsum("di,di->d", spread_loadings, loadings)
-        of_gaps = self.transitions[:-1]
-        steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
+        cross_products[:, :k] -= covariance_loadings
+        power = self.residual_power + np.einsum("di,di->d", covariance_loadings, loadings)
+        gap_sums = self.transitions[:-1]
+        steps = (gap_sums[:, -1], *np.split(gap_sums[:, :-1], 3, axis=1))
         return Statistics(
             log_likelihood,
             np.broadcast_to(counts, d + 1)[:-1].copy(),

@@ -29,17 +29,16 @@ from probsfa.statespace.parameters import StateSpace
 Arrays = dict[str, FloatArray]
 _T = TypeVar("_T", Precisions, Roots)
 
-# Bytes of the values of a chunk that is read from a file: enough for the full speed of the disk.
+# Bytes of the values of a chunk that is read from a file, sufficient for the full speed of the disk.
 _READ_BYTES = 16 * 2**20
-# Number of multiplications of a chunk above which a second thread saves more time than its start takes (some
-# 50 us).
+# Minimum number of multiplications of a chunk for a second thread, whose start takes about 50 us.
 _MIN_WORK_OF_THREAD = 1e7
-# Bytes of the results of a chunk that are stored for the backward pass: precisions, or gains and roots.
+# Bytes of the results of a chunk (precisions, or gains and roots) that are stored for the backward pass.
 _CHUNK_BYTES = 64 * 2**20
 
 
 class Scratch(threading.local):
-    """Arrays that each thread allocates once and uses again.
+    """Arrays that each thread allocates once and reuses.
 
     New allocations would take as long as a pass over a panel with few states.
     """
@@ -61,9 +60,9 @@ scratch = Scratch()
 class State(NamedTuple):
     """The distribution of the state between two chunks.
 
-    In the backward pass it consists of mean (K,) and covariance (K, K); in the forward pass of information
-    vector and precision matrix (:class:`Segments`), or of mean and a root ``N`` of the covariance ``N' N``
-    (:class:`Recursions`).
+    In the backward pass, it consists of mean (K,) and covariance (K, K). In the forward pass, it consists of
+    information vector and precision matrix (:class:`Segments`), or of the mean and a root ``N`` of the
+    covariance ``N' N`` (:class:`Recursions`).
     """
 
     vector: FloatArray
@@ -80,7 +79,7 @@ class Chunk(ABC):
     part : slice
         Rows of the chunk.
     new_memory : bool
-        Whether results are written to new memory, instead of the scratch memory of the thread.
+        Whether results are written to new memory, not to the scratch memory of the thread.
     """
 
     def __init__(self, panel_pass: "PanelPass", part: slice, *, new_memory: bool) -> None:
@@ -165,7 +164,7 @@ class Chunk(ABC):
         last = self._filter(before, terms, means)
         self._on_rows(self.kernel.likelihoods)
         if not self.panel_pass.resident:
-            # Rows of a file are read again for the sums, because not all of them may fit into memory.
+            # Rows of a file are read again for the sums, because they may exceed the memory.
             del self.values, self.weights
             self.kernel.values = self.kernel.weights = None
         return terms, last
@@ -215,8 +214,7 @@ class PanelPass:
     chunk_type : type of Chunk
         The algorithm.
     kept_bytes : int
-        Maximum memory for results of the forward pass. Results that do not fit are recomputed in the backward
-        pass.
+        Maximum memory for results of the forward pass. Results beyond it are recomputed in the backward pass.
     return_moments : bool, default=False
         Whether moments of all rows are returned; chunks are then smaller.
     """
@@ -264,7 +262,7 @@ class PanelPass:
         return Sums.zero(*sizes, complete=self.panel.complete)
 
     def table(self, table_type: type[_T]) -> _T:
-        """Return the table of a kind over the panel's gaps, computed once for all chunks."""
+        """Return a table of transitions over the gaps of the panel, computed once for all chunks."""
         if table_type not in self._tables:
             self._tables[table_type] = table_type.of(self.steps)
         return self._tables[table_type]
@@ -273,7 +271,7 @@ class PanelPass:
         """Filter all chunks in sequence; yield the log density of each row."""
         remaining_bytes = self.kept_bytes
         for i, part in enumerate(self.parts):
-            # Results of a single chunk may stay in scratch memory, which no other chunk overwrites.
+            # Results of a single chunk may remain in scratch memory, because no other chunk overwrites them.
             chunk = self.chunk_type(self, part, new_memory=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
@@ -302,14 +300,14 @@ class PanelPass:
             yield i, chunk
 
 
-# Number of groups of four segments, one for each thread, and minimum number of rows of a segment. With fewer
-# rows there is one group.
+# Number of groups of four segments (one group for each thread), and minimum number of rows of a segment for
+# several groups.
 _N_GROUPS, _MIN_SEGMENT_ROWS = 2, 24
 # Maximum number of distinct gaps for which a table of transitions is made.
 _MAX_TABULATED_GAPS = 64
-# Minimum rows of a chunk. The first rows of each segment, whose results depend on the previous segment, are
-# processed twice, so that segments should be much longer than this part. At 24 to 64 states, chunks of 2048
-# rows take 14 to 34 % more time than chunks of 8192.
+# Minimum number of rows of a chunk. The first rows of each segment depend on the previous segment and are
+# processed twice, so that segments should be much longer. At 24 to 64 states, chunks of 2048 rows take 14 to
+# 34 % more time than chunks of 8192 rows.
 _MIN_CHUNK_ROWS = 2048
 
 
@@ -348,8 +346,7 @@ class Segments(Chunk):
 
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
         kernel = self.kernel
-        for name, array in self._precisions._asdict().items():
-            setattr(kernel, name, array)
+        kernel.weight, kernel.known, kernel.inverse, kernel.log_det = self._precisions
         self.group = np.zeros(kernel.size_of_groups, np.uint8)
         size = kernel.size_of_rows
         self.row_buffer = np.empty(size) if self.new_memory else scratch.array("rows", size)
@@ -371,9 +368,9 @@ class Segments(Chunk):
         k, after = self.panel_pass.n_states, self.panel_pass.after
         table = self._precisions
         mean = _inverse(last.matrix) @ last.vector
-        covariance = _inverse(last.matrix + self._matrix_after_last_row(table.known))
+        covariance = _inverse(last.matrix + self._matrix_after_last_row(table.previous_precision))
         if after is not None:
-            gain = covariance @ self._matrix_after_last_row(table.weight)
+            gain = covariance @ self._matrix_after_last_row(table.cross_precision)
             lag_one_covariance = gain @ after.matrix
             mean = mean + gain @ (
                 after.vector - self._matrix_after_last_row(self.panel_pass.diagonals) @ mean
@@ -424,7 +421,7 @@ def _inverse(matrix: FloatArray) -> FloatArray:
 class Recursions(Chunk):
     """Square-root filter and smoother row by row, see ``recursions.c``.
 
-    It is accurate also for very small noise and closely spaced rows.
+    It is also accurate for very small noise and closely spaced rows.
     """
 
     @classmethod
@@ -441,7 +438,7 @@ class Recursions(Chunk):
     def nbytes(self) -> int:
         """Bytes of the results that are stored for the backward pass.
 
-        Rows in the steady state share one gain, which counts once.
+        Rows in the steady state share one gain, which is counted once.
         """
         return 16 * self.n_slots * self.panel_pass.n_states**2 + self.means_of_filter.nbytes
 
