@@ -1,1 +1,1 @@
-"""Maximum likelihood: starts, objectives, optimization runs and standard errors."""
+"""Maximum likelihood: initial parameters, objectives, optimizers and standard errors."""

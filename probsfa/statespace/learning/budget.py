@@ -1,13 +1,12 @@
 """Default numbers of latent factors and of rows of a fit.
 
-For imputation, fast factors are as important as slow ones. The default number of factors is therefore that of
-the columns, or less for few data or long computing times. The cost is measured in multiplications, not in
+For imputation, fast factors are as important as slow factors. By default there are therefore as many factors
+as columns, or fewer for few data or long computing times. The cost is measured in multiplications, not in
 seconds, so that the same data lead to the same model on all machines. A posterior over ``T`` rows with ``K``
-factors and ``D`` columns costs about ``T K (K (K + D) + 400)`` multiplications.
+factors and ``D`` columns requires about ``T K (K (K + D) + 400)`` multiplications.
 
-With AR(1) noise of all columns, a posterior has ``K + D`` instead of ``K`` states. For many columns that
-noise is integrated out instead (:mod:`~probsfa.statespace.engine.idiosyncratic`); see
-:func:`integrates_ar1_noise`.
+With AR(1) noise of all columns, a posterior has ``K + D`` instead of ``K`` states. For many columns, AR(1)
+noise is integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`); see :func:`integrates_ar1_noise`.
 """
 
 from typing import Any, NamedTuple
@@ -32,35 +31,37 @@ __all__ = [
 
 # Maximum number of factors with white and with AR(1) noise.
 _MAX_FACTORS, _MAX_FACTORS_WITH_AR1_NOISE = 64, 16
-# More than 32 factors are used only if the cost of a posterior over all rows is at most the second number. In
-# 500 to 1,000 rows of 52 columns of process data, 52 factors have 5 to 26 % smaller errors than 32.
+# More than 32 factors are used only if the cost of a posterior over all rows is at most the second number.
+# For 500 to 1,000 rows of 52 columns of process data, imputation errors of 52 factors are 5 to 26 % smaller
+# than errors of 32 factors.
 _MANY_FACTORS, _MAX_COST_OF_MANY_FACTORS = 32, 3e8
 # Maximum cost of a posterior over all rows, which imputation and transformation compute once.
 _MAX_POSTERIOR_COST = 1e10
 # Maximum cost of a posterior in a fit to all rows, which computes dozens of posteriors. The compiled engine
 # computes a posterior of this cost in 0.1 to 0.2 s of processor time.
 _MAX_FIT_COST = 1e9
-# Cost of a posterior with a state for each column above which AR(1) noise of columns is integrated out. With
-# 50 columns and 1,000 rows fits then take at most half the time, and errors are equal or up to 5 % larger
-# (blocks of 50 sensors: 0.166 against 0.158).
+# Maximum cost of a posterior with a state for each column; at higher cost, AR(1) noise of columns is
+# integrated out. With 50 columns and 1,000 rows, integration halves the time of a fit, and errors are equal
+# or up to 5 % larger (missing blocks of 50 sensors: 0.166 instead of 0.158).
 _MAX_FIT_COST_BY_STATES = 5e8
-# Maximum cost with AR(1) noise of all columns. Above it the number of factors is reduced, not that of rows.
+# Maximum cost with AR(1) noise of all columns; at higher cost, the number of factors is reduced, not the
+# number of rows.
 _MAX_FIT_COST_AR1_NOISE = 1.5e9
-# Multiplications for each value of a tridiagonal solution, including multiplication by weights.
+# Number of multiplications per value to solve a tridiagonal system, including multiplication by weights.
 _TRIDIAGONAL_COST = 12
-# Maximum number of observed values for which a fit to segments is continued with all rows, total cost of the
-# continuation (about that of a fit to segments), and minimum number of its evaluations.
+# Continuation of a fit to segments with all rows: maximum number of observed values, total cost (about the
+# cost of a fit to segments), and minimum number of evaluations.
 _MAX_VALUES_OF_CONTINUATION, _CONTINUATION_COST, _MIN_EVALUATIONS = 5_000_000, 3e10, 4
-# Minimum number of rows for each factor; with fewer, many factors overfit.
+# Minimum number of rows for each factor; with fewer rows, many factors overfit.
 _MIN_ROWS_PER_FACTOR = 48
 # Overhead for each row and factor, as a number of multiplications.
 _OVERHEAD_COST = 400
-# Minimum number of observed values for each free parameter; with fewer, a further factor increases the
-# estimation error by more than it explains.
+# Minimum number of observed values for each free parameter; with fewer values, an additional factor increases
+# the estimation error by more than it explains.
 _MIN_VALUES_PER_PARAMETER = 5.0
 # Fits to segments of the rows: number of segments, minimum number of rows of a segment, and minimum number of
-# observed values of each column in all segments. For columns with few values the last minimum is a quarter of
-# the values expected in that number of rows, if that is smaller.
+# observed values of each column in all segments. For columns with few values, the last minimum is at most a
+# quarter of the expected number of values in the segments.
 N_SEGMENTS, _MIN_SEGMENT_ROWS = 8, 24
 _MIN_COLUMN_VALUES, _MIN_SHARE_OF_EXPECTED = 100, 0.25
 
@@ -106,7 +107,7 @@ def default_size(
     Parameters
     ----------
     mask : ndarray of bool of shape (N, D)
-        Which values are observed; rows in order.
+        Mask of observed values; rows in order of time.
     lengths : tuple of int
         Rows of each sequence.
     varying : ndarray of bool of shape (D,)
@@ -142,7 +143,7 @@ def default_size(
 
 
 def ar1_noise_affordable(n_rows: int, n_features: int) -> bool:
-    """Whether a model with one factor and AR(1) noise of all columns can be fitted to all rows."""
+    """Return whether a model with one factor and AR(1) noise of all columns can be fitted to all rows."""
     row_cost = min(_row_cost(1 + n_features, n_features), _integrated_row_cost(1, n_features))
     return n_rows * row_cost <= _MAX_FIT_COST_AR1_NOISE
 
@@ -158,8 +159,8 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
     Returns
     -------
     bool
-        True if a posterior of ``K + D`` states takes more than 5e8 multiplications and more than integrating
-        out, or if the compiled engine does not support so many states.
+        True if a posterior of ``K + D`` states requires more than 5e8 multiplications and more than
+        integration does, or if the compiled engine does not support so many states.
     """
     n_states = n_components + n_features
     row_cost = _row_cost(n_states, n_features)
@@ -169,7 +170,7 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
 
 
 def affordable_rows(n_states: int, n_features: int) -> int:
-    """Return the number of rows for which a fit can compute dozens of posteriors of so many states."""
+    """Return the number of rows for which a fit can compute dozens of posteriors of a model."""
     n_states = max(n_states, 1)
     return max(int(_MAX_FIT_COST / _row_cost(n_states, n_features)), _MIN_ROWS_PER_FACTOR * n_states)
 
@@ -182,7 +183,7 @@ def max_components(
     *,
     ar1_noise: bool = False,
 ) -> int:
-    """Return the default number of factors: that of varying columns, or less for few data or high cost.
+    """Return the default number of factors: the number of varying columns, or less for few data or high cost.
 
     Parameters
     ----------
@@ -218,7 +219,7 @@ def max_components(
 def affordable_segments(
     mask: BoolArray, lengths: tuple[int, ...], n_states: int, *, n_fits: int = 1, min_rows: int = 0
 ) -> list[slice] | None:
-    """Choose segments of rows for fits to which all rows would take too long.
+    """Choose segments of rows for fits, because fits to all rows would take too long.
 
     Parameters
     ----------
@@ -229,7 +230,7 @@ def affordable_segments(
     n_states : int
         Number of states of the model.
     n_fits : int, default=1
-        Number of fits that may together take the time of one.
+        Number of fits that together may take the time of one fit.
     min_rows : int, default=0
         Minimum number of rows of a fit.
 
@@ -246,14 +247,14 @@ def affordable_segments(
 def choose_segments(
     mask: BoolArray, lengths: tuple[int, ...], n_wanted: int, n_segments: int = N_SEGMENTS
 ) -> list[slice] | None:
-    """Choose evenly spread segments of rows in which every column has enough observed values.
+    """Choose segments of rows at regular distances, in which all columns have enough observed values.
 
     Parameters
     ----------
     mask : ndarray of bool of shape (N, D)
         Which values are observed.
     lengths : tuple of int
-        Rows of each sequence; a segment lies within one.
+        Rows of each sequence; a segment is part of one sequence.
     n_wanted : int
         Approximate total number of rows of the segments.
     n_segments : int, default=8
@@ -294,9 +295,10 @@ def _row_cost(n_states: int, n_features: int) -> int:
 def _integrated_row_cost(n_components: int, n_features: int) -> int:
     """Return the approximate cost of a row in an EM iteration with integrated AR(1) noise.
 
-    An iteration computes a mean and a draw by ten conjugate gradient iterations each, the bands of the
-    precision matrix, and forty further tridiagonal solutions for each column. A conjugate gradient iteration
-    multiplies twice by the loadings, solves a tridiagonal system for each column, and a banded one.
+    An EM iteration computes a mean and a draw by ten conjugate gradient iterations each, the bands of the
+    precision matrix, and solutions of forty tridiagonal systems for each column. A conjugate gradient
+    iteration multiplies twice by the loadings, and solves a tridiagonal system for each column and a banded
+    system.
     """
     k, d = n_components, n_features
     gradient_iteration = 2 * d * k + _TRIDIAGONAL_COST * d + 8 * k**2

@@ -10,8 +10,8 @@ noise variance   log r              one for each group of columns that share a v
 offset           mu
 
 If columns have AR(1) noise, the modules of this package treat the noise processes as states
-(:attr:`.StateSpace.state_space`). They are the last AR(1) processes. Each has one free loading, on the column
-of which it is the noise.
+(:attr:`.StateSpace.state_space`). The noise processes are the last AR(1) processes. Each has one free
+loading, on its column.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     decays : ndarray of shape (K,)
         Fixed decays of AR(1) factors.
     loadings : ndarray of shape (D, n_states)
-        Fixed loadings; NaN for states that do not enter observations, such as velocities.
+        Fixed loadings; NaN for states that do not affect observations directly, such as velocities.
     noise : ndarray of shape (D,)
         Fixed variances of white noise.
     frequencies : ndarray of shape (2, R)
@@ -67,7 +67,7 @@ class Limits(NamedTuple):
 
     @property
     def fixed_frequencies(self) -> BoolArray:
-        """Stochastic cycles (R,) whose frequency is fixed."""
+        """Mask (R,) of stochastic cycles with a fixed frequency."""
         return np.asarray(self.frequencies[0] == self.frequencies[1])
 
     @property
@@ -78,7 +78,7 @@ class Limits(NamedTuple):
 
     @property
     def fixed_phases(self) -> BoolArray:
-        """Cycles (R,) whose phase is determined by fixed loadings.
+        """Mask (R,) of cycles whose phase is determined by fixed loadings.
 
         A column in which both loadings of a cycle are fixed at zero does not determine its phase.
         """
@@ -102,7 +102,7 @@ def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
     """Set parameters to their fixed values, after matching the latent processes to these values.
 
     For each kind of process, the order, signs and phases with the smallest distance to the fixed values are
-    used. Variance that the loadings no longer explain is added to the noise variance.
+    selected. If the new loadings explain less variance, the difference is added to the noise variance.
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
     k, d = params.n_components, params.n_features
     ar1_loadings, fixed = params.loadings[:, :k], limits.loadings[:, :k]
     decay_distances = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
-    # Distances of loadings are squares in standard deviations of the columns, distances of decays squares of
-    # atanh with the weight 0.1.
+    # Squared distances of loadings are in variances of the columns, squared distances of decays on the scale
+    # of atanh, with weight 0.1.
     order = closest_order(
         ar1_loadings, fixed, 0.1 * np.where(np.isnan(decay_distances), 0.0, decay_distances)
     )
@@ -180,10 +180,10 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
 
 # Coordinates, score, M-step and spectra of the dynamics of all latent processes.
 #
-# The coordinates of the decays of AR(1) factors come first (:mod:`probsfa.statespace.processes.ar1`), then
-# those of each other kind of process (:meth:`.Process.to_free`): the first coordinate of all its processes,
-# then the second. Their number is ``Latents.n_dynamics``. Other modules of this package do not depend on
-# their meaning, which the modules of :mod:`probsfa.statespace.processes` define.
+# The first coordinates are the decays of AR(1) factors (:mod:`probsfa.statespace.processes.ar1`). They are
+# followed by the coordinates of each other kind of process (:meth:`.Process.to_free`): the first coordinate
+# of all its processes, then the second. The number of coordinates is ``Latents.n_dynamics``. The modules of
+# :mod:`probsfa.statespace.processes` define their meaning.
 
 
 def _split_by_kind(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
@@ -203,7 +203,7 @@ def dynamics_to_free(params: StateSpace, *, evenly_sampled: bool) -> FloatArray:
 
 
 def dynamics_from_free(template: StateSpace, free: FloatArray, *, evenly_sampled: bool) -> StateSpace:
-    """Return a copy of ``template`` with the dynamics that have the given coordinates."""
+    """Return a copy of ``template`` with the dynamics at given coordinates."""
     decay = ar1.from_free(free[: template.n_components], evenly_sampled=evenly_sampled)
     if not template.processes:
         return template.replace(decay=decay)
@@ -215,7 +215,7 @@ def dynamics_from_free(template: StateSpace, free: FloatArray, *, evenly_sampled
 
 
 def clip_decays(params: StateSpace, *, evenly_sampled: bool) -> StateSpace:
-    """Raise decays to a small positive minimum if rows are unevenly sampled: they cannot be negative then."""
+    """Replace negative decays by a small positive minimum if rows are unevenly sampled."""
     if evenly_sampled:
         return params
     return params.replace(decay=np.maximum(params.decay, 10.0 * ar1.MIN_DECAY))
@@ -230,10 +230,9 @@ def longest_steps(latents: Latents) -> FloatArray:
 def longest_loading_steps(params: StateSpace) -> FloatArray:
     """Return the longest step of one iteration in the loadings on each loaded state (n_loaded_states,).
 
-    It is one standard deviation of a column for stationary processes. Loadings of trends, whose initial state
-    is diffuse, are larger by orders of magnitude that depend on the data. For these, the longest step is the
-    largest initial loading, up to a limit of the kind. After longer steps the optimizer often ends at a lower
-    likelihood.
+    For stationary processes it is one standard deviation of a column. Loadings of trends, whose initial state
+    is diffuse, are larger by orders of magnitude. For trends, the longest step is the largest initial
+    loading, up to a limit of the kind. With longer steps, the optimizer often ends at a lower likelihood.
     """
     latents = params.latents
     others = [
@@ -263,9 +262,9 @@ def dynamics_standard_errors(
     Returns
     -------
     dict of ndarray
-        Standard errors by fitted attribute: ``decay_`` and ``timescales_``, both (K,), and those of other
-        processes (:meth:`.Process.standard_errors`). Errors of time scales are NaN for decays that are not
-        positive.
+        Standard errors by fitted attribute: ``decay_`` and ``timescales_``, both (K,), and attributes of
+        other processes (:meth:`.Process.standard_errors`). Errors of time scales are NaN for decays that are
+        not positive.
     """
     slope = np.abs(ar1.slope(params.decay, evenly_sampled=evenly_sampled))
     decay = slope * np.sqrt(np.diagonal(covariance)[: params.n_components])
@@ -334,7 +333,7 @@ def maximize_dynamics(
     k = params.n_components
     sums = stats.innovation_power, stats.innovation_moments, stats.previous_power
     decay_over_gap = np.asarray(transition_over(params, gaps).decay)
-    # Second moments of (z_t-1, z_t) from those of the innovations.
+    # Second moments of (z_t-1, z_t), from moments of the innovations.
     power, moments, previous = (x[:, :k] for x in sums)
     cross = moments + decay_over_gap * previous
     current = power + 2.0 * decay_over_gap * cross - decay_over_gap**2 * previous
@@ -361,7 +360,7 @@ _NODES = np.polynomial.legendre.leggauss(6)
 
 
 def information_frequencies(params: StateSpace) -> tuple[FloatArray, FloatArray]:
-    """Return quadrature nodes in (0, pi), which are dense near peaks of the spectra, and their weights.
+    """Return quadrature nodes in (0, pi), dense near peaks of the spectra, and their weights.
 
     The weights sum to one. The spectrum of an AR(1) process has a Lorentzian peak of width ``1 - |a|`` at 0,
     or at pi if ``a`` is negative. Other processes define their peaks in :attr:`.Process.peaks`. The widths of
@@ -388,7 +387,7 @@ def information_frequencies(params: StateSpace) -> tuple[FloatArray, FloatArray]
 def _panel_edges(decay: FloatArray) -> FloatArray:
     """Return edges of panels from 0 to pi whose distances from 0 grow by a factor of three.
 
-    The first panel is at most 0.3 times as wide as the narrowest peak, which is that of the largest decay.
+    The first panel is at most 0.3 times as wide as the narrowest peak, the peak of the largest decay.
     """
     if decay.size == 0:
         return np.array([0.0, np.pi])
@@ -400,10 +399,10 @@ def _panel_edges(decay: FloatArray) -> FloatArray:
 class LatentSpectra(NamedTuple):
     """Spectra ``f`` of the ``K`` states with loadings at ``W`` frequencies, and their derivatives.
 
-    The derivatives are with respect to the ``P`` coordinates of the dynamics. Derivatives that are not zero
-    are stored as ``E`` columns: a coordinate of a stochastic cycle, for example, changes the spectra of two
-    states. The methods compute sums over the frequencies, with ``weights`` (W,), for the expected information
-    and for Whittle's likelihood. Cross spectra between states of one process are neglected.
+    The ``E`` derivatives with respect to the ``P`` coordinates of the dynamics are stored as columns if they
+    are not zero; a coordinate of a stochastic cycle, for example, changes the spectra of two states. The
+    methods compute sums over the frequencies, with ``weights`` (W,), for the expected information and for
+    Whittle's likelihood. Cross spectra between states of one process are neglected.
 
     Attributes
     ----------
@@ -428,7 +427,7 @@ class LatentSpectra(NamedTuple):
         return by_state if self.state_of_slope is None else by_state[..., self.state_of_slope]
 
     def sum_by_coordinate(self, by_slope: FloatArray) -> FloatArray:
-        """Sum an array over derivatives (..., E) to one over coordinates (..., P)."""
+        """Sum an array over derivatives (..., E) to an array over coordinates (..., P)."""
         if self.coordinate_of_slope is None:
             return by_slope
         return by_slope @ (self.coordinate_of_slope[:, None] == np.arange(self.n_dynamics)).astype(np.float64)
@@ -512,8 +511,8 @@ def dynamics_damping(params: StateSpace, n_rows: float, *, evenly_sampled: bool)
 def dynamics_curvature(params: StateSpace, gradient: FloatArray, *, evenly_sampled: bool) -> FloatArray:
     """Return the part of minus the second derivative that is proportional to the gradient.
 
-    It arises because decays are nonlinear functions of the coordinates. Only positive terms, which shorten
-    steps, are included; see :class:`.Metric`.
+    These terms exist because decays are nonlinear functions of the coordinates. Only positive terms, which
+    shorten steps, are included; see :class:`.Metric`.
     """
     # (d^2 a / d s^2) / (d a / d s) is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
     second_over_first = -2.0 * params.decay if evenly_sampled else 1.0 + np.log(params.decay)
@@ -540,7 +539,7 @@ class Coordinates(NamedTuple):
     evenly_sampled : bool
         Whether rows are evenly sampled, which determines the coordinates of the dynamics.
     n_ar1_noise : int, default=0
-        Number of AR(1) processes that are noise of the columns, ``D`` or zero; they are the last ones.
+        Number of AR(1) processes that are noise of the columns, ``D`` or zero; they are the last processes.
     limits : Limits or None, default=None
         Fixed parameters and ranges of periods of the factors. Parameters of AR(1) noise are never fixed.
     """
@@ -580,7 +579,7 @@ class Coordinates(NamedTuple):
 
     @property
     def has_loading(self) -> BoolArray:
-        """Loadings (D, n_states) that have coordinates; False for AR(1) noise of other columns."""
+        """Mask (D, n_states) of loadings with coordinates; False for AR(1) noise of other columns."""
         has_loading = np.ones((self.n_features, self.n_states), dtype=bool)
         if self.n_ar1_noise:
             has_loading[:, self.ar1_noise_states] = np.eye(self.n_features, dtype=bool)
@@ -608,17 +607,18 @@ class Coordinates(NamedTuple):
 
     @property
     def n_free(self) -> int:
-        """Number of identified free parameters: without rotations that do not change the likelihood."""
+        """Number of identified free parameters, without rotations that do not change the likelihood."""
         n_of_factors = self.with_white_noise.latents.n_free(self.n_features)
         n = n_of_factors + 2 * self.n_ar1_noise + self.n_noise + self.n_features
         if self.limits is not None:
-            # A fixed loading that only determines the phase of a cycle removes no free parameter.
+            # A fixed loading that only determines the phase of a cycle does not reduce the number of free
+            # parameters.
             n += int(np.count_nonzero(self.limits.fixed_phases)) - self.limits.n_fixed
         return n
 
     @property
     def limits_of_states(self) -> Limits | None:
-        """The constraints for all states: those of AR(1) noise, which is free, are inserted."""
+        """The constraints for all states, including AR(1) noise, which is free."""
         if self.limits is None or not self.n_ar1_noise:
             return self.limits
         decays, loadings, noise, frequencies, cycle_states = self.limits
@@ -639,7 +639,7 @@ class Coordinates(NamedTuple):
         values = np.full(self.size, np.nan)
         decays = limits.decays
         values[: len(decays)] = np.arctanh(decays) if self.evenly_sampled else np.log(-np.log(decays))
-        # While cycles are detected one after the other, the model has fewer of them than the limits.
+        # While cycles are detected one after the other, the model has fewer cycles than the limits.
         if Rhythm in self.latents.counts:
             n, end = self.latents.counts[Rhythm], self.latents.coordinates[Rhythm].stop
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
@@ -653,7 +653,7 @@ class Coordinates(NamedTuple):
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
         """Slices of dynamics, loadings, noise and offset in the vector."""
-        # Sums of integers: a fit evaluates this thousands of times, and np.cumsum took 7 % of its time.
+        # Sums of integers, because a fit evaluates this thousands of times; np.cumsum took 7 % of its time.
         loadings = self.latents.n_dynamics
         noise = loadings + self.n_loadings
         offset = noise + self.n_noise
@@ -686,8 +686,8 @@ def from_vector(coordinates: Coordinates, vector: FloatArray, template: StateSpa
 def score(coordinates: Coordinates, params: StateSpace, gaps: FloatArray, stats: Statistics) -> FloatArray:
     """Return the gradient (P,) of the log-likelihood with respect to the coordinates.
 
-    By Fisher's identity it is the gradient of the expected complete-data log-likelihood, which is a function
-    of the expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
+    By Fisher's identity, this is the gradient of the expected complete-data log-likelihood, a function of the
+    expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
     """
     r = params.noise_variance
     by_latent = stats.residual_moments / r[:, None]

@@ -2,8 +2,8 @@
 
 The expected complete-data log-likelihood is the sum of a term for the dynamics and a term for the
 observations. The parameters of the observations are estimated by a regression of each column on the states
-and a constant, over the rows in which the column is observed. Of the AR(1) noise processes, only that of the
-column is a regressor. With the stationary variance fixed at one, the decay of an AR(1) process is the
+and a constant, over the rows in which the column is observed. Only one AR(1) noise process, that of the
+column, is a regressor. With the stationary variance fixed at one, the decay of an AR(1) process is the
 solution of a cubic equation (:func:`.ar1.cubic_decay`).
 """
 
@@ -21,7 +21,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
-# Number of successive steps whose predicted remaining gain must be below the tolerance.
+# Number of successive steps whose predicted remaining gain must be below the tolerance for convergence.
 _N_CONVERGED_STEPS = 5
 
 
@@ -46,7 +46,7 @@ def maximize(
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
     has_loading : ndarray of bool of shape (D, n_loaded_states), optional
-        Which loadings are learned; the others are zero. By default all are learned.
+        Mask of free loadings; other loadings are zero. By default all loadings are free.
     limits : Limits, optional
         Fixed parameters, and ranges of frequencies.
 
@@ -66,20 +66,20 @@ def _maximize_observations(
     params: StateSpace, stats: Statistics, noise: Noise, has_loading: BoolArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return loadings, offsets and noise variances that maximise the expected density of the observations."""
-    # The statistics contain moments of the residuals at `params`. The regression of these on the states is
-    # the change of loadings and offsets.
+    # The statistics contain moments of the residuals at `params`. A regression of the residuals on the states
+    # estimates the changes of loadings and offsets.
     moments, cross_products = stats.latent_moments, stats.residual_moments
     latents = params.latents
     if latents.n_loaded_states < latents.n_states:
         regressors = np.append(latents.loaded_states, params.n_states)
         moments, cross_products = moments[:, regressors[:, None], regressors], cross_products[:, regressors]
     if has_loading is not None and not has_loading.all():
-        # The equations of loadings that are not learned are replaced by "change = 0".
+        # Equations of fixed loadings are replaced by "change = 0".
         excluded = ~np.column_stack([has_loading, np.ones(len(has_loading), dtype=bool)])
         identity = np.eye(excluded.shape[1])
         moments = np.where(excluded[:, :, None] | excluded[:, None, :], identity, moments)
         cross_products = np.where(excluded, 0.0, cross_products)
-    # Regressors are scaled, because the moments of trends differ from others by orders of magnitude.
+    # Regressors are scaled, because moments of trends are larger by orders of magnitude.
     scale = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), np.finfo(np.float64).tiny))
     scaled = moments / (scale[:, :, None] * scale[:, None, :])
     change = np.linalg.solve(scaled, (cross_products / scale)[:, :, None])[:, :, 0] / scale
@@ -98,8 +98,8 @@ def fit_em(
 ) -> FitResult:
     """Maximise the likelihood by EM from ``start``.
 
-    The algorithm stops when the predicted remaining gain is below ``tol`` nats. EM converges linearly, with a
-    rate near one if the noise is small. The remaining gain is therefore predicted by a geometric series.
+    The algorithm ends when the predicted remaining gain is below ``tol`` nats. EM converges linearly, with a
+    rate near one if the noise is small, so that a geometric series predicts the remaining gain.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def warm_up(
     max_steps : int
         Maximum number of steps.
     min_gain : float
-        Gain of a step below which to stop, in nats.
+        Gain of a step, in nats, below which the steps end.
     has_loading : ndarray of bool of shape (D, n_loaded_states), optional
         Which loadings are learned, as in :func:`maximize`.
 
@@ -206,7 +206,7 @@ def warm_up(
 
 # Monte Carlo EM for AR(1) noise of many columns, with that noise integrated out.
 #
-# The latent variables of this EM algorithm are the factors only. The AR(1) noise of column ``d`` is part of
+# Only the factors are latent variables of this EM algorithm. The AR(1) noise of column ``d`` is part of
 # the noise covariance ``S_d`` (T, T) of the column (:mod:`~probsfa.statespace.engine.idiosyncratic`). With
 # the posterior means ``m`` (T, K) of the factors, draws ``e`` (T, K) of their deviations from the means, and
 # the loadings ``C_d`` (K,), the expected complete-data log-likelihood is
@@ -216,30 +216,30 @@ def warm_up(
 # It is maximized in blocks (expectation conditional maximisation, Meng & Rubin 1993): decays of the factors
 # in closed form, loadings and offsets by generalised least squares, and the three parameters of the noise of
 # each column by Fisher scoring. Scoring steps that lower the density are rejected. All iterations use the
-# same random numbers, so that they converge (Levine & Casella 2001). Means are exact. Draws are used only in
-# sums over all rows, for which one draw of thousands of rows is sufficient.
+# same random numbers, so that they converge (Levine & Casella 2001). Means are exact. Only sums over all rows
+# depend on draws, and one draw of thousands of rows is sufficient for these sums.
 #
 # Meng, X.-L. & Rubin, D. B. (1993). Maximum likelihood estimation via the ECM algorithm: a general framework.
 # Biometrika 80, 267-278.
 # Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algorithm. Journal of
 # Computational and Graphical Statistics 10, 422-439.
 
-# Number of conjugate gradient iterations of the regressions, and of scoring steps of the noise, in each
-# iteration of EM.
+# Number of conjugate gradient iterations of the regressions, and number of scoring steps of the noise, in an
+# EM iteration.
 _N_REGRESSION_ITERATIONS, _N_SCORING_STEPS = 3, 2
-# Initial fraction of the white noise that becomes AR(1) noise, and initial decay of AR(1) noise.
+# Initial share of AR(1) noise in the noise, and initial decay of AR(1) noise.
 _INITIAL_AR1_SHARE, _INITIAL_DECAY = 0.5, 0.8
 # Range of the variance of AR(1) noise of standardised columns, and maximum absolute atanh of its decay.
 _MIN_VARIANCE, _MAX_VARIANCE, _MAX_ATANH_DECAY = 1e-8, 1e2, 6.5
-# Number of rows times draws for which sums over rows have Monte Carlo errors of 1 to 2 percent.
+# Minimum number of rows times draws; sums over rows then have Monte Carlo errors of 1 to 2 percent.
 _N_DRAWN_ROWS = 3000
 # Tolerance of posterior means during the fit, in posterior standard deviations.
 _MEAN_TOL = 1e-2
-# Gain in nats per free parameter below which EM stops, because Monte Carlo errors are larger.
+# Gain in nats per free parameter below which EM ends, because Monte Carlo errors are larger.
 _TOL_PER_PARAMETER = 5e-3
 # Largest scoring step in each coordinate.
 _MAX_STEP = 1.5
-# Frequencies at which the expected information of the noise is computed.
+# Frequencies of the sum for the expected information of the noise.
 _FREQUENCIES = np.concatenate([np.geomspace(1e-4, 1e-2, 24, endpoint=False), np.linspace(1e-2, np.pi, 160)])
 
 
@@ -275,7 +275,7 @@ class EMIteration:
     means : ndarray of shape (T, K)
         Posterior means of the factors at the last E-step.
     deviations : ndarray of shape (n_draws, T, K)
-        Draws of their deviations from the means.
+        Draws of the deviations of the factors from the means.
     """
 
     def __init__(self, panel: Panel, params: StateSpace, noise: Noise, n_draws: int | None = None) -> None:
@@ -288,7 +288,7 @@ class EMIteration:
         # Parameters of the noise of each column that are estimated: white noise may have known variances.
         self._free = np.array([True, noise.variances.n_free > 0, True])
         self._solutions: FloatArray | None = None
-        # Weights of the mean and of the draws in expectations.
+        # Weights of the mean and of the draws in expected values.
         self._shares = np.append(1.0, np.full(self.n_draws, 1.0 / self.n_draws))
         self._damping = np.full(params.n_features, 1e-2)
 
@@ -299,8 +299,8 @@ class EMIteration:
     def expect(self) -> None:
         """E-step: compute posterior means and draws of the factors.
 
-        Deviations from the means are drawn by simulating factors and observations from the model, and
-        subtracting the posterior means of the simulated factors given the simulated observations.
+        To draw deviations from the means, factors and observations are simulated from the model, and the
+        posterior means given the simulated observations are subtracted from the simulated factors.
         """
         self.system = FactorSystem(self.params, self.steps)
         factors, _, values = self.system.simulate(np.random.default_rng(0), self.n_draws)
@@ -345,7 +345,7 @@ class EMIteration:
         return maximize_dynamics(factors_only, stats, self.panel.gaps).decay
 
     def _regress(self) -> float:
-        """Move loadings and offsets towards their generalised least squares estimates; return the gain.
+        """Change loadings and offsets towards their generalised least squares estimates; return the gain.
 
         The normal equations of each column are solved by a few preconditioned conjugate gradient iterations.
         """
@@ -392,7 +392,7 @@ class EMIteration:
         adjacent_rows = np.einsum("r,rti,rtj->tij", self._shares, regressors[:, 1:], regressors[:, :-1])
         adjacent_rows = (adjacent_rows + adjacent_rows.swapaxes(1, 2)).reshape(n - 1, m * m)
         matrices = (diagonal @ same_row + off_diagonal[:, 1:] @ adjacent_rows).reshape(-1, m, m)
-        # A ridge, because factors may be linearly dependent.
+        # A ridge is added, because factors may be linearly dependent.
         entries = np.arange(m)
         matrices[:, entries, entries] *= 1.0 + 1e-10
         matrices[:, entries, entries] += 1e-10
@@ -481,7 +481,7 @@ def _solve_with(cholesky: FloatArray, right: FloatArray) -> FloatArray:
 def _noise_information(params: StateSpace) -> FloatArray:
     """Return the expected information (D, 3, 3) of one value on the parameters of the noise (Whittle 1953).
 
-    The parameters are those of :meth:`EMIteration._noise_score`.
+    For the parameters see :meth:`EMIteration._noise_score`.
     """
     decay, cosine = params.memory_decay[:, None], np.cos(_FREQUENCIES)
     unit_spectrum = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
@@ -536,13 +536,13 @@ def fit_monte_carlo_em(
     max_iter : int
         Maximum number of iterations.
     tol : float
-        Predicted remaining gain, in nats, below which the fit stops.
+        Predicted remaining gain, in nats, below which the fit ends.
 
     Returns
     -------
     FitResult
-        The log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). An entry of the history is
-        this estimate minus the gains of all later M-steps, which are lower bounds of the increase of the
+        The log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). Entries of the history are
+        this estimate minus the gains of all later M-steps; a gain is a lower bound of the increase of the
         log-likelihood.
     """
     if not start.has_ar1_noise:
@@ -571,7 +571,7 @@ def fit_monte_carlo_em(
 
 
 def _predicted_gain(gains: list[float]) -> float:
-    """Predict the sum of further gains by a geometric series from the last two; infinite without two."""
+    """Predict the sum of further gains as a geometric series; infinite if there are fewer than two gains."""
     if len(gains) < 2:
         return np.inf
     rate = np.clip(gains[-1] / max(gains[-2], 1e-300), 0.5, 0.95)

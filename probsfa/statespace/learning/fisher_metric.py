@@ -1,9 +1,9 @@
 """Metric of the optimizer: expected (Fisher) information plus damping by complete-data information.
 
 The formulas are in the comments of each section. A column that is observed in a fraction ``p`` of the rows is
-treated as a complete column with ``1 / p`` times the noise variance. Multiplying its information by ``p``
-instead would be inaccurate at small noise. The data then have little information on changes ``C -> C W`` of
-the basis of the factors and much on all other changes, so that errors of the latter dominate the former.
+treated as a complete column with ``1 / p`` times the noise variance. A multiplication of its information by
+``p`` would be inaccurate for small noise, because the data then have little information about changes ``C ->
+C W`` of the basis of the factors, and much more about all other changes.
 """
 
 from collections.abc import Callable
@@ -37,21 +37,21 @@ from probsfa.statespace.parameters import StateSpace
 #
 # with the spectrum ``f_k`` of factor ``k``, ``F = diag(f(w))`` and the noise covariance ``R = diag(r)``. Its
 # cost does not depend on the length of the series, and it is nearly exact at any noise level. It neglects the
-# ends of the series, assumes time scales shorter than the series, and assumes that missing values are spread
-# evenly. These approximations lead to a few more optimizer steps, but not to other results, because the score
-# is exact.
+# ends of the series, and assumes time scales shorter than the series and evenly distributed missing values.
+# These approximations increase the number of optimizer steps slightly, but do not change results, because the
+# score is exact.
 #
-# The matrix is never formed. Let ``R^-1/2 C = U L`` with orthonormal ``U`` (D, q) and ``q = min(D, K)``.
-# With ``B(w) = 1 + L F L'`` and the projector ``E = 1 - U U'``,
+# The matrix ``I`` is not computed. Let ``R^-1/2 C = U L`` with orthonormal ``U`` (D, q) and ``q = min(D,
+# K)``. With ``B(w) = 1 + L F L'`` and the projector ``E = 1 - U U'``,
 #
 #     S^-1 = R^-1/2 (E + U B^-1 U') R^-1/2.
 #
 # Changes of the scaled loadings ``R^-1/2 C`` are the sum of a part inside the span of ``U``, ``U M`` with
 # ``M`` (q, K), and a part outside, ``E V`` with ``V`` (D, K). The information on ``V`` is the same K-by-K
-# matrix for all columns; that on ``M`` is a matrix of size q K. Only sums of positive terms are computed. The
-# textbook difference ``R^-1 - R^-1 C (F^-1 + C' R^-1 C)^-1 C' R^-1`` has no correct digit in the directions
-# of the factors if the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3); with the dense matrix it
-# would cost O(D^3 K^3).
+# matrix for all columns; the information on ``M`` is a matrix of size q K. Only sums of positive terms are
+# computed, because the usual difference ``R^-1 - R^-1 C (F^-1 + C' R^-1 C)^-1 C' R^-1`` has no correct digit
+# in the directions of the factors if the noise is small. A solution costs O(D^3 + D^2 q K + (q K)^3), instead
+# of O(D^3 K^3) for the dense matrix.
 #
 # Let ``G = C' S^-1 C`` and ``H = B^-1 L`` (q, K) at each frequency. The terms of the information per time
 # step are means over frequencies of the following products, with derivatives ``f'`` by the coordinates ``s``
@@ -112,12 +112,13 @@ def factor_spectra(params: StateSpace, spectrum: FloatArray) -> SpectralFactors:
 _TINY = np.finfo(np.float64).tiny
 Solver = Callable[[FloatArray], FloatArray]
 
-# Size q K of the information on loadings inside the span above which only its diagonal blocks are used. The
-# factorization of the complete matrix would take longer than the optimizer steps that it saves.
+# Maximum size q K of the information on loadings inside the span. For larger matrices only the diagonal
+# blocks are used, because a complete factorization takes longer than the optimizer steps that it saves.
 MAX_DENSE_SIZE = 400
-# Number of noise coordinates above which their information with other coordinates is neglected.
+# Maximum number of noise coordinates; for more, cross terms with other coordinates are neglected.
 _MAX_DENSE_NOISE = 256
-# Largest number of coordinates for which the whole matrix is formed if some loadings or offsets are fixed.
+# Maximum number of coordinates for which the complete matrix is computed if some loadings or offsets are
+# fixed.
 _MAX_DENSE_SUBSET = 2000
 
 
@@ -131,10 +132,10 @@ class CompleteData(NamedTuple):
     moments : ndarray of shape (K, K)
         Sum of the second moments of the states over the rows with at least one observed value.
     n_rows : float
-        Number of those rows, at least one.
+        Number of these rows, at least one.
     n_segments : float, default=0.0
-        Number of sequences in these rows. With zero, the information on offsets is that of one infinitely
-        long sequence.
+        Number of sequences in these rows. With zero, the information on offsets assumes an infinitely long
+        sequence.
     """
 
     counts: FloatArray
@@ -177,7 +178,7 @@ def complete_data_without_missing_values(n_rows: float, coordinates: Coordinates
 class Metric:
     """Expected information of the coordinates plus a multiple of the damping matrix, stored by blocks.
 
-    The damping matrix is the information on the coordinates if the states were observed. With the multiple
+    The damping matrix is the information on the coordinates if the states were observed. If the multiple is
     one, a step is nearly an EM step.
 
     Parameters
@@ -189,10 +190,10 @@ class Metric:
     complete : CompleteData
         Moments of the complete data.
     gradient : ndarray of shape (P,), optional
-        Gradient of the log-likelihood. Minus the second derivative by a coordinate contains terms
-        proportional to the gradient, which the expected information does not contain. They are large if the
-        gradient points towards a noise variance of zero or a bound of a decay; without them steps towards the
-        bound would be far too long. Only positive terms, which shorten steps, are added.
+        Gradient of the log-likelihood. Minus the second derivative by a coordinate has terms proportional to
+        the gradient, which the expected information does not have. If the gradient points towards a noise
+        variance of zero or a bound of a decay, these terms are large, and steps without them would be far too
+        long. Only positive terms, which shorten steps, are added.
     max_dense_size : int, default=400
         Size above which only diagonal blocks of the information on loadings inside the span are used.
     """
@@ -220,8 +221,8 @@ class Metric:
         self.left_singular = left
         self.block_diagonal = q * k > max_dense_size or coordinates.n_noise > _MAX_DENSE_NOISE
         self.moments = complete.moments
-        # With noise variances r / p, the information on log r would be that of all rows. It is multiplied by
-        # the observed fraction p, hence its cross terms by sqrt(p).
+        # With noise variances r / p, the information on log r is computed for all rows. It is multiplied by
+        # the observed fraction p, and its cross terms by sqrt(p).
         self.root_share = np.sqrt(share)
         self.noise_counts = coordinates.variances.totals(complete.counts)
 
@@ -268,8 +269,8 @@ class Metric:
                 [[self._reduce_to_variances(noise), cross], [cross.T, dynamics]]
             )
         at_zero = latent_spectra(params, np.zeros(1), evenly_sampled=evenly_sampled).values[0]
-        # The spectrum at zero is the variance of the mean of n rows times n. The variance is at most that of
-        # a single value divided by the number of sequences, also for very slow processes.
+        # The spectrum at zero is n times the variance of the mean of n rows. Also for very slow processes,
+        # this variance is at most the variance of a single value divided by the number of sequences.
         at_zero = 1.0 / (1.0 / at_zero + complete.n_segments / n)
         self.offset_inside_span = np.linalg.inv(np.eye(q) + (scaled_loadings * at_zero) @ scaled_loadings.T)
         self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=evenly_sampled)
@@ -284,8 +285,8 @@ class Metric:
         gradient : ndarray of shape (P,)
             Right-hand side.
         free : ndarray of bool of shape (P,)
-            Coordinates to solve for. If loadings or offsets are excluded and the whole matrix is large, the
-            system is solved for all coordinates, and excluded ones are then set to zero.
+            Coordinates to solve for. If loadings or offsets are excluded and the matrix is large, the system
+            is solved for all coordinates, and excluded coordinates are then set to zero.
         damping : float
             Multiple of the damping matrix that is added.
 
@@ -301,8 +302,8 @@ class Metric:
         retained = np.concatenate([free[noise], free[dynamics]])
         solve_loadings, solve_noise_and_dynamics = self._solvers(damping, retained)
 
-        # Elimination of the loadings. The gradient by the scaled loadings is that by the loadings times the
-        # standard deviation of the noise.
+        # Elimination of the loadings. The gradient by the scaled loadings is the gradient by the loadings
+        # times the standard deviation of the noise.
         loading_step = solve_loadings(gradient[loadings].reshape(d, k) / inverse_noise_std)
         other_gradient = np.concatenate([gradient[noise], gradient[dynamics]])
         if not self.block_diagonal:
@@ -362,7 +363,7 @@ class Metric:
             matrix = self.to_dense(damping)[retained[:, None], retained]
             step[retained] = factorise(matrix)(gradient[retained])
             return step
-        # The step is an ascent direction, because the inverse of the whole matrix is positive definite.
+        # The step is an ascent direction, because the inverse of the complete matrix is positive definite.
         all_but_fixed_noise = np.ones_like(free)
         all_but_fixed_noise[self.coordinates.slices[2]] = free[self.coordinates.slices[2]]
         return np.where(free, self.solve(np.where(free, gradient, 0.0), all_but_fixed_noise, damping), 0.0)
@@ -424,11 +425,11 @@ class Metric:
         return out
 
     def _sum_by_variance(self, by_column: FloatArray) -> FloatArray:
-        """Sum derivatives by ``log r`` of the columns, weighted by sqrt(p), to those by noise coordinates."""
+        """Sum derivatives by ``log r`` of the columns, weighted by sqrt(p), over each noise coordinate."""
         return self.coordinates.variances.totals((by_column.T * self.root_share).T)
 
     def _reduce_to_variances(self, by_columns: FloatArray) -> FloatArray:
-        """Sum a matrix (D, D) over columns to one over the noise coordinates."""
+        """Sum a matrix (D, D) over the columns of each noise coordinate."""
         variances = self.coordinates.variances
         return variances.totals(variances.totals(by_columns).T).T
 
@@ -446,7 +447,7 @@ class Metric:
         return np.asarray(step)
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
-        """Return the whole matrix, shape (P, P), for small models and for tests."""
+        """Return the complete matrix (P, P), for small models and for tests."""
         dynamics, loadings, noise, offset = self.coordinates.slices
         d, k, q = self.coordinates.n_features, self.coordinates.n_states, self.left_singular.shape[1]
         left, inverse_noise_std = self.left_singular, self.inverse_noise_std
@@ -508,9 +509,9 @@ def _sum_outer_products(first: FloatArray, second: FloatArray) -> FloatArray:
 def _metric_frequencies(params: StateSpace, complete: CompleteData) -> tuple[FloatArray, FloatArray]:
     """Return the frequencies and weights (W,) of :func:`.information_frequencies`.
 
-    In a model with trends, whose spectra are infinite at zero, frequencies are raised to at least half a
-    period in the mean length of a sequence. The data have no information from lower frequencies; including it
-    would make steps of the loadings of trends far too short.
+    In a model with trends, whose spectra are infinite at zero, the minimum frequency is half a period in the
+    mean length of a sequence. The data have no information at lower frequencies, and steps of the loadings of
+    trends would be far too short.
     """
     omega, weights = information_frequencies(params)
     if not all(kind.stationary for kind in params.latents.counts):
@@ -523,7 +524,7 @@ def _gradient_curvature(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the positive terms, proportional to the gradient, of minus the second derivative.
 
-    They are those of the coordinates of the noise and of the dynamics; see :class:`Metric`.
+    The terms are for the coordinates of the noise and of the dynamics; see :class:`Metric`.
     """
     if gradient is None:
         return np.zeros(coordinates.n_noise), np.zeros(coordinates.latents.n_dynamics)
@@ -541,8 +542,8 @@ def _gradient_curvature(
 #     n_d(w) = r_d + s_d^2 f_b,d(w)
 #
 # contains white noise with variance ``r_d`` and AR(1) noise with standard deviation ``s_d``, decay ``b_d``
-# and unit-variance spectrum ``f_b,d``. AR(1) noise changes the diagonal only, so that the inverted matrices
-# have the size of the number of shared states: those of the factors. Let ``P = S^-1``, ``Q = P C`` and
+# and unit-variance spectrum ``f_b,d``. AR(1) noise changes the diagonal only, so that the size of inverted
+# matrices is the number of shared states (states of the factors). Let ``P = S^-1``, ``Q = P C`` and
 # ``G = C' P C`` at each frequency. Let ``f'`` be derivatives by the coordinates of the dynamics of shared
 # states, and ``g_d`` the derivative of ``n_d`` by one of its parameters (``log r_d``, ``s_d`` or the
 # coordinate of ``b_d``). The terms of the information per time step are means over frequencies of::
@@ -555,9 +556,9 @@ def _gradient_curvature(
 #     n_d, n_e         g_d g_e P_de^2 / 2
 #     mu_d, mu_e       P_de at w = 0
 #
-# The factored form of white noise does not exist here, because the scaling by the noise depends on the
-# frequency. The whole matrix is therefore formed, at a cost that is small relative to a posterior with a
-# state for each factor and each column.
+# There is no factored form as for white noise, because the scaling by the noise depends on the frequency. The
+# complete matrix is therefore computed, at a small cost relative to a posterior with a state for each factor
+# and each column.
 
 
 class ColouredSpectra(NamedTuple):
@@ -617,8 +618,7 @@ def coloured_spectra(
     left, singular, right = np.linalg.svd(loadings * inverse_noise_std[:, :, None], full_matrices=False)
     left_transposed = np.swapaxes(left, 1, 2)
     shared = _shared_spectra(spectra, coordinates)
-    # The matrices L, L', B and B^-1 of the factored spectral matrix, now with a different noise at each
-    # frequency.
+    # The matrices L, L', B and B^-1 of the factored spectral matrix, for the noise at each frequency.
     scaled_loadings = singular[:, :, None] * right
     scaled_transposed = np.swapaxes(scaled_loadings, 1, 2)
     core = np.eye(singular.shape[1]) + (scaled_loadings * shared.values[:, None, :]) @ scaled_transposed
@@ -640,7 +640,7 @@ def coloured_spectra(
 
 
 def _shared_spectra(spectra: LatentSpectra, coordinates: Coordinates) -> LatentSpectra:
-    """Return the spectra of the shared states, without those of AR(1) noise.
+    """Return the spectra of the shared states, without states of AR(1) noise.
 
     States are numbered without the states of AR(1) noise; the numbers of the coordinates do not change.
     """
@@ -664,8 +664,8 @@ def _shared_spectra(spectra: LatentSpectra, coordinates: Coordinates) -> LatentS
 class _Positions(NamedTuple):
     """Positions in the vector of coordinates.
 
-    ``loadings`` (D, K) are those of loadings on shared states, ``decays`` and ``scales`` (D,) those of the
-    parameters of AR(1) noise.
+    ``loadings`` (D, K) are positions of loadings on shared states, ``decays`` and ``scales`` (D,) positions
+    of the parameters of AR(1) noise.
     """
 
     loadings: NDArray[np.intp]
@@ -738,7 +738,7 @@ class AR1NoiseMetric:
 
         added = np.zeros(size)
         # The decay of very weak AR(1) noise is not identified. Without this term its step would be unbounded,
-        # and the steps of all other coordinates would be shortened with it.
+        # and the steps of all other coordinates would be scaled down with it.
         added[positions.decays] += 1.0
         added[noise], by_dynamics = _gradient_curvature(coordinates, params, gradient)
         added[dynamics] += by_dynamics
@@ -760,7 +760,7 @@ class AR1NoiseMetric:
         root_share: FloatArray,
         dynamics: slice,
     ) -> None:
-        """Fill in the information of one row, except for that of the offsets.
+        """Compute the information in one row, except for the offsets.
 
         Parameters
         ----------
@@ -858,7 +858,7 @@ class AR1NoiseMetric:
         return out
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
-        """Return the whole matrix, shape (P, P)."""
+        """Return the complete matrix (P, P)."""
         return self.information + damping * self.damping
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:

@@ -1,7 +1,7 @@
 """Maximum likelihood from several initial values.
 
-Initial values are optimised on Whittle's likelihood, ranked by the exact likelihood, and the best are then
-optimised on the exact likelihood.
+Initial values are optimised on Whittle's likelihood and ranked by the exact likelihood. The best initial
+values are then optimised on the exact likelihood.
 """
 
 import warnings
@@ -55,27 +55,27 @@ from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
 
 # Maximum number of evaluations of Whittle's likelihood for one candidate.
 _MAX_WHITTLE_EVALUATIONS = 80
-# Candidates are dropped if their exact log-likelihood is below the best by more than this (nats).
+# Maximum difference of the exact log-likelihood from the best candidate (nats); worse candidates are dropped.
 _MAX_LOSS_OF_START = 30.0
-# Candidates whose log-likelihoods differ by less than this (nats) count as one.
+# Minimum difference of the log-likelihoods of different candidates (nats).
 _MIN_DIFFERENCE_OF_STARTS = 0.05
-# Number of evaluations of the first optimization from each candidate, if there are several.
+# Number of evaluations of the first optimization of each candidate, if there are several.
 _N_FIRST_EVALUATIONS = 12
 # Maximum number of EM steps before quasi-Newton steps, and the gain (nats) below which they end.
 _MAX_EM_STEPS, _MIN_EM_GAIN = 5, 2.0
 # Maximum number of imputations by the model before optimization, and the gain (nats) below which they end.
 _MAX_IMPUTATIONS, _MIN_IMPUTATION_GAIN = 6, 5.0
-# If all sequences are shorter than this (rows), Whittle's likelihood is not used.
+# Minimum length of the longest sequence, in rows, for Whittle's likelihood.
 _MIN_ROWS_OF_SPECTRA = 8
 # Multipliers of the initial loadings of cycles, smooth factors and trends that are added to AR(1) factors.
 _LOADING_MULTIPLIERS = (0.3, 0.03)
-# Largest relative change of the frequency of a cycle on Whittle's likelihood. With too few latent factors, a
-# cycle would otherwise become slow and replace a missing factor.
+# Maximum relative change of the frequency of a cycle on Whittle's likelihood. After larger changes, a cycle
+# may replace a missing slow factor.
 _MAX_FREQUENCY_CHANGE = 0.1
 # Maximum number of likelihood evaluations of the fit with white noise from which a fit with integrated AR(1)
 # noise starts.
 _MAX_WHITE_NOISE_EVALUATIONS = 15
-# Share of the noise of each column that is AR(1) noise, for the candidate with weak AR(1) noise.
+# Share of AR(1) noise in the noise of each column, for the candidate with weak AR(1) noise.
 _WEAK_AR1_SHARE = 0.1
 
 
@@ -92,16 +92,16 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    With a noise prior, the posterior density is maximised. With the likelihood alone, variances may reach
-    their lower bound, where the likelihood is flat and convergence is slow.
+    With a noise prior, the posterior density is maximised. Without it, variances may reach their lower bound,
+    where the likelihood is flat and convergence is slow.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
     coordinates : Coordinates
-        Free coordinates. With AR(1) noise of columns, all parameters are those of the state-space form, in
-        which the noise processes are the last AR(1) states.
+        Free coordinates. With AR(1) noise of columns, all parameters are in state-space form, in which the
+        noise processes are the last AR(1) states.
     noise : Noise
         Constraints and prior of the noise variances. Known variances are those of `noise.floor`.
     optimizer : Optimizer
@@ -113,8 +113,8 @@ def fit(
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
-        Function that returns expected statistics over all data; required if `panel` is only a sample, which
-        is then used for initial values.
+        Function that returns expected statistics over all data; required if `panel` is only a sample for
+        initial values.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def fit(
     evaluate.limits, evaluate.tol = coordinates.limits_of_states, optimizer.tol
     evaluate.set_prior(noise)
     search = _Search(evaluate, noise, optimizer, initial_processes or InitialProcesses())
-    # Matrices here have the size of the number of columns, too small for several threads.
+    # Matrices have about as many rows as there are columns, too few for several threads.
     with one_blas_thread():
         if start is not None:
             result = search.from_initial_values(coordinates, start)
@@ -199,7 +199,7 @@ class _Search:
     # -------------------------------------------------------------------------- initial parameters
 
     def from_initial_values(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
-        """Maximise from given parameters; AR(1) noise is added to them if they have white noise."""
+        """Maximise from given parameters; AR(1) noise is added to parameters with white noise."""
         white_coordinates = coordinates.with_white_noise
         if (
             coordinates.n_ar1_noise
@@ -216,7 +216,7 @@ class _Search:
         return self.maximise_from_one(coordinates, initial)
 
     def from_fixed(self, coordinates: Coordinates) -> FitResult:
-        """Maximise with some parameters fixed, from candidates that have the fixed values."""
+        """Maximise with some parameters fixed, from candidates with the fixed values."""
         limits = coordinates.limits
         assert limits is not None
         white_coordinates = coordinates.with_white_noise._replace(limits=limits.frequencies_only)
@@ -258,8 +258,8 @@ class _Search:
         """Maximise a model with cycles, smooth factors or trends.
 
         The model without these processes is fitted first, with the same maximum number of evaluations. The
-        processes are then added to it, and to the candidates of :mod:`.starts`, and all are refined. The
-        result is at least as likely as the model without these processes, unless it has trends.
+        processes are then added to this fit and to the candidates of :mod:`.starts`, and all candidates are
+        refined. The result is at least as likely as the model without these processes, unless it has trends.
         """
         limit, nested = self.evaluate.limit, None
         if coordinates.latents.n_components:
@@ -282,8 +282,8 @@ class _Search:
             if self.evaluate.best is None:
                 raise
             return self.interrupted_result(self.evaluate.best)
-        # Under the diffuse initial state of a trend the density of the first row is small, so that trends may
-        # lower the likelihood.
+        # The initial state of a trend is diffuse, so that the density of the first row is small and a trend
+        # may lower the likelihood.
         stationary = all(kind.stationary for kind in coordinates.latents.counts)
         if nested is not None and stationary and not result.log_likelihood >= nested.log_likelihood:
             return nested._replace(status=result.status)
@@ -292,8 +292,9 @@ class _Search:
     def with_ar1_noise(self, coordinates: Coordinates, nested: FitResult, *, one_start: bool) -> FitResult:
         """Maximise a model with AR(1) noise; the result is at least as likely as the white-noise fit.
 
-        AR(1) noise is added to the white-noise fit ``nested``. Its factors may describe noise of single
-        columns. Unless ``one_start``, AR(1) noise is therefore also added to candidates with white noise.
+        AR(1) noise is added to the white-noise fit ``nested``. The factors of this fit may describe noise of
+        single columns. Unless ``one_start``, AR(1) noise is therefore also added to candidates with white
+        noise.
         """
         extended = nested._replace(params=with_zero_ar1_noise(nested.params))
         if nested.status == "interrupted":
@@ -308,7 +309,7 @@ class _Search:
         return result
 
     def interrupted_result(self, start: StateSpace) -> FitResult:
-        """Return the best parameters by the exact likelihood, or else by Whittle's, or else `start`."""
+        """Return the best parameters by the exact likelihood, otherwise by Whittle's, otherwise `start`."""
         evaluate = self.evaluate
         if evaluate.best is None:
             start = start if evaluate.best_start is None else evaluate.best_start[1]
@@ -324,7 +325,7 @@ class _Search:
         return satisfy_constraints(params, coordinates, self.noise)
 
     def ar1_candidates(self, coordinates: Coordinates) -> list[StateSpace]:
-        """Return candidates with AR(1) factors; the first is that of slow feature analysis."""
+        """Return candidates with AR(1) factors; the first is the solution of slow feature analysis."""
         centred, offset = _centred(self.panel)
         return [
             self.satisfy_constraints(params, coordinates)
@@ -357,7 +358,7 @@ class _Search:
         return [*self.refine_all(coordinates, refinable), weak]
 
     def process_candidates(self, coordinates: Coordinates, nested: FitResult | None) -> list[StateSpace]:
-        """Return candidates with cycles, smooth factors or trends; those from a nested model are the last."""
+        """Return candidates with cycles, smooth factors or trends; candidates from `nested` are last."""
         latents = coordinates.latents
         grid = interpolate_to_grid(self.panel)
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
@@ -467,7 +468,7 @@ class _Search:
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
     def refine_all(self, coordinates: Coordinates, candidates: list[StateSpace]) -> list[StateSpace]:
-        """Optimise candidates on Whittle's likelihood and sort them by it, best first."""
+        """Optimise candidates on Whittle's likelihood and sort them by this likelihood, best first."""
         if max(self.panel.lengths) < _MIN_ROWS_OF_SPECTRA:
             return candidates
         data = periodogram(_centred(self.panel)[0])
@@ -524,8 +525,8 @@ class _Search:
     ) -> list["_RankedStart"]:
         """Refine the best candidate again, with missing values imputed by the model.
 
-        After linear interpolation, data with little noise appear to be noisier. Imputation and refinement are
-        repeated as long as the exact likelihood increases enough.
+        Linear interpolation increases the apparent noise of data with little noise. Imputation and refinement
+        are repeated as long as the exact likelihood increases enough.
         """
         panel, evaluate = self.panel, self.evaluate
         if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _MIN_ROWS_OF_SPECTRA:
@@ -548,9 +549,9 @@ class _Search:
         return ranked
 
     def maximise_from(self, coordinates: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
-        """Optimise good candidates for a few evaluations, then the best of them to convergence."""
-        # `>=` keeps the best candidate even if its value is above 1e17 nats, as with very little noise: 30
-        # nats are then below the rounding error.
+        """Optimise good candidates for a few evaluations, then the best candidate until convergence."""
+        # `>=` includes the best candidate even if its value exceeds 1e17 nats, because of very little noise;
+        # 30 nats are then below the rounding error.
         good = [start for start in ranked if start.value >= ranked[0].value - _MAX_LOSS_OF_START]
         evaluate, limit = self.evaluate, self.evaluate.limit
         results: list[FitResult] = []

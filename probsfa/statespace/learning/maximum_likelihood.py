@@ -1,9 +1,9 @@
 """Maximum likelihood estimation in the units of the data.
 
-Every fit computes location and scale of each column, standardises the observations, maximises the likelihood
-(:mod:`.fit`) and converts the result to the units of the data. Data that implement the protocol
-:class:`TrainingData` may be in memory (:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or
-on a cluster (:mod:`probsfa.distributed`).
+A fit computes location and scale of each column, standardises the observations, maximises the likelihood
+(:mod:`.fit`) and converts the result to data units. Data that implement the protocol :class:`TrainingData`
+may be in memory (:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or on a cluster
+(:mod:`probsfa.distributed`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -67,8 +67,8 @@ __all__ = [
 
 # --------------------------------------------------------------------------------------------------- status
 
-# The status of a fit reports how the fit ended and what should be known about the model: as notes with codes,
-# and as one text.
+# The status of a fit consists of notes, with codes, on the end of the fit and on the model. It is also a
+# text.
 
 
 class Note(NamedTuple):
@@ -95,7 +95,7 @@ class FitStatus(str):
     Parameters
     ----------
     notes : iterable of Note
-        Notes; those without a text are omitted.
+        Notes; notes without a text are omitted.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class FitStatus(str):
         return tuple(note.code for note in self.notes)
 
     def adding(self, code: str, text: str, **values: Any) -> Self:
-        """Return the status with one more note, or the same if the text is empty."""
+        """Return the status with an additional note, or the same status if the text is empty."""
         return type(self)([*self.notes, Note(code, text, values)])
 
     @classmethod
@@ -144,8 +144,8 @@ class FitStatus(str):
 # Limits of initial parameters from slow feature analysis: maximum decay, and minimum share of the noise in
 # the variance of a column.
 _MAX_INITIAL_DECAY, _MIN_NOISE_SHARE = 1.0 - 1e-4, 0.1
-# Number of observed values for each free parameter below which the status has a note on few values. In fits
-# to 10 rows, 90 % intervals of imputed values covered 70 % of them, in fits to 20 rows 85 %.
+# Minimum number of observed values for each free parameter without a note in the status. In fits to 10 rows,
+# 90 % intervals covered 70 % of the imputed values, in fits to 20 rows 85 %.
 _MIN_VALUES_PER_PARAMETER = 3.0
 
 
@@ -155,11 +155,12 @@ class Observations(NamedTuple):
     Attributes
     ----------
     panel : Panel
-        Packed observations. If there is an `e_step`, it is a sample from which initial values are computed.
+        Packed observations. With an `e_step`, a sample for initial values.
     counts : ndarray of shape (D,)
         Number of observed values of each column in all data.
     e_step : callable or None, default=None
-        Function of parameters that returns expected statistics over all data; None if the panel has all data.
+        Function of parameters that returns expected statistics over all data; None if the panel contains all
+        data.
     """
 
     panel: Panel
@@ -265,7 +266,7 @@ class MaximumLikelihood:
     axis : TimeAxis
         Kind and unit of the times of the data.
     constant : ndarray of shape (D,) or None, default=None
-        Constant columns, whose noise variance cannot be estimated. They are predicted by the constant with
+        Mask of constant columns, whose noise variance cannot be estimated. Predictions are the constant, with
         standard deviation zero. None if no column is constant, or if noise variances are known or shared.
     tails : HeavyTails or None, default=None
         Noise with heavy tails; None for Gaussian noise. With heavy tails, the noise variances in `params` are
@@ -275,7 +276,8 @@ class MaximumLikelihood:
     calibration : Calibration or None, default=None
         Multipliers of predictive standard deviations; None without calibration.
     observed_once : ndarray of shape (D,) or None, default=None
-        Constant columns with one observed value, for which predictive standard deviations are infinite.
+        Mask of constant columns with one observed value, for which predictive standard deviations are
+        infinite.
     outlier_spread : ndarray of shape (D,) or None, default=None
         Robust standard deviation of differences from adjacent values, for columns with excluded outliers;
         zero for other columns. None if no value is excluded.
@@ -364,13 +366,13 @@ class FitProblem(NamedTuple):
     constant : ndarray of shape (D,) or None, default=None
         Constant columns with a separate noise variance.
     size_sentence : str, default=""
-        Sentence of the status on the number of factors and rows, if these were selected.
+        Sentence for the status about the number of factors and rows, if they were selected.
     resolution : ndarray of shape (D,) or float, default=0.0
         Variance of the rounding errors of each column.
     columns : ColumnMoments or None, default=None
         Moments of the columns.
     n_full_evaluations : int, default=0
-        Number of evaluations on all rows, if the observations are segments of them.
+        Number of evaluations on all rows, if the observations are segments of the rows.
     """
 
     observations: Observations
@@ -425,7 +427,7 @@ class FitProblem(NamedTuple):
 
     @property
     def tol(self) -> float:
-        """Expected gain of a further step at which to stop, in nats."""
+        """Expected gain of a further step at which the fit ends, in nats."""
         return self.options.tolerance(self.coordinates.size)
 
     @property
@@ -483,7 +485,8 @@ def _fit_to_all_rows(
 ) -> tuple[FitProblem, FitResult]:
     """Continue a fit to segments with a few evaluations on all rows.
 
-    If these end by their limit, which is expected, the status is that of the fit to the segments.
+    If these evaluations end by their limit, which is expected, the status is the status of the fit to the
+    segments.
     """
     few_evaluations = replace(
         problem.options, max_iter=min(problem.n_full_evaluations, problem.options.max_iter)
@@ -539,8 +542,8 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
         and not params.has_ar1_noise
         and (problem.options.robust or problem.options.fixed is not None)
     ):
-        # If the scale of AR(1) noise is zero, so is the gradient with respect to it, and the optimizer would
-        # not change it.
+        # If the scale of AR(1) noise is zero, its gradient is also zero, and the optimizer would not change
+        # it.
         params = with_weak_ar1_noise(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
         raise ValueError(
@@ -575,7 +578,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         columns = _columns_without_outliers(data)
     shift, scale = columns.units(by_feature=options.scales_by_feature)
     options.known_noise(scale)  # raises an error if the number of variances is wrong
-    # With known or shared noise variances, that of a constant column need not be estimated from the column.
+    # Known or shared noise variances of constant columns are not estimated from these columns.
     constant = data.columns.constant if options.separate_variances else None
     selected = options.n_components is None
     if not selected:
@@ -646,7 +649,7 @@ def maximise(
     Returns
     -------
     FitResult
-        In standardised units. AR(1) noise is in the fields of the noise, not among the states.
+        In standardised units. AR(1) noise is not in state-space form.
     """
     options, observations = problem.options, problem.observations
     is_integrated, evenly_sampled = problem.integrates_ar1_noise, observations.panel.evenly_sampled
@@ -728,8 +731,8 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
 def _constant_log_likelihood(result: FitResult, problem: FitProblem) -> float:
     """Return the log-likelihood of the constant columns of standardised data, in nats.
 
-    It is excluded from the log-likelihood of the fit, because it has no upper bound: the maximum likelihood
-    estimate of their noise variance is zero. These columns have no loadings.
+    The log-likelihood of the fit excludes constant columns, because their likelihood has no upper bound: the
+    maximum likelihood estimate of their noise variance is zero. These columns have no loadings.
     """
     if problem.constant is None:
         return 0.0

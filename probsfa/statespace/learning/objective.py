@@ -51,14 +51,14 @@ from probsfa.statespace.parameters import StateSpace
 #
 # Rotations ``C -> C Q`` with orthogonal ``Q`` of factors with nearly equal time scales hardly change the
 # likelihood, so that steps in these directions are long. A straight step ``C + C A`` with antisymmetric
-# ``A`` is a rotation only to first order. Its terms of second order change the explained variances. At low
-# noise, the likelihood then decreases by thousands of nats although a gain was predicted. The optimizer
+# ``A`` is a rotation only to first order; terms of second order change the explained variances. For small
+# noise, the likelihood then decreases by thousands of nats, although a gain was predicted. The optimizer
 # therefore splits a step ``S`` of the loadings into a rotation ``C A`` and the remainder ``S - C A``, and
 # rotates exactly,
 #
 #     C  ->  (C + S - C A) exp(A),
 #
-# which is the same step to first order. ``A`` minimizes the norm of the remainder in units of the noise: with
+# which equals the step to first order. ``A`` minimizes the norm of the remainder in units of the noise: with
 # ``L = R^-1/2 C``, ``D = R^-1/2 S`` and ``G = L' L`` it solves ``G A + A G = L' D - D' L``. Steps and
 # gradients that the optimizer has stored are rotated too (Absil, Mahony & Sepulchre 2008, Optimization
 # algorithms on matrix manifolds, chapters 4 and 8, on retractions and vector transport).
@@ -99,7 +99,7 @@ class Rotation:
 def rotate_along(
     coordinates: Coordinates, vector: FloatArray, step: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, Rotation]:
-    """Take a step from a vector of coordinates; the rotation of the factors in it is carried out exactly.
+    """Take a step from a vector of coordinates, with an exact rotation of the factors.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ def rotate_along(
     cross_products = cross_products - cross_products.T
     eigenvalues, basis = np.linalg.eigh(scaled.T @ scaled)
     eigenvalue_sums = eigenvalues[:, None] + eigenvalues
-    # Sums of two eigenvalues of ``G`` are raised to a small fraction of the largest: for factors that are
-    # linearly dependent, the equation for ``A`` is singular.
+    # Sums of two eigenvalues of ``G`` are at least a small fraction of the largest sum, because the equation
+    # for ``A`` is singular if factors are linearly dependent.
     minimum = max(1e-10 * float(eigenvalue_sums.max(initial=0.0)), np.finfo(np.float64).tiny)
     generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(eigenvalue_sums, minimum)) @ basis.T
     generator = 0.5 * (generator - generator.T)
@@ -139,7 +139,7 @@ def rotate_along(
 
 
 def _rotated_states(coordinates: Coordinates) -> NDArray[np.intp]:
-    """Return the indices of the rotated states: all except those of AR(1) noise."""
+    """Return the indices of the rotated states: all states except AR(1) noise."""
     states = np.ones(coordinates.n_states, dtype=bool)
     if coordinates.n_ar1_noise:
         states[coordinates.ar1_noise_states] = False
@@ -254,16 +254,16 @@ class CountedEStep:
     count : int
         Number of evaluations so far.
     best, best_log_likelihood
-        Parameters with the highest log-likelihood so far, and that log-likelihood.
+        Parameters with the highest log-likelihood so far, and this log-likelihood.
     noise : Noise or None
-        Noise model with a prior, once :meth:`set_prior` is called. The log prior density is then added
-        to the log-likelihood of the statistics, so that optimizers maximise the posterior density.
+        Noise model with the prior of :meth:`set_prior`. The log prior density is added to the log-likelihood
+        of the statistics, so that optimizers maximise the posterior density.
     limits : Limits or None
         Fixed parameters and ranges of periods for EM steps, or None.
     on_whittle_step : callable
         Called at each iteration of the initial fit by Whittle's likelihood.
     tol : float
-        Expected gain in nats at which the fit stops.
+        Expected gain in nats at which the fit ends.
     best_start : tuple of float and StateSpace, or None
         Highest Whittle likelihood so far and its parameters; used if the fit is interrupted before the first
         exact evaluation.
@@ -290,7 +290,7 @@ class CountedEStep:
         self.limits: Limits | None = None
 
     def record_start(self, value: float, params: StateSpace) -> None:
-        """Store a start if it has the highest Whittle likelihood so far and no evaluation is done yet."""
+        """Before the first evaluation, store the initial parameters with the highest Whittle likelihood."""
         if (
             self.best is None
             and np.isfinite(value)
@@ -372,12 +372,12 @@ class ExactObjective:
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | AR1NoiseMetric:
-        """Return the expected information with complete-data damping; damping one gives nearly EM steps."""
+        """Return the expected information; complete-data damping of one gives nearly EM steps."""
         params = from_vector(self.coordinates, vector, self.template)
         noise, log_variances = self.evaluate.noise, self.coordinates.slices[2]
         slope = slope_for_metric(evaluation.gradient, log_variances, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
-        # One sequence is a lower bound of the number of independent parts of the series.
+        # The number of sequences, one, is a lower bound of the number of independent parts of the series.
         complete = complete_data_of(stats, params, 1.0, centred=True)
         return make_metric(self.coordinates, params, complete, slope)
 
@@ -411,7 +411,7 @@ def fit_quasi_newton(
 ) -> FitResult:
     """Maximise the exact likelihood from ``start`` by quasi-Newton steps.
 
-    EM steps are short if the noise variance is small. Quasi-Newton steps are not, because the metric
+    EM steps are short if the noise variance is small. Quasi-Newton steps are longer, because the metric
     (:mod:`.fisher_metric`) approximates the curvature of the likelihood.
 
     Parameters
@@ -450,12 +450,12 @@ def fit_quasi_newton(
 #     log p(X) ~ -1/2 sum_w (log|S(w)| + tr(S(w)^-1 I(w))),       S(w) = C diag(f(w)) C' + diag(r),
 #
 # with the periodogram matrix ``I``. With AR(1) noise of the columns, ``diag(n(w))`` replaces ``diag(r)``
-# (:func:`.coloured_spectra`). Adjacent frequencies are averaged into bands, which are narrow near zero, where
+# (:func:`.coloured_spectra`). Adjacent frequencies are averaged in bands, which are narrow near zero, where
 # the spectra of slow factors have their peaks. The periodogram of a band is stored as a factor of at most D
-# rows, ``I = Z' Z``. After one Fourier transform an evaluation costs a few products of these rows with D-by-K
-# matrices, for any length of the series. The maximum differs from that of the exact likelihood because the
-# ends of the series are neglected, but is a good initial value. Many initial values can be compared at the
-# cost of one posterior.
+# rows, ``I = Z' Z``. After one Fourier transform, an evaluation requires a few products of these rows with
+# D-by-K matrices, for any length of the series. The ends of the series are neglected, so that the maximum is
+# not the maximum of the exact likelihood, but it is a good initial value. Many initial values can be compared
+# at the cost of one posterior.
 
 
 # Width of a band of frequencies relative to its lower edge.
@@ -470,8 +470,8 @@ class Periodogram(NamedTuple):
     frequencies : ndarray of shape (W,)
         Mean frequency of each band, in (0, pi].
     weights : ndarray of shape (W,)
-        Degrees of freedom of each band. Their sum is the number of rows minus the number of sequences, whose
-        means are subtracted.
+        Degrees of freedom of each band. Their sum is the number of rows minus the number of sequences,
+        because the mean of each sequence is subtracted.
     rows : ndarray of shape (M, D)
         Factors ``Z`` of all bands, stacked. For the rows ``z`` of a band, the sum of ``z z'`` is the real
         part of the periodogram matrix times the weight of the band.
@@ -501,7 +501,7 @@ class Periodogram(NamedTuple):
 def band_edges(max_length: int) -> FloatArray:
     """Return the edges of the bands of a periodogram, for sequences of at most `max_length` rows.
 
-    The first bands contain one Fourier frequency each; the widths of all others grow geometrically.
+    The first bands contain one Fourier frequency each; the widths of all other bands grow geometrically.
     """
     base = 2.0 * np.pi / max_length
     edges = [0.5 * base]
@@ -535,14 +535,14 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         transform = np.fft.rfft(x, axis=0)[1:]
         transform /= np.sqrt(n)
         omega = 2.0 * np.pi * np.arange(1, len(transform) + 1) / n
-        # Each frequency also represents its negative, except pi, which an even length has.
+        # Each frequency has a negative counterpart, except pi, which exists if the length is even.
         weight = np.full(len(omega), 2.0)
         weight[omega >= np.pi * (1.0 - 1e-12)] = 1.0
         first = np.searchsorted(omega, edges, side="left")
         for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
             scaled = transform[i:j] * np.sqrt(weight[i:j, None])
             rows[band] += [scaled.real, scaled.imag]
-            # A band is reduced after a sequence with more than 4096 frequencies in it, to limit memory.
+            # To limit memory, a band with more than 4096 frequencies of a sequence is reduced.
             if j - i > 4096:
                 rows[band] = [_reduced_rows(np.concatenate(rows[band]))]
             weights[band] += weight[i:j].sum()
@@ -572,7 +572,7 @@ class WhittleObjective:
     data : Periodogram
         Periodogram of the data.
     template : StateSpace
-        Values of the parameters that have no coordinates.
+        Parameters with the values of all parameters without coordinates.
     limit : int
         Maximum number of evaluations.
     on_step : callable, optional
@@ -665,8 +665,8 @@ class WhittleObjective:
         slope = slope_for_metric(
             evaluation.gradient, self.coordinates.slices[2], self.noise, params.noise_variance
         )
-        # The complete matrix is used up to a smaller size than for the exact likelihood, because evaluations
-        # are cheaper.
+        # The maximum size of the complete matrix is smaller than for the exact likelihood, because
+        # evaluations are faster.
         return Metric(self.coordinates, params, self._complete, slope, max_dense_size=144)
 
 

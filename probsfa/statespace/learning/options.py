@@ -43,18 +43,18 @@ FIXED_DIMENSIONS = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 # Types of durations.
 _DURATIONS = (str, timedelta, np.timedelta64)
 
-# Number of matrices of the size of a state covariance that are in RAM at the same time: those of a batch of
-# rows and of the bands of a spectrum.
+# Number of matrices of the size of a state covariance in RAM: for a batch of rows, and for the bands of a
+# spectrum.
 _N_MATRICES_IN_MEMORY = 600
 # Default tolerance in nats: its ratio to the squared number of free parameters, and its maximum.
 _TOL_PER_SQUARED_PARAMETER, _MAX_TOL = 2e-5, 0.5
-# Tolerance of imputation in nats for each observed value, and the number of values above which it is used.
-# Steps with smaller gains take most evaluations and do not visibly change imputed values. Fits to fewer
-# values are fast.
+# Tolerance of imputation in nats for each observed value, and minimum number of values for its use. Steps
+# with smaller gains require most evaluations, and hardly change imputed values. Fits to fewer values are
+# fast.
 _TOL_PER_VALUE, _MIN_VALUES_OF_TOL = 1e-4, 50_000
-# Tolerance of imputation in nats for each free parameter, and the number of parameters above which it is
-# used. The log-likelihood at the maximum exceeds that of the true parameters by half a nat for each
-# parameter. A fit of more than a thousand parameters takes a hundred small steps that do not improve imputed
+# Tolerance of imputation in nats for each free parameter, and minimum number of parameters for its use. The
+# log-likelihood at the maximum exceeds the log-likelihood at the true parameters by half a nat for each
+# parameter. A fit of more than a thousand parameters has a hundred small steps that do not improve imputed
 # values.
 _TOL_PER_PARAMETER, _MIN_PARAMETERS_OF_TOL = 1e-3, 1_000
 
@@ -92,7 +92,7 @@ def check_variances(noise: tuple[float, ...]) -> None:
 
 
 def as_noise(value: Any) -> Any:
-    """Return an array of noise variances as a tuple, an array of one number as a float, and others as is."""
+    """Convert an array of noise variances to a tuple, or to a float if it has no axes."""
     if isinstance(value, (str, numbers.Real)) or value is None:
         return value
     try:
@@ -103,13 +103,13 @@ def as_noise(value: Any) -> Any:
 
 
 def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
-    """Return fixed parameters as tuples of numbers, with None for parameters that are learned.
+    """Return fixed parameters as tuples of numbers, with None for free parameters.
 
     Parameters
     ----------
     value : mapping or None
-        Arrays by their names in :data:`FIXED_DIMENSIONS`, NaN or None where a parameter is learned. Loadings
-        may be boolean: true where they are learned, false where they are zero. Periods may be durations.
+        Arrays by their names in :data:`FIXED_DIMENSIONS`, NaN or None where a parameter is free. Loadings may
+        be boolean: true for free loadings, false for zero. Periods may be durations.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _in_time_units(name: str, value: Any, axis: TimeAxis) -> float:
 
 
 def _kinds(option: str) -> list[type[Process]]:
-    """Return the kinds of processes that an option requests."""
+    """Return the kinds of processes of an option."""
     return [kind for kind in KINDS if kind.option == option]
 
 
@@ -206,7 +206,8 @@ def _variants(option: str) -> list[Any]:
     return [value for kind in KINDS for name, value in kind.variant.items() if name == option]
 
 
-# Options that request processes, such as `rhythms`, and options that select a variant, such as `smoothness`.
+# Options for numbers of processes, such as `rhythms`, and options for variants of processes, such as
+# `smoothness`.
 _REQUESTS = tuple(dict.fromkeys(kind.option for kind in KINDS))
 _VARIANTS = tuple(dict.fromkeys(name for kind in KINDS for name in kind.variant))
 _DEFAULTS = {**dict.fromkeys(_REQUESTS, 0), **{name: _variants(name)[0] for name in _VARIANTS}}
@@ -237,7 +238,7 @@ class ProcessOptions(Mapping[str, Any]):
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
-        """Return the values of those options that are parameters of an estimator."""
+        """Return the values of the options that are parameters of an estimator."""
         return cls(**{name: getattr(estimator, name) for name in _DEFAULTS if hasattr(estimator, name)})
 
     def __getitem__(self, name: str) -> Any:
@@ -258,7 +259,7 @@ class ProcessOptions(Mapping[str, Any]):
         return type(self)(**{**self._values, **changes})
 
     def count(self, name: str) -> int:
-        """Return the number of processes that an option requests."""
+        """Return the number of processes of an option."""
         value = self[name]
         if isinstance(value, str):
             return 1
@@ -291,7 +292,7 @@ class ProcessOptions(Mapping[str, Any]):
                 )
 
     def kind(self, name: str) -> type[Process]:
-        """Return the kind of the processes that an option requests."""
+        """Return the kind of the processes of an option."""
         value = self[name]
         for kind in _kinds(name):
             matches = kind.named_value == value if isinstance(value, str) else kind.accepts_count
@@ -325,7 +326,7 @@ class ProcessOptions(Mapping[str, Any]):
 
 
 def _normalized(name: str, value: Any) -> Any:
-    """Return the value of an option that accepts a list as an integer or a tuple, others unchanged."""
+    """Return the value of an option that accepts a list as an integer or a tuple, other values unchanged."""
     times = next((kind.times for kind in _kinds(name) if kind.times), "")
     if not times:
         return value
@@ -381,7 +382,7 @@ class Optimizer(NamedTuple):
 
 @dataclass(frozen=True)
 class FitOptions:
-    """Parameters of a fit, with the names and meanings they have in :class:`probsfa.ProbabilisticSFA`.
+    """Parameters of a fit, with names and meanings as in :class:`probsfa.ProbabilisticSFA`.
 
     Attributes
     ----------
@@ -397,7 +398,7 @@ class FitOptions:
     max_iter : int, default=200
         Maximum number of likelihood evaluations.
     tol : float or "auto", default="auto"
-        Expected gain of log-likelihood at which to stop, in nats.
+        Expected gain of log-likelihood at which the fit ends, in nats.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each column's variance.
     processes : ProcessOptions
@@ -436,7 +437,7 @@ class FitOptions:
             )
         names = {option.name for option in fields(cls)} - {"processes"}
         values = {name: getattr(estimator, name) for name in names}
-        # With robust="auto" outliers may be excluded from the data; the noise of each fit is Gaussian.
+        # With robust="auto", outliers may be excluded from the data, and the noise of each fit is Gaussian.
         if isinstance(values["robust"], str) and values["robust"] == "auto":
             values["robust"] = False
         return cls(**values, processes=ProcessOptions.of(estimator))
@@ -560,11 +561,12 @@ class FitOptions:
             )
 
     def tolerance(self, n_parameters: int) -> float:
-        """Return the expected gain of a further step at which to stop, in nats.
+        """Return the expected gain of a further step at which a fit ends, in nats.
 
-        On average, the log-likelihood at the maximum exceeds that of the true parameters by half a nat for
-        each free parameter (Wilks 1938). The default tolerance is a small part of this difference. It is
-        smallest for models with few parameters, which users more often interpret and which are faster to fit.
+        On average, the log-likelihood at the maximum exceeds the log-likelihood at the true parameters by
+        half a nat for each free parameter (Wilks 1938). The default tolerance is a small part of this
+        difference. It is smaller for models with few parameters, which are more often interpreted and are
+        faster to fit.
         """
         if not isinstance(self.tol, str):
             return self.tol
@@ -689,7 +691,7 @@ class FitOptions:
         )
 
     def variances(self, n_features: int) -> NoiseVariances:
-        """Return which columns share a variance of white noise, and which variances are known."""
+        """Return the structure of the variances of white noise: shared and known variances."""
         return NoiseVariances.of_option(self.noise, n_features)
 
     @property
@@ -704,12 +706,12 @@ class FitOptions:
 
     @property
     def scales_by_feature(self) -> bool:
-        """Whether each column is divided by its own scale; with isotropic noise all have the same scale."""
+        """Whether each column is divided by its own scale; isotropic noise requires a common scale."""
         return self.separate_variances or isinstance(self.noise, tuple)
 
     @property
     def noise_free(self) -> bool:
-        """Whether there is no noise at all, so that the fit is slow feature analysis."""
+        """Whether there is no noise, so that the fit is slow feature analysis."""
         return is_number(self.noise) and self.noise == 0.0
 
     @property
@@ -721,9 +723,9 @@ class FitOptions:
 
     @property
     def noise_floors(self) -> tuple[float, ...]:
-        """Noise variances that count as lower bounds, as fractions of a column's variance.
+        """Noise variances that are treated as lower bounds, as fractions of a column's variance.
 
-        With "auto" they include the lower bound of earlier versions, which a loaded model may have.
+        With "auto", they include the lower bound of earlier versions, because a loaded model may have it.
         """
         return (self.min_noise, FORMER_FLOOR) if self.noise_floor == "auto" else (self.min_noise,)
 
@@ -794,14 +796,14 @@ def check_identified(latents: Latents, n_observed: int) -> None:
 
 
 def check_fit_memory(n_states: int, available: int | None = None) -> None:
-    """Raise a ValueError if a fit with so many states requires more RAM than this machine has.
+    """Raise a ValueError if a fit requires more RAM than this machine has.
 
     Parameters
     ----------
     n_states : int
         Number of states of latent factors and AR(1) noise.
     available : int, optional
-        Bytes of RAM. By default that of the machine; if the system does not report it, nothing is checked.
+        Bytes of RAM; by default the RAM of the machine. If the system does not report it, no error is raised.
 
     Raises
     ------

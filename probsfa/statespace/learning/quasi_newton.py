@@ -4,13 +4,13 @@ The algorithm is limited-memory BFGS. The metric approximates minus the second d
 replaces the usual multiple of the identity in the two-loop recursion; the stored secant pairs correct the
 metric. If the quadratic model is inaccurate, a multiple of the damping matrix is added to the metric
 (Levenberg-Marquardt), which mainly shortens steps along directions with little information. A step that
-lowers the objective is rejected, but its secant pair is stored, because it contains the curvature that the
-model lacked (as in Nocedal & Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds.
-An objective with a method ``move`` takes steps along curves; stored pairs are then transported along them.
+lowers the objective is rejected, but its secant pair is stored, because it has information about the
+curvature (as in Nocedal & Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds. An
+objective with a method ``move`` takes steps along curves; stored pairs are then transported along the curves.
 
 If the steps of a few coordinates are longer than allowed, these coordinates are limited to their longest
-steps, and the step of all others is optimal given these. Scaling the whole step would slow down all other
-coordinates.
+steps, and the step of all other coordinates is optimal given these limits. A scaled step would be short in
+all coordinates.
 """
 
 from collections import deque
@@ -26,23 +26,23 @@ StopReason = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
 _N_STORED_PAIRS = 12
 # Minimum gain of an accepted step, as a fraction of the gain of the linear model (Armijo condition).
 _ARMIJO = 1e-4
-# Smallest damping other than zero, smallest damping after a rejected step, and damping that is set to zero
-# instead of being decreased.
+# Minimum positive damping, minimum damping after a rejected step, and damping that is set to zero instead of
+# a further decrease.
 _MIN_DAMPING, _INITIAL_DAMPING, _NEGLIGIBLE_DAMPING = 1e-9, 1e-4, 1e-6
-# Damping above which the step is shortened instead, and the minimum fraction of a step.
+# Maximum damping, above which steps are shortened, and minimum fraction of a shortened step.
 _MAX_DAMPING, _MIN_STEP_FRACTION = 1.0, 1e-6
 # Factors by which damping increases after a rejected step, and by which it decreases after a step with at
 # least three quarters of the predicted gain, or with more than the predicted gain.
 _DAMPING_INCREASE, _DAMPING_DECREASE, _FAST_DAMPING_DECREASE = 10.0, 3.0, 10.0
-# If a rejected step loses more than this fraction of the loss of the previous one, damping had little effect.
+# Ratio of the losses of two successive rejected steps above which damping had little effect.
 _MIN_LOSS_RATIO = 0.5
-# Ratio of a step to the longest allowed one above which damping is increased before the step is scaled, and
-# the factor of the increase.
+# Ratio of a step to the longest allowed step above which damping is increased before the step is scaled, and
+# factor of the increase.
 _MAX_STEP_EXCESS, _DAMPING_RATIO = 4.0, 30.0
-# Maximum number of coordinates that are limited to their longest steps, and of rounds in which they are
-# found.
+# Maximum number of coordinates that are limited to their longest steps, and maximum number of iterations to
+# select them.
 _MAX_LIMITED, _LIMITING_ITERATIONS = 4, 3
-# Number of steps whose total gain must be small for convergence while steps are damped.
+# Number of damped steps whose total gain must be small for convergence.
 _N_RECENT_STEPS = 3
 
 
@@ -66,7 +66,7 @@ class Objective(Protocol):
     """Function to maximise, in nats, with its gradient and metric.
 
     It may have a method ``move(vector, step)`` that returns the vector after the step and the transport along
-    it; see :func:`straight_step`, which is the default.
+    the step; the default is :func:`straight_step`.
     """
 
     @property
@@ -131,7 +131,7 @@ class Box(NamedTuple):
         return np.minimum(np.maximum(vector, self.lower), self.upper)
 
     def free(self, vector: FloatArray, gradient: FloatArray) -> BoolArray:
-        """Return which coordinates (P,) are neither fixed nor at a bound that the gradient points to."""
+        """Return a mask (P,) of coordinates that are neither fixed nor at a bound in gradient direction."""
         below = (vector <= self.lower) & (gradient < 0.0)
         above = (vector >= self.upper) & (gradient > 0.0)
         return ~(below | above | (self.lower == self.upper))
@@ -188,7 +188,7 @@ class _SecantPairs:
     def _on_free(self, free: BoolArray) -> list[tuple[FloatArray, FloatArray, float]]:
         """Return the pairs ``s``, ``y`` with positive curvature on the free coordinates, and ``s' y``.
 
-        The result is cached, because several directions are computed for one step: with different damping or
+        The result is cached, because several directions are computed for a step, with different damping or
         limited coordinates.
         """
         key = free.tobytes()
@@ -225,9 +225,9 @@ def _bounded_step(
 ) -> tuple[FloatArray | None, float, float]:
     """Return a step within the longest steps, the factor by which it was shortened, and its damping.
 
-    If a step is much too long in one direction with little information, scaling it would make it very short
-    in all others. Damping is therefore increased before the step is scaled. The step is None if it is not
-    finite.
+    If a step is much too long in one direction with little information, the scaled step would be very short
+    in all other directions. Damping is therefore increased before the step is scaled. The step is None if it
+    is not finite.
     """
     while True:
         step = pairs.direction(point.gradient, metric, free, damping)
@@ -243,11 +243,11 @@ def _bounded_step(
 def _with_limited_coordinates(
     step: FloatArray, pairs: _SecantPairs, free: BoolArray, metric: Curvature, damping: float, box: Box
 ) -> FloatArray:
-    """Return the best step of the quadratic model if a few coordinates are limited to their longest steps.
+    """Return the optimal step of the quadratic model, with a few coordinates limited to their longest steps.
 
-    With the inverse ``H`` of the matrix of the model and the gradient ``g``, it is ``H (g - f)``, where ``f``
-    are the Lagrange multipliers of the limited coordinates. If more than four coordinates are too long, the
-    step is returned as it is.
+    With the inverse ``H`` of the matrix of the model and the gradient ``g``, the step is ``H (g - f)``, where
+    ``f`` are the Lagrange multipliers of the limited coordinates. If steps of more than four coordinates are
+    too long, the step is returned unchanged.
     """
     limited: list[int] = []
     columns: list[FloatArray] = []
@@ -290,7 +290,7 @@ def maximize_objective(
     box : Box
         Bounds and longest steps.
     tol : float
-        Predicted gain of a further step below which to stop, in the units of the value.
+        Predicted gain of a further step at which the optimizer ends, in the units of the value.
     start_evaluation : Evaluation, optional
         The objective at ``start``, if it is already evaluated.
 
@@ -312,7 +312,7 @@ def maximize_objective(
         metric = objective.metric(point.vector, point.evaluation)
         while not objective.exhausted:
             free = box.free(point.vector, point.gradient)
-            # At least a small fraction of the damping that the previous step required.
+            # Minimum damping: a small fraction of the damping of the previous step.
             min_damping = damping
             if used_damping > _MIN_DAMPING * _DAMPING_RATIO**2:
                 min_damping = max(damping, used_damping / _DAMPING_RATIO**2)
@@ -328,7 +328,7 @@ def maximize_objective(
             if predicted_gain * excess < tol * step_fraction:
                 if min_damping == 0.0 or _recent_gain(history) < _N_RECENT_STEPS * tol:
                     return Ascent(vector, tuple(history), "converged")
-                # Damping reduces the predicted gain. Try without damping before stopping.
+                # Damping reduces the predicted gain; a step without damping is tried before the end.
                 if not previous_rejected:
                     damping = used_damping = 0.0
                     continue
@@ -345,7 +345,7 @@ def maximize_objective(
                 vector = point.vector
                 history.append(point.value)
                 metric = objective.metric(point.vector, point.evaluation)
-                # The gain of a shortened step is always close to the predicted one.
+                # The gain of a shortened step is always close to the predicted gain.
                 if gain > 0.75 * predicted_gain and not shortened:
                     more_than_predicted = gain > predicted_gain
                     factor = _FAST_DAMPING_DECREASE if more_than_predicted else _DAMPING_DECREASE
@@ -384,7 +384,7 @@ def _store_rejected(
 ) -> None:
     """Store the secant pair of a rejected step if its curvature is positive and finite.
 
-    The gradient at its end is transported back to its start, where the optimizer stays.
+    The gradient at the end of the step is transported back to its start.
     """
     if not (np.isfinite(evaluation.value) and np.all(np.isfinite(evaluation.gradient))):
         return

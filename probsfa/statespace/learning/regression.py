@@ -1,11 +1,11 @@
 """Regression on covariates, estimated by maximum likelihood jointly with all other parameters.
 
 The model is ``x_t = mu + B u_t + C z_t + n_t`` with covariates ``u_t``. Given all other parameters, the
-log-likelihood is quadratic in ``mu`` and ``B``. Its maximum is the generalised least squares estimate
-``(X' S^-1 X)^-1 X' S^-1 x``, with regressors ``X``, observations ``x`` and their covariance ``S`` (Harvey
-1989, section 3.4.2). It is computed by conjugate gradients. The product of ``S^-1`` with a series is the
+log-likelihood is quadratic in ``mu`` and ``B``. Its maximum is the generalised least squares estimate ``(X'
+S^-1 X)^-1 X' S^-1 x``, with regressors ``X``, observations ``x`` and their covariance ``S`` (Harvey 1989,
+section 3.4.2). The estimate is computed by conjugate gradients. The product of ``S^-1`` and a series is the
 smoothing residual of the series divided by the noise variance, so that each step requires one posterior. The
-preconditioner is the expected information in the frequency domain, where a covariate with the spectrum
+preconditioner is the expected information in the frequency domain, in which a covariate with spectrum
 ``G(w)`` contributes ``G(w) S^-1(w)`` to the information on its coefficients.
 
 The Fisher information between coefficients and all other parameters is zero, because coefficients determine
@@ -14,7 +14,7 @@ the other parameters therefore converges quickly.
 
 Under Student-t noise (:mod:`.robust`) a lower bound replaces the likelihood. For given weights ``w`` of the
 values it is, up to constants, the log-likelihood of the Gaussian model with noise variances ``r / w``.
-Generalised least squares estimates of that model raise the bound.
+Generalised least squares estimates of this Gaussian model increase the bound.
 """
 
 from collections.abc import Callable
@@ -66,14 +66,15 @@ from probsfa.statespace.student import infer_weights
 
 __all__ = ["least_squares", "maximum_likelihood_with", "standard_errors_with"]
 
-# Maximum number of rounds; minimum number of evaluations after the first fit; maximum number of conjugate
-# gradient steps.
+# Maximum number of iterations, minimum number of evaluations after the first fit, and maximum number of
+# conjugate gradient steps.
 _MAX_ROUNDS, _MIN_EVALUATIONS, _MAX_STEPS = 12, 12, 60
-# Remaining gain at which least squares stop, as a fraction of the tolerance of the fit.
+# Remaining gain at which least squares end, as a fraction of the tolerance of the fit.
 _LEAST_SQUARES_TOL = 1e-4
-# Minimum fraction of the variance of a column that covariates must leave unexplained.
+# Minimum share of the variance of a column that covariates do not explain.
 _MIN_RESIDUAL_SHARE = 1e-20
-# Number of factors times covariates above which only diagonal blocks of the preconditioner are used.
+# Maximum number of factors times covariates for a complete preconditioner; otherwise only diagonal blocks are
+# used.
 _MAX_DENSE_SIZE = 1000
 
 
@@ -117,12 +118,13 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float
     rows : ndarray of shape (T, P)
         Regressors of each row, zero where rows are padded.
     tol : float
-        Remaining gain, in nats, at which the iteration stops.
+        Remaining gain, in nats, at which the iteration ends.
 
     Returns
     -------
     change : ndarray of shape (D, P)
-        Changes of the coefficients relative to those whose effects are subtracted from the observations.
+        Changes of the coefficients; effects of the previous coefficients are already subtracted from the
+        observations.
     gain : float
         Gain in log-likelihood, in nats.
     n_evaluations : int
@@ -164,7 +166,7 @@ def _information_times(
 def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Return a solver with the expected information on coefficients, the preconditioner.
 
-    It is exact if missing values are spread evenly over the rows and rows are evenly sampled.
+    The preconditioner is exact if missing values are evenly distributed over evenly sampled rows.
     """
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.value_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
@@ -304,7 +306,7 @@ class _JointFit:
     ) -> FitResult:
         """Optimize all parameters except the coefficients.
 
-        If each value has a weight, scales and shape of the noise are fixed at those of an earlier result.
+        If each value has a weight, scales and shape of the noise are fixed at values of an earlier result.
         """
         options, tol = self.problem.options, self.problem.tol
         initial_tails = options.tails
@@ -362,7 +364,8 @@ def maximum_likelihood_with(
 ) -> tuple[MaximumLikelihood, Regression]:
     """Estimate parameters and coefficients of covariates jointly by maximum likelihood.
 
-    Without `init`, a model without covariates is also fitted; if it is better, the fit restarts from it.
+    Without `init`, a model without covariates is also fitted. If its likelihood is higher, the joint fit is
+    repeated from this model.
 
     Parameters
     ----------
@@ -539,8 +542,8 @@ def standard_errors_with(
     covariance = covariance_of(0.5 * (information + information.T))
     marginal = np.full((coordinates.size, coordinates.size), np.nan)
     marginal[np.ix_(free, free)] = covariance[:n_first, :n_first]
-    # The fitted offset is that at the centre of the covariates. Offsets in data units are those at covariates
-    # of zero, offset - coefficients centre / unit.
+    # The fitted offset belongs to covariates at their centre. Offsets in data units belong to covariates of
+    # zero: offset - coefficients centre / unit.
     positions = np.cumsum(free) - 1
     ratio = design.centre / design.unit
     offsets = np.arange(coordinates.slices[3].start, coordinates.slices[3].stop)

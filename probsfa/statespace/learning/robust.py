@@ -2,13 +2,12 @@
 
 The objective is the lower bound of :mod:`probsfa.statespace.student` plus the log prior density of the noise.
 At fixed weights the bound is the log-likelihood of a Gaussian model, up to terms in ``log r``, and is
-maximized with its exact score. Then weights and degrees of freedom are set to their optimum under the
-posterior. Neither step lowers the bound. Initial values come from a Gaussian fit to the data without
-outliers.
+maximized with its exact score. Weights and degrees of freedom are then optimized given the posterior. Neither
+step lowers the bound. Initial values are from a Gaussian fit to the data without outliers.
 
 If each value has its own weight, the bound is below the likelihood by a difference that is larger for heavier
 tails and for larger posterior uncertainty of the factors. Degrees of freedom and scales that maximize the
-bound are therefore too large. They are estimated from leave-one-out predictions instead, by maximizing
+bound are therefore too large. Instead, they are estimated from leave-one-out predictions, by maximization of
 
     sum_i log p(x_i | all other values),       x_i = N(m_i, v_i) + Student-t,
 
@@ -64,20 +63,20 @@ from probsfa.statespace.student import (
 
 __all__ = ["clip_outliers", "fit_robust", "outlier_mask", "repetitive_columns"]
 
-# A value is an outlier if its distance from adjacent observations, or from the median of its column, exceeds
-# these numbers of robust standard deviations; largest fraction of outliers in a column.
+# Outliers: minimum distance from adjacent observations and minimum distance from the median of the column, in
+# robust standard deviations; maximum share of outliers in a column.
 _MAX_DEVIATION_FROM_ADJACENT, _MAX_DEVIATION_FROM_COLUMN, _MAX_OUTLIER_SHARE = 6.0, 8.0, 0.25
 # Number of robust standard deviations at which values are clipped before the scale of a column is estimated.
 _CLIPPING_LIMIT = 6.0
-# Minimum fraction of equal values of a repetitive column, and lower bound of its noise variance.
+# Repetitive columns: minimum share of equal values, and lower bound of the noise variance.
 _MIN_REPETITIVE_SHARE, _MIN_NOISE_OF_REPETITIVE = 0.4, 0.1
-# Maximum number of posterior evaluations at fixed weights, and of rounds.
+# Maximum number of posterior evaluations at fixed weights, and maximum number of iterations.
 _MAX_EVALUATIONS_PER_ITERATION, _MAX_ITERATIONS = 5, 200
-# Leave-one-out updates of degrees of freedom and scales: maximum number of updates, rounds of optimization
+# Leave-one-out updates of degrees of freedom and scales: maximum number of updates, optimization iterations
 # between two updates, change of the logarithms at convergence, and maximum number of values in an update.
 _MAX_LEAVE_ONE_OUT_UPDATES, _ITERATIONS_BETWEEN_UPDATES, _LOG_TOLERANCE, _MAX_VALUES = 8, 2, 0.02, 2**17
-# If the estimated shape is above the first number, normal noise is used, unless it lowers the leave-one-out
-# log density by the second number (nats) or more.
+# If the estimated shape is above the first number, noise is normal, unless normal noise lowers the
+# leave-one-out log density by at least the second number (nats).
 _MIN_NORMAL_SHAPE, _MIN_GAIN_OF_TAILS = 20.0, 2.0
 
 
@@ -99,7 +98,7 @@ def clip_outliers(sequences: Sequences) -> FloatArray:
 
 
 def outlier_mask(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
-    """Flag values (N, D) far from the median of adjacent observations, or from the median of their column.
+    """Return a mask of values far from the median of adjacent observations, or of their column.
 
     Parameters
     ----------
@@ -111,7 +110,7 @@ def outlier_mask(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     Returns
     -------
     ndarray of bool of shape (N, D)
-        All False in columns where more than a quarter of the observed values would be flagged.
+        All False in columns in which more than a quarter of the observed values would be outliers.
     """
     residuals = distance_from_adjacent(values, lengths)
     is_outlier = np.zeros(values.shape, dtype=bool)
@@ -119,16 +118,16 @@ def outlier_mask(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     observed = ~np.isnan(values).all(axis=0)
     centred[:, observed] -= np.nanmedian(values[:, observed], axis=0)
     for errors, maximum in ((residuals, _MAX_DEVIATION_FROM_ADJACENT), (centred, _MAX_DEVIATION_FROM_COLUMN)):
-        spread = robust_scale(errors)
+        scales = robust_scale(errors)
         with np.errstate(invalid="ignore"):
-            is_outlier |= (np.abs(errors) > maximum * spread) & (spread > 0.0)
+            is_outlier |= (np.abs(errors) > maximum * scales) & (scales > 0.0)
     counts = np.maximum(np.count_nonzero(~np.isnan(values), axis=0), 1)
     is_outlier[:, is_outlier.sum(axis=0) > _MAX_OUTLIER_SHARE * counts] = False
     return is_outlier
 
 
 def repetitive_columns(panel: Panel) -> BoolArray:
-    """Flag columns (D,) that are not constant, but in which at least 40 % of the values are equal.
+    """Return a mask (D,) of columns that are not constant, with at least 40 % equal values.
 
     Under Student-t noise the likelihood of such a column has no upper bound: at a noise variance of zero the
     column would be a constant, and all other values outliers. Its noise variance therefore has a lower bound.
@@ -145,7 +144,7 @@ def repetitive_columns(panel: Panel) -> BoolArray:
 
 
 def _without_outliers(panel: Panel) -> Panel:
-    """Return the panel without the values that :func:`outlier_mask` flags."""
+    """Return the panel without the outliers of :func:`outlier_mask`."""
     n = panel.n_rows
     mask = np.array(panel.mask[:])
     values = np.where(mask[:n] > 0.0, panel.values[:n], np.nan)
@@ -212,7 +211,8 @@ def fit_robust(
     integrated : bool, default=False
         Whether AR(1) noise of columns is integrated out; otherwise it is among the states.
     fix_tails : bool, default=False
-        Whether shape and scales of the noise are those of `tails` and `start`, which is then required.
+        Whether shape and scales of the noise are fixed at the values of `tails` and `start`, which is then
+        required.
 
     Returns
     -------
@@ -268,7 +268,7 @@ def _reweighted(
     *,
     fix_shape: bool = False,
 ) -> _Estimate:
-    """Update weights, and the shape unless it is fixed, under the posterior with the given weights."""
+    """Update weights, and the shape unless it is fixed, given the posterior at previous weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = value_moments(params, panel.weighted(weights), N_DRAWS_FOR_WEIGHTS)
     squared_residuals = moments.squared_residuals(params, panel)
@@ -308,7 +308,7 @@ class _Alternation(NamedTuple):
     def __call__(
         self, state: _Estimate, interrupted: bool = False, *, n_rounds: int | None = None
     ) -> tuple[FitResult, _Estimate]:
-        """Optimize until convergence or for `n_rounds`; after an interrupt, return the best so far."""
+        """Optimize until convergence or for `n_rounds`; after an interrupt, return the best estimate."""
         evaluate, noise, tol = self.evaluate, self.noise, self.tol
         panel, limit, is_fixed = evaluate.panel, evaluate.limit, self.fix_shape
         optimize: Callable[..., FitResult]
@@ -340,7 +340,7 @@ class _Alternation(NamedTuple):
                     break
                 gains.append(history[-1] - history[-2])
                 n_small_gains = n_small_gains + 1 if _predicted_gain(gains) < tol else 0
-                # Converged after two consecutive rounds with a predicted gain below the tolerance.
+                # Convergence requires two successive iterations with a predicted gain below the tolerance.
                 has_converged = n_small_gains >= 2 or gains[-1] <= rounding_error(history[-1], panel.n_rows)
                 if not has_converged:
                     continue
@@ -371,8 +371,8 @@ def _with_leave_one_out_tails(
 ) -> FitResult:
     """Alternate leave-one-out estimates of degrees of freedom and scales with maximization of the bound.
 
-    These estimates depend little on the other parameters. Between two updates the other parameters are
-    therefore optimized for a few rounds only; after the last update, until convergence.
+    Leave-one-out estimates depend little on the other parameters. Between two updates, the other parameters
+    are therefore optimized for a few iterations only; after the last update, until convergence.
     """
     evaluate, panel = alternation.evaluate, alternation.evaluate.panel
     fixed_tails = alternation.with_fixed_tails()
@@ -487,7 +487,7 @@ def leave_one_out_tails(
 
 
 def _predicted_gain(gains: list[float]) -> float:
-    """Predict the remaining gain as a geometric series, with the slowest rate of the last rounds."""
+    """Predict the remaining gain as a geometric series, with the slowest rate of the last iterations."""
     recent = gains[-3:]
     if len(recent) < 2 or min(recent) <= 0.0:
         return 0.0 if recent[-1] <= 0.0 else np.inf
@@ -498,7 +498,7 @@ def _predicted_gain(gains: list[float]) -> float:
 def _restarted_from_data(
     state: _Estimate, panel: Panel, evaluate: CountedEStep, tol: float
 ) -> _Estimate | None:
-    """Infer weights at the same parameters without initial weights, which may lead to another fixed point."""
+    """Infer weights at the same parameters without initial weights, possibly at another fixed point."""
     inferred = infer_weights(state.params, panel, state.noise, tol=0.1 * tol)
     if not np.isfinite(inferred.bound):
         return None

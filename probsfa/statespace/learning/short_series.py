@@ -1,4 +1,4 @@
-"""Confidence intervals of AR(1) factors in series that span few time scales.
+"""Confidence intervals of AR(1) factors in series with the length of few time scales.
 
 Maximum likelihood estimates of the parameters of such factors are biased, in part because the mean is
 estimated from the same rows. With ``n`` time steps, the bias of a decay ``a`` is ``-(1 + 3 a) / n`` (Marriott
@@ -8,9 +8,9 @@ Intervals are therefore centred at corrected estimates.
 
 The standard error of a time scale increases with the time scale. ``timescale ** -0.5`` has a nearly constant
 standard error; intervals of time scales are symmetric on this scale. Standard errors are themselves
-uncertain: quantiles are those of Student's t-distribution with ``n / timescale`` degrees of freedom, for
-the corrected time scale. Several factors contribute to an offset; its degrees of freedom are those of
-Satterthwaite (1946, Biometrics Bulletin 2:110).
+uncertain: quantiles are those of Student's t-distribution with ``n / timescale`` degrees of freedom, for the
+corrected time scale. Several factors contribute to an offset, whose degrees of freedom are computed by
+Satterthwaite's formula (1946, Biometrics Bulletin 2:110).
 """
 
 from typing import NamedTuple, Self
@@ -23,8 +23,8 @@ from probsfa._typing import FloatArray
 
 __all__ = ["ShortSeries"]
 
-# Largest correction of the logarithm of a time scale and of loadings, and smallest degrees of freedom. The
-# corrections are the first terms of expansions; beyond these limits they are not accurate.
+# Maximum corrections of the logarithm of a time scale and of loadings, and minimum degrees of freedom. The
+# corrections are the first terms of expansions, which are not accurate beyond these limits.
 _MAX_LOG_TIMESCALE_CORRECTION, _MAX_LOADING_CORRECTION, _MIN_DEGREES = 1.0, 0.5, 2.0
 
 ConfidenceLimits = tuple[FloatArray, FloatArray]

@@ -42,9 +42,9 @@ _QUANTITIES_BY_NAME = {quantity.name: quantity for quantity in QUANTITIES.values
 
 # Step of the differences of the score, in expected standard errors.
 _DIFFERENCE_STEP = 0.01
-# AR(1) noise with a smaller share of the variance of a column counts as zero; its decay is not identified.
+# Minimum share of AR(1) noise in the variance of a column; the decay of weaker noise is not identified.
 _MIN_AR1_NOISE = 1e-8
-# A coordinate within this relative distance of a bound counts as at the bound.
+# Maximum relative distance of a coordinate at a bound from the bound.
 _BOUND_RTOL = 1e-9
 
 
@@ -183,16 +183,14 @@ class StandardErrors(_Errors):
         ValueError
             If the name or the level is invalid.
 
-        Notes
-        -----
-        Periods, noise variances, scales of AR(1) noise and time scales of smooth factors have intervals on
-        the logarithmic scale, with positive limits. Intervals of positive decays are those of the time
-        scales. Negative decays and decays of AR(1) noise have intervals on the scale of ``atanh a``.
-        Intervals of loadings, offsets and coefficients are symmetric.
+        Notes ----- Periods, noise variances, scales of AR(1) noise and time scales of smooth factors have
+        intervals on the logarithmic scale, with positive limits. Intervals of positive decays are computed
+        from intervals of the time scales. Negative decays and decays of AR(1) noise have intervals on the
+        scale of ``atanh a``. Intervals of loadings, offsets and coefficients are symmetric.
 
         Intervals of time scales, loadings and offsets of AR(1) factors are corrected for the number of time
-        scales that the series spans. They are wider than with a normal quantile, and those of time scales and
-        loadings are centred at larger values than the estimates.
+        scales that the series spans. These intervals are wider than with a normal quantile, and intervals of
+        time scales and loadings are centred at larger values than the estimates.
         """
         check_option("name", name, tuple(_QUANTITIES_BY_NAME))
         error, estimate = getattr(self, name), self._estimates_by_name.get(name, np.zeros(0))
@@ -259,11 +257,11 @@ def observed_information(
 def free_coordinates(
     coordinates: Coordinates, params: StateSpace, floors: tuple[float, ...] | FloatArray
 ) -> BoolArray:
-    """Return which coordinates (P,) are free at given parameters.
+    """Return a mask (P,) of coordinates that are free at given parameters.
 
     Coordinates are not free for fixed parameters, variances at a lower bound, frequencies at a limit, decay
-    and scale of AR(1) noise with a scale near zero, and the loading of each stochastic cycle that is zero by
-    convention.
+    and scale of AR(1) noise with a scale near zero, and the loading of each stochastic cycle that is zero in
+    canonical form.
     """
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(coordinates.size, dtype=bool)
@@ -360,7 +358,7 @@ def standard_errors(
     panel : Panel
         Standardised observations.
     floors : tuple of float, or ndarray of shape (D, n)
-        Standardised noise variances that count as lower bounds, for all columns or for each.
+        Standardised noise variances that are treated as lower bounds, for all columns or for each column.
     scale : ndarray of shape (D,)
         Unit of each standardised column, in data units.
     time_unit : float
@@ -460,9 +458,10 @@ def errors_in_data_units(
 # The other parameters are optimized in coordinates whitened by the observed information, starting from their
 # linear prediction, so that each decay requires few evaluations.
 
-# Maximum number of steps from the maximum to each side, and tolerance of a limit in standard deviations.
+# Maximum number of steps on each side of the maximum, and tolerance of a limit in standard deviations.
 _MAX_STEPS, _LIMIT_TOL = 25, 2e-3
-# Minimum curvature of a direction, relative to the largest, and minimum decay that is treated as positive.
+# Minimum curvature of a direction, relative to the largest curvature, and minimum decay that is treated as
+# positive.
 _MIN_CURVATURE, _MIN_DECAY = 1e-10, 1e-4
 # Maximum number of evaluations of the optimization over the other parameters at one decay.
 _MAX_EVALUATIONS = 60
@@ -482,7 +481,7 @@ class TimescaleProfile(NamedTuple):
     timescales : ndarray of shape (G,)
         Time scales at which the other parameters were fitted, ascending.
     log_likelihoods : ndarray of shape (G,)
-        Log-likelihoods there, in nats, minus the largest.
+        Log-likelihoods at these time scales, in nats, minus the largest log-likelihood.
     n_evaluations : int
         Number of likelihood evaluations.
     """
@@ -557,7 +556,7 @@ class _Profile:
         return float(np.sign(steps) * np.sqrt(max(-2.0 * self.evaluated[steps][0], 0.0)))
 
     def _maximize(self, start: FloatArray) -> tuple[float, FloatArray]:
-        """Maximize over the other parameters; return log-likelihood minus the largest, and the vector."""
+        """Maximize over the other parameters; return log-likelihood minus the maximum, and the vector."""
 
         def objective(u: FloatArray) -> tuple[float, FloatArray]:
             vector = start.copy()
@@ -598,7 +597,7 @@ def profile_decay(
     panel : Panel
         Standardised observations.
     free : ndarray of bool (P,)
-        Which coordinates are free.
+        Mask of free coordinates.
     component : int
         Index of the factor.
     level : float
@@ -648,7 +647,7 @@ def _timescale(decay: float, time_unit: float) -> float:
 def _interval_limit(profile: _Profile, sign: float, quantile: float) -> float:
     """Return the decay on one side at which the absolute signed root is `quantile`.
 
-    If the root is smaller at all decays in their range, return a decay at the end of the range.
+    If the root is smaller at all decays in the range, return a decay at the end of the range.
     """
     inside, outside, step = 0.0, np.inf, quantile
     for _ in range(_MAX_STEPS):

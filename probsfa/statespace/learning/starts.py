@@ -23,7 +23,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 # Range of initial decays.
 _MAX_DECAY, _MIN_DECAY = 1.0 - 1e-4, 0.02
-# Minimum share of the noise in the variance of each column, a large and a small one.
+# Minimum share of the noise in the variance of each column: a large and a small share.
 _LARGE_NOISE_SHARE, _SMALL_NOISE_SHARE = 0.1, 1e-3
 
 
@@ -66,7 +66,7 @@ def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
 
 
 def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) -> Iterator[StateSpace]:
-    """Yield different initial parameters; the first are those of slow feature analysis.
+    """Yield different initial parameters, first the solution of slow feature analysis.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def _from_lagged_covariances(
 def _split_components(
     decay: FloatArray, loadings: FloatArray, n_components: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Split components, the slowest first, into a slower and a faster one until there are `n_components`."""
+    """Split components into a slower and a faster one, slowest first, until there are `n_components`."""
     decay, loadings = decay.copy(), loadings.copy()
     n_initial = decay.shape[0]
     for j in range(n_components - n_initial):
@@ -184,14 +184,14 @@ def _split_components(
 # Processes of other kinds replace those AR(1) factors that explain most of the variance
 # (:meth:`.Process.like_ar1`).
 
-# Initial damping times of a stochastic cycle, in periods; the one with the higher likelihood is used.
+# Initial damping times of a stochastic cycle, in periods; the likelihood selects one.
 DAMPING_TIMES = (10.0, 60.0)
-# Number of frequencies at which the background of a periodogram is computed, and its smallest half-width.
+# Background of a periodogram: number of frequencies at which it is computed, and minimum half-width.
 _N_BACKGROUND_FREQUENCIES, _MIN_BACKGROUND_HALF_WIDTH = 200, 10
-# Number of frequencies on each side of a peak that are a part of it.
+# Number of frequencies on each side of a peak that are part of the peak.
 _PEAK_HALF_WIDTH = 2
-# Minimum number of periods of a detected cycle in the longest sequence, and minimum distance of its frequency
-# from those of other cycles, in Fourier frequencies.
+# Detected cycles: minimum number of periods in the longest sequence, and minimum distance of frequencies, in
+# Fourier frequencies.
 _MIN_PERIODS, _MIN_FREQUENCY_DISTANCE = 3.0, 2.5
 # Maximum number of rows of an even grid for each unevenly sampled row.
 _MAX_GRID_ROWS_PER_ROW = 16
@@ -200,7 +200,7 @@ _MAX_GRID_ROWS_PER_ROW = 16
 def interpolate_to_grid(panel: Panel) -> list[FloatArray]:
     """Interpolate sequences linearly to an even grid, with one row for each unit of time.
 
-    Steps of the grid are longer if it would otherwise have more than 16 times as many rows as the sequence.
+    Steps of the grid are longer if the grid would have more than 16 times as many rows as the sequence.
     """
     if panel.evenly_sampled:
         return interpolate(panel)
@@ -219,7 +219,7 @@ def interpolate_to_grid(panel: Panel) -> list[FloatArray]:
 def _transforms(sequences: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
     """Return the Fourier frequencies of the longest sequence, and transforms divided by sqrt(length).
 
-    Sequences that are shorter than a quarter of the longest one are not transformed.
+    Sequences that are shorter than a quarter of the longest sequence are not transformed.
     """
     n = max(len(x) for x in sequences)
     transforms = [np.fft.rfft(x, n, axis=0) / np.sqrt(len(x)) for x in sequences if len(x) >= n // 4]
@@ -249,11 +249,11 @@ def strongest_frequency(params: StateSpace, sequences: list[FloatArray]) -> floa
 
 
 def likelihood_gain_of_cycle(params: StateSpace, sequences: list[FloatArray]) -> float:
-    """Return the approximate gain in log-likelihood, in nats, of adding a stochastic cycle.
+    """Return the approximate gain in log-likelihood, in nats, from an additional stochastic cycle.
 
-    This is the relative excess of the whitened periodogram over its background at the highest peak: the gain
-    of a model that explains the whole peak, without the change of its log determinant. For a correct model it
-    is a few nats for each column by chance.
+    The gain is the relative excess of the whitened periodogram over its background at the highest peak. It
+    assumes a model that explains the complete peak, and neglects the change of the log determinant. For a
+    correct model, the result is a few nats for each column by chance.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def _highest_peak(
 ) -> int:
     """Return the index of the candidate frequency with the largest ratio of power to background.
 
-    For a short series without candidate frequencies it is the middle of the spectrum.
+    For a short series without candidate frequencies, the result is the middle of the spectrum.
     """
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
@@ -293,7 +293,7 @@ def _highest_peak(
 
 
 def _candidate_frequencies(params: StateSpace, omega: FloatArray, sequences: list[FloatArray]) -> BoolArray:
-    """Return which frequencies (W,) a new cycle may have.
+    """Return a mask of possible frequencies (W,) of a new cycle.
 
     The longest sequence must contain several periods, and the model must not have a cycle of a similar
     frequency.
@@ -347,7 +347,7 @@ def estimated_cycle(
     Returns
     -------
     StateSpace
-        Model with the cycle only; noise and offset are those of `params`.
+        Model with the cycle only, with noise and offset of `params`.
     """
     omega, transforms = _transforms(sequences)
     nearest = int(np.argmin(np.abs(omega - frequency)))
@@ -367,7 +367,7 @@ def from_ar1_factors(
 ) -> list[StateSpace]:
     """Return models in which other processes replace the AR(1) factors that explain most of the variance.
 
-    Trends replace the slowest of these factors. Cycles are not added here.
+    Trends replace the slowest of these factors. Cycles are not added.
     """
     kinds = [kind for kind in latents.counts if not kind.from_periodogram]
     n = sum(latents.counts[kind] for kind in kinds)
@@ -411,9 +411,9 @@ def processes_without_loadings(
 
 # Initial parameters of AR(1) noise of the columns.
 #
-# The noise of each column is split into white and AR(1) noise. Scale and decay of AR(1) noise are then
-# estimated by the optimizer, which may end at another maximum if the sign of the decay is wrong. The sign is
-# therefore estimated from residuals.
+# The noise of each column is split into white and AR(1) noise. The optimizer then estimates scale and decay
+# of AR(1) noise. It may end at another maximum if the sign of the initial decay is wrong, so that the sign is
+# estimated from residuals.
 
 # Initial share of AR(1) noise in the noise: for optimization on Whittle's and on the exact likelihood.
 _WHITTLE_AR1_SHARE, _EXACT_AR1_SHARE = 0.5, 0.1
@@ -427,7 +427,7 @@ _MIN_NOISE_SHARE, _MAX_NEGATIVE_CORRELATION = 0.1, -0.2
 def with_ar1_noise(
     params: StateSpace, share: float = _WHITTLE_AR1_SHARE, sign: FloatArray | float = 1.0
 ) -> StateSpace:
-    """Return the model with a fraction of the noise of each column as AR(1) noise, in state-space form.
+    """Return the model with a share of the noise of each column as AR(1) noise, in state-space form.
 
     Parameters
     ----------
