@@ -34,7 +34,7 @@ typedef struct {
     const int32_t *gap_index;
     /* A, A' Q^-1, A' Q^-1 A and Q^-1 over each gap (U + 1, 2, K): diagonals, and in rows of pairs the entries beside them;
      * and log|Q| (U + 1,). */
-    const double *transition, *weight, *known, *inverse, *log_det;
+    const double *transition, *cross_precision, *previous_precision, *innovation_precision, *log_det;
     const STEP *steps; /* the same transitions, equal in all lanes; NULL if there are many gaps */
     GROUP *group;
     NUMBERS *rows; /* for each group length + 1 rows: filtered mean, and covariance given the next state */
@@ -55,13 +55,13 @@ typedef struct {
     void (*link)(const segments_work *, int64_t n_groups, int64_t full, char *scratch);
     void (*collapse)(const observations *, int64_t first_group, int64_t end_group);
     void (*likelihoods)(const observations *, int64_t first_row, int64_t end_row);
-    void (*add_up)(const observations *, int64_t first_row, int64_t end_row, double *seen, double *residual_moments, double *residual_power, double *transitions, double *room);
+    void (*add_up)(const observations *, int64_t first_row, int64_t end_row, double *observed_sums, double *residual_moments, double *residual_power, double *transitions, double *room);
 } segments_kernels;
 
 /* Arguments of the square-root filter and smoother: see recursions.c. */
 typedef struct {
     int64_t n_states, n_features, n_rows, n_gaps;
-    int reach;                                 /* bandwidth of A: number of diagonals on each side of the main diagonal */
+    int bandwidth;                             /* of A: number of diagonals on each side of the main diagonal */
     const double *values, *weights;            /* (T, D) */
     const int32_t *gap_index;                  /* (T + 1,): gap before each row, and after the last row */
     const double *transition, *innovation;     /* (U + 1, K, K): A, and upper triangles N with Q = N' N */

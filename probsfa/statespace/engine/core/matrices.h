@@ -372,18 +372,18 @@ typedef lanes taller_matrix[MOST + 1][MOST];
 /* Computes `side` columns of L and of L D, starting at column `first`, for the matrix L D L' with the right-hand side as an
  * additional last row. Returns the logarithm of the product of their pivots. */
 ALWAYS lanes factorise(const int side, int n, int first, const matrix m, const vector right, taller_matrix factor, taller_matrix scaled) {
-    lanes determinant = all(1.0), square[4][4], reciprocal[4], known[3][MOST];
+    lanes determinant = all(1.0), square[4][4], reciprocal[4], dot_products[3][MOST];
     for (int i = first; i <= n; i += 3) {
         const int height = n + 1 - i < 3 ? n + 1 - i : 3;
         switch (first ? height : 0) {
-        case 3: tile(3, side, scaled[i], factor[first], first, known[0]); break;
-        case 2: tile(2, side, scaled[i], factor[first], first, known[0]); break;
-        case 1: tile(1, side, scaled[i], factor[first], first, known[0]);
+        case 3: tile(3, side, scaled[i], factor[first], first, dot_products[0]); break;
+        case 2: tile(2, side, scaled[i], factor[first], first, dot_products[0]); break;
+        case 1: tile(1, side, scaled[i], factor[first], first, dot_products[0]);
         }
         for (int h = 0; h < height; h++) {
             const lanes *from = i + h < n ? m[i + h] : right;
             UNROLL for (int b = 0; b < side; b++)
-                scaled[i + h][first + b] = first ? from[first + b] - known[h][b] : from[first + b];
+                scaled[i + h][first + b] = first ? from[first + b] - dot_products[h][b] : from[first + b];
         }
     }
     UNROLL for (int b = 0; b < side; b++)

@@ -178,7 +178,7 @@ class Segments {
     int64_t n_off_diagonal() const { return work.n_states - work.n_single + 3 * data.n_triples; }
 
     void tabulate() {
-        require({work.transition, work.weight, work.known, work.inverse, work.log_det, work.steps});
+        require({work.transition, work.cross_precision, work.previous_precision, work.innovation_precision, work.log_det, work.steps});
         nb::gil_scoped_release unlocked;
         kernels_->tabulate(&work);
     }
@@ -241,15 +241,15 @@ class Segments {
         nb::gil_scoped_release unlocked;
         kernels_->link(&work, groups_, full, scratch.get());
     }
-    void add_up(int64_t first, int64_t end, Doubles seen, Doubles residual_moments, Doubles residual_power, Doubles transitions) {
+    void add_up(int64_t first, int64_t end, Doubles observed_sums, Doubles residual_moments, Doubles residual_power, Doubles transitions) {
         check_rows(first, end);
-        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, width_seen = data.complete ? 4 : width, n_entries = k + n_off_diagonal();
+        const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, sums_width = data.complete ? 4 : width, n_entries = k + n_off_diagonal();
         require({data.values, data.weights, data.offset, data.loadings, data.next_gap, data.transition});
         require({data.means, data.moments, data.lag_one});
         if (means_ < (data.n_rows + 1) * k || moments_ < (data.n_rows + 1) * 2 * packed_size() || lags_ < data.n_rows * n_entries)
             throw std::invalid_argument("means, covariances or lag_one are too small for n_rows + 1 rows.");
         double *const to[4] = {
-            checked(seen, (2 * packed_size() + k + 1) * width_seen, "seen"),
+            checked(observed_sums, (2 * packed_size() + k + 1) * sums_width, "observed_sums"),
             checked(residual_moments, (k + 1) * width, "residual_moments"),
             checked(residual_power, data.n_features, "residual_power"),
             checked(transitions, (data.n_gaps + 1) * (3 * n_entries + 1), "transitions"),
@@ -277,7 +277,7 @@ class Segments {
     }
     void require_passes() const {
         if (data.n_triples) throw std::invalid_argument("segments do not support blocks of three states; use Rows.");
-        require({work.gap_index, work.transition, work.weight, work.known, work.inverse, work.log_det, work.group, work.rows});
+        require({work.gap_index, work.transition, work.cross_precision, work.previous_precision, work.innovation_precision, work.log_det, work.group, work.rows});
     }
     void require_moments(bool full) const {
         const int64_t k = work.n_states, per_row = full ? k * k : 2 * packed_size(), lag = full ? k * k : k + n_off_diagonal();
@@ -294,14 +294,14 @@ class Segments {
 // Square-root Kalman filter and smoother of a chunk of rows, row by row; see recursions.c.
 class Rows {
   public:
-    Rows(int64_t n_states, int64_t n_features, int64_t n_rows, int64_t n_gaps, int reach) : level_(current()) {
+    Rows(int64_t n_states, int64_t n_features, int64_t n_rows, int64_t n_gaps, int bandwidth) : level_(current()) {
         check_sizes(n_states, n_features, n_rows);
         work = {};
         work.n_states = n_states;
         work.n_features = n_features;
         work.n_rows = n_rows;
         work.n_gaps = n_gaps;
-        work.reach = reach;
+        work.bandwidth = bandwidth;
     }
     int64_t filter(Doubles mean, Doubles root) {
         require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
@@ -406,9 +406,9 @@ NB_MODULE(_probsfa_core, m) {
         if (rows.ndim() != 2) throw std::invalid_argument("rows must be two-dimensional.");
         const int64_t n = (int64_t)rows.shape(0), d = (int64_t)rows.shape(1);
         const double *const from = rows.data(), *const less = checked(shift, d, "shift"), *const by = checked(scale, d, "scale");
-        double *const to = checked(values, n * d, "values"), *const seen = checked(present, n * d, "present");
+        double *const to = checked(values, n * d, "values"), *const mask = checked(present, n * d, "present");
         nb::gil_scoped_release unlocked;
-        pack(n, d, from, less, by, to, seen);
+        pack(n, d, from, less, by, to, mask);
     }, "Write (rows - shift) / scale to values, with zero for missing values, and to present whether values are observed.", "rows"_a, "shift"_a, "scale"_a, "values"_a, "present"_a);
 
     nb::class_<Segments>(m, "Segments", "Kalman filter and smoother in information form for segments of a chunk of rows, in parallel.")
@@ -426,9 +426,9 @@ NB_MODULE(_probsfa_core, m) {
         FIELD(Segments, ReadDoubles, loadings, self.data.n_features * self.data.n_states, self.data.loadings)
         FIELD(Segments, ReadDoubles, scaled, self.data.n_features * self.data.n_states, self.data.scaled)
         FIELD(Segments, ReadDoubles, products, self.data.n_features * self.packed_size(), self.data.products)
-        FIELD(Segments, ReadDoubles, weight, self.size_of_table(), self.work.weight)
-        FIELD(Segments, ReadDoubles, known, self.size_of_table(), self.work.known)
-        FIELD(Segments, ReadDoubles, inverse, self.size_of_table(), self.work.inverse)
+        FIELD(Segments, ReadDoubles, weight, self.size_of_table(), self.work.cross_precision)
+        FIELD(Segments, ReadDoubles, known, self.size_of_table(), self.work.previous_precision)
+        FIELD(Segments, ReadDoubles, inverse, self.size_of_table(), self.work.innovation_precision)
         FIELD(Segments, ReadDoubles, log_det, self.work.n_gaps + 1, self.work.log_det)
         FIELD(Segments, Bytes, steps, self.size_of_steps(), self.work.steps)
         FIELD(Segments, Bytes, group, self.size_of_groups(), self.work.group)
@@ -476,10 +476,10 @@ NB_MODULE(_probsfa_core, m) {
         .def("join_back", &Segments::join_back, "mean"_a, "covariance"_a)
         .def("smooth", &Segments::smooth, "first_group"_a, "end_group"_a, "full"_a)
         .def("link", &Segments::link, "full"_a)
-        .def("add_up", &Segments::add_up, "first_row"_a, "end_row"_a, "seen"_a, "residual_moments"_a, "residual_power"_a, "transitions"_a);
+        .def("add_up", &Segments::add_up, "first_row"_a, "end_row"_a, "observed_sums"_a, "residual_moments"_a, "residual_power"_a, "transitions"_a);
 
     nb::class_<Rows>(m, "Rows", "Square-root Kalman filter and smoother for a chunk of rows, row by row.")
-        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int>(), "n_states"_a, "n_features"_a, "n_rows"_a, "n_gaps"_a, "reach"_a)
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int>(), "n_states"_a, "n_features"_a, "n_rows"_a, "n_gaps"_a, "bandwidth"_a)
         FIELD(Rows, ReadDoubles, values, self.work.n_rows * self.work.n_features, self.work.values)
         FIELD(Rows, ReadDoubles, weights, self.work.n_rows * self.work.n_features, self.work.weights)
         FIELD(Rows, ReadDoubles, transition, (self.work.n_gaps + 1) * self.work.n_states * self.work.n_states, self.work.transition)

@@ -490,8 +490,7 @@ def make_rows(
     """
     n, d = values.shape
     bandwidth = max(params.latents.sizes, default=1) - 1
-    sizes = {"n_states": params.n_states, "n_features": d, "n_rows": n, "n_gaps": len(roots.transition) - 1}
-    rows = kernels().Rows(**sizes, reach=bandwidth)
+    rows = kernels().Rows(params.n_states, d, n, len(roots.transition) - 1, bandwidth)
     rows.values, rows.weights, rows.gap_index = values, weights, gap_index
     rows.transition, rows.innovation = roots
     named = {"loadings": params.loadings, "noise": params.noise_variance, "offset": params.offset}

@@ -52,10 +52,10 @@ ALWAYS void times(int rows, int n, const double *m, const double *x, double *out
     for (int i = 0; i < rows; i++) out[i] = dot(n, m + (int64_t)i * n, x);
 }
 
-/* out = A x, for a band matrix with `reach` diagonals on each side of the main diagonal. */
-ALWAYS void move(int n, int reach, const double *a, const double *x, double *out) {
+/* out = A x, for a band matrix with `bandwidth` diagonals on each side of the main diagonal. */
+ALWAYS void move(int n, int bandwidth, const double *a, const double *x, double *out) {
     for (int i = 0; i < n; i++) {
-        const int from = i > reach ? i - reach : 0, to = i + reach < n ? i + reach + 1 : n;
+        const int from = i > bandwidth ? i - bandwidth : 0, to = i + bandwidth < n ? i + bandwidth + 1 : n;
         out[i] = dot(to - from, a + i * n + from, x + from);
     }
 }
@@ -216,7 +216,7 @@ ALWAYS void predict(const rows_work *w, int n, int32_t gap, const double *root, 
     for (int i = 0; i < n; i++) {
         double *const above = f->top + (int64_t)i * width, *const below = f->bottom + (int64_t)i * width;
         copy(n, e + i * n, above);
-        move(n, w->reach, a, root + i * n, below);
+        move(n, w->bandwidth, a, root + i * n, below);
         if (gain) {
             clear(n, above + n);
             copy(n, root + i * n, below + n);
@@ -310,7 +310,7 @@ ALWAYS int64_t filter_rows(const rows_work *w, const int n, double *mean, double
         const int32_t gap = w->gap_index[t];
         const int same = t > 0 && !memcmp(weights, weights - d, d * sizeof(double));
         const int alike = same && gap == w->gap_index[t - 1];
-        move(n, w->reach, w->transition + (int64_t)gap * n * n, mean, f.moved);
+        move(n, w->bandwidth, w->transition + (int64_t)gap * n * n, mean, f.moved);
         copy(n, f.moved, mean);
         if (!same) reduce_columns(w, n, weights, &f.reduced);
         reduce_values(w, w->values + t * d, &f.reduced, f.centred, f.y);
@@ -380,7 +380,7 @@ ALWAYS void smooth_rows(const rows_work *w, const int n, int64_t full, int64_t n
         const int32_t slot = w->slot[t];
         const double *const gain = w->gain + (int64_t)slot * n * n, *const root = w->root + (int64_t)slot * n * n;
         const double *const filtered = w->filtered_means + t * n;
-        move(n, w->reach, w->transition + (int64_t)w->gap_index[t + 1] * n * n, filtered, missed);
+        move(n, w->bandwidth, w->transition + (int64_t)w->gap_index[t + 1] * n * n, filtered, missed);
         for (int i = 0; i < n; i++) missed[i] = mean[i] - missed[i];
         copy(n, filtered, mean);
         add_times_rows(n, n, missed, gain, mean);
@@ -420,7 +420,7 @@ ALWAYS void draw_rows(const rows_work *w, const int n, int64_t n_draws, const do
             if (top[i * n + i] < 0.0)
                 for (int j = i; j < n; j++) top[i * n + j] = -top[i * n + j];
         const double *const filtered = w->filtered_means + t * n;
-        move(n, w->reach, w->transition + (int64_t)w->gap_index[t + 1] * n * n, filtered, moved);
+        move(n, w->bandwidth, w->transition + (int64_t)w->gap_index[t + 1] * n * n, filtered, moved);
         for (int64_t m = 0; m < n_draws; m++) {
             double *const drawn = draws + (t * n_draws + m) * n, *const state = after + m * n;
             for (int i = 0; i < n; i++) missed[i] = state[i] - moved[i];
@@ -443,13 +443,13 @@ typedef struct {
 /* Computes the posterior of the state given the weights of a row, and the expected squared residuals in units of the noise
  * variances; returns the log determinant of the posterior precision. */
 
-ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const double *weights, student_room *s) {
+ALWAYS double solve_student(const rows_work *w, int n, const double *observed, const double *weights, student_room *s) {
     const int d = (int)w->n_features;
     clear(n * n, s->precision);
     clear(n, s->half);
     for (int k = 0; k < n; k++) s->precision[k * n + k] = 1.0;
     for (int i = 0; i < d; i++) {
-        if (!(seen[i] > 0.0)) continue;
+        if (!(observed[i] > 0.0)) continue;
         const double scale = weights[i] / w->noise[i], *const v = s->loadings + (int64_t)i * n;
         for (int k = 0; k < n; k++) add(k + 1, scale * v[k], v, s->precision + k * n);
         add(n, scale * s->error[i], v, s->half);
@@ -471,7 +471,7 @@ ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const
     clear(n, s->mean);
     for (int j = 0; j < n; j++) add(j + 1, dot(j + 1, s->inverse + j * n, s->half), s->inverse + j * n, s->mean);
     for (int i = 0; i < d; i++) {
-        if (!(seen[i] > 0.0)) continue;
+        if (!(observed[i] > 0.0)) continue;
         const double *const v = s->loadings + (int64_t)i * n, error = s->error[i] - dot(n, v, s->mean);
         double spread = 0.0;
         for (int j = 0; j < n; j++) {
@@ -485,15 +485,15 @@ ALWAYS double solve_student(const rows_work *w, int n, const double *seen, const
 
 /* Sets weights to (nu + n) / (nu + discrepancy) for the n values that share a weight: a single value, or those of the row.
  * Returns the largest relative change of a weight. */
-ALWAYS double reweigh(int d, const double *seen, const double *power, double degrees, int by_row, double *weights) {
+ALWAYS double reweigh(int d, const double *observed, const double *power, double degrees, int by_row, double *weights) {
     double count = 0.0, total = 0.0, change = 0.0;
     for (int i = 0; i < d; i++) {
-        if (!(seen[i] > 0.0)) continue;
+        if (!(observed[i] > 0.0)) continue;
         count += 1.0;
         total += power[i];
     }
     for (int i = 0; i < d; i++) {
-        if (!(seen[i] > 0.0)) continue;
+        if (!(observed[i] > 0.0)) continue;
         const double better = (degrees + (by_row ? count : 1.0)) / (degrees + (by_row ? total : power[i]));
         change = fmax(change, fabs(better / weights[i] - 1.0));
         weights[i] = better;
@@ -529,8 +529,8 @@ ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by
     s.mean = part(&scratch, n);
     s.half = part(&scratch, n);
     for (int64_t t = 0; t < w->n_rows; t++) {
-        const double *const seen = w->weights + t * d, *const values = w->values + t * d;
-        move(n, w->reach, w->transition + (int64_t)w->gap_index[t] * n * n, mean, f.moved);
+        const double *const observed = w->weights + t * d, *const values = w->values + t * d;
+        move(n, w->bandwidth, w->transition + (int64_t)w->gap_index[t] * n * n, mean, f.moved);
         copy(n, f.moved, mean);
         predict(w, n, w->gap_index[t], root, &f, 0, 0);
         double count = 0.0, norm = 0.0;
@@ -538,22 +538,22 @@ ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by
             const double *const c = w->loadings + (int64_t)i * n;
             double *const v = s.loadings + (int64_t)i * n;
             times(n, n, f.predicted, c, v);
-            if (!(seen[i] > 0.0)) continue;
+            if (!(observed[i] > 0.0)) continue;
             s.error[i] = values[i] - w->offset[i] - dot(n, c, mean);
             s.power[i] = s.error[i] * s.error[i] / (w->noise[i] + dot(n, v, v));
             s.weights[i] = 1.0;
             count += 1.0;
             norm += log(TWO_PI * w->noise[i]);
         }
-        reweigh(d, seen, s.power, degrees, by_row, s.weights);
+        reweigh(d, observed, s.power, degrees, by_row, s.weights);
         for (int iteration = 0; iteration < MAX_ITERATIONS; iteration++) {
-            solve_student(w, n, seen, s.weights, &s);
-            if (reweigh(d, seen, s.power, degrees, by_row, s.weights) <= WEIGHT_TOLERANCE) break;
+            solve_student(w, n, observed, s.weights, &s);
+            if (reweigh(d, observed, s.power, degrees, by_row, s.weights) <= WEIGHT_TOLERANCE) break;
         }
-        const double log_det = solve_student(w, n, seen, s.weights, &s);
+        const double log_det = solve_student(w, n, observed, s.weights, &s);
         double total = 0.0, term = 0.0, bound = log_det - n + dot(n, s.mean, s.mean) + dot(n * n, s.inverse, s.inverse);
         for (int i = 0; i < d; i++) {
-            if (!(seen[i] > 0.0)) continue;
+            if (!(observed[i] > 0.0)) continue;
             total += s.power[i];
             if (!by_row) term += student_term(degrees, 1.0, s.power[i]);
         }

@@ -49,7 +49,7 @@ typedef struct {
 
 /* Transitions into a row of each segment: A, A' Q^-1, A' Q^-1 A and Q^-1; and log|Q|. */
 typedef struct {
-    blocks decay, weight, known, inverse;
+    blocks decay, cross_precision, previous_precision, innovation_precision;
     lanes log_det;
 } transition;
 
@@ -124,9 +124,9 @@ static inline const transition *step_into(const work *w, int n, int64_t g, int64
     for (int l = 0; l < LANES; l++) {
         const int64_t i = gap[l];
         into_lane_of_blocks(n, w->n_single, w->transition + 2 * i * n, l, &room->decay);
-        into_lane_of_blocks(n, w->n_single, w->weight + 2 * i * n, l, &room->weight);
-        into_lane_of_blocks(n, w->n_single, w->known + 2 * i * n, l, &room->known);
-        into_lane_of_blocks(n, w->n_single, w->inverse + 2 * i * n, l, &room->inverse);
+        into_lane_of_blocks(n, w->n_single, w->cross_precision + 2 * i * n, l, &room->cross_precision);
+        into_lane_of_blocks(n, w->n_single, w->previous_precision + 2 * i * n, l, &room->previous_precision);
+        into_lane_of_blocks(n, w->n_single, w->innovation_precision + 2 * i * n, l, &room->innovation_precision);
         room->log_det[l] = w->log_det[i];
     }
     return room;
@@ -138,9 +138,9 @@ static void tabulate(const work *w) {
     for (int64_t i = 0; i <= w->n_gaps; i++) {
         transition *to = (transition *)w->steps + i;
         in_all_lanes(n, w->transition + 2 * i * n, &to->decay);
-        in_all_lanes(n, w->weight + 2 * i * n, &to->weight);
-        in_all_lanes(n, w->known + 2 * i * n, &to->known);
-        in_all_lanes(n, w->inverse + 2 * i * n, &to->inverse);
+        in_all_lanes(n, w->cross_precision + 2 * i * n, &to->cross_precision);
+        in_all_lanes(n, w->previous_precision + 2 * i * n, &to->previous_precision);
+        in_all_lanes(n, w->innovation_precision + 2 * i * n, &to->innovation_precision);
         to->log_det = all(w->log_det[i]);
     }
 }
@@ -159,13 +159,13 @@ static inline lanes condition(int n, int alone, const matrix precision, const tr
     MATRIX(sum);
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) sum[i][j] = precision[i][j];
-    add_blocks(n, alone, &step->known, sum);
+    add_blocks(n, alone, &step->previous_precision, sum);
     return invert(n, sum, conditional);
 }
 
 /* Pi = Q^-1 - Q^-1 A S A' Q^-1, lower triangle. */
 static inline void predict(int n, int alone, const matrix conditional, const transition *step, matrix predicted) {
-    const lanes *const weight = step->weight.diagonal, *const beside = step->weight.beside;
+    const lanes *const weight = step->cross_precision.diagonal, *const beside = step->cross_precision.beside;
     for (int i = 0; i < alone; i++)
         for (int j = 0; j <= i; j++) predicted[i][j] = -(weight[i] * conditional[i][j]) * weight[j];
     for (int i = alone; i < n; i += 2) {
@@ -174,10 +174,10 @@ static inline void predict(int n, int alone, const matrix conditional, const tra
             first[j] = -(weight[i] * conditional[i][j] + beside[i + 1] * conditional[i + 1][j]);
             second[j] = -(beside[i] * conditional[i][j] + weight[i + 1] * conditional[i + 1][j]);
         }
-        move_back(i + 2, alone, &step->weight, first, predicted[i]);
-        move_back(i + 2, alone, &step->weight, second, predicted[i + 1]);
+        move_back(i + 2, alone, &step->cross_precision, first, predicted[i]);
+        move_back(i + 2, alone, &step->cross_precision, second, predicted[i + 1]);
     }
-    add_blocks(n, alone, &step->inverse, predicted);
+    add_blocks(n, alone, &step->innovation_precision, predicted);
 }
 
 /* State of the filter at a row, before the update of the mean. */
@@ -263,33 +263,33 @@ static void eliminate(const work *w, int64_t first_group, int64_t end_group, cha
         for (int i = 0; i < n; i++) {
             for (int j = 0; j < n; j++) s->cross[i][j] = s->before[i][j] = all(0.0);
             s->before_information[i] = all(0.0);
-            s->cross[i][i] = step->weight.diagonal[i];
+            s->cross[i][i] = step->cross_precision.diagonal[i];
         }
         for (int i = alone; i < n; i += 2) {
-            s->cross[i][i + 1] = step->weight.beside[i];
-            s->cross[i + 1][i] = step->weight.beside[i + 1];
+            s->cross[i][i + 1] = step->cross_precision.beside[i];
+            s->cross[i + 1][i] = step->cross_precision.beside[i + 1];
         }
-        add_blocks(n, alone, &step->inverse, at->precision);
-        add_blocks(n, alone, &step->known, s->before);
+        add_blocks(n, alone, &step->innovation_precision, at->precision);
+        add_blocks(n, alone, &step->previous_precision, s->before);
         int64_t t = 1;
         for (; t < w->length; t++) {
             if (t % ROWS_BETWEEN_TESTS == 0 && largest(n, s->cross) <= NEGLIGIBLE) break;
-            vector information, known, moved;
+            vector information, conditional_mean, moved;
             step = step_into(w, n, g, t, &room);
             rows_at(w, n, g, t, precision, information);
             condition(n, alone, at->precision, step, conditional, space);
             times_transposed(n, s->cross, conditional, 0, solved);
-            times(n, conditional, at->missed, known);
+            times(n, conditional, at->missed, conditional_mean);
             times_transposed(n, solved, s->cross, 1, products);
             for (int i = 0; i < n; i++) {
-                s->before_information[i] += dot(known, s->cross[i], 0, n);
+                s->before_information[i] += dot(conditional_mean, s->cross[i], 0, n);
                 for (int j = 0; j <= i; j++) s->before[i][j] -= products[i][j];
             }
             predict(n, alone, conditional, step, at->precision);
-            move_back(n, alone, &step->weight, known, moved);
+            move_back(n, alone, &step->cross_precision, conditional_mean, moved);
             for (int i = 0; i < n; i++) {
                 for (int j = 0; j <= i; j++) at->precision[i][j] += precision[i][j];
-                move_back(n, alone, &step->weight, solved[i], s->cross[i]);
+                move_back(n, alone, &step->cross_precision, solved[i], s->cross[i]);
                 at->missed[i] = information[i] + moved[i];
             }
         }
@@ -337,18 +337,18 @@ static void join(const work *w, int64_t n_groups, double *precision_of_last, dou
     for (int64_t i_segment = 0; i_segment < n_groups * LANES; i_segment++) {
         segments *s = w->group + i_segment / LANES;
         const int l = i_segment % LANES;
-        vector known, constant;
+        vector combined_information, constant;
         into_lane_of_matrix(n, precision, l, s->start_precision);
         into_lane_of_vector(n, information, l, s->start_information);
         lane_of_matrix(n, s->before, l, sum);
-        lane_of_vector(n, s->before_information, l, known);
+        lane_of_vector(n, s->before_information, l, combined_information);
         for (int i = 0; i < n; i++) {
             for (int j = 0; j <= i; j++) sum[i][j] += precision[i][j];
-            known[i] += information[i];
+            combined_information[i] += information[i];
             for (int j = 0; j < n; j++) cross[i][j] = all(s->cross[j][i][l]); /* X */
         }
         invert(n, sum, spread);
-        times(n, spread, known, constant);
+        times(n, spread, combined_information, constant);
         times_transposed(n, cross, spread, 0, solved); /* the gain, transposed */
         times_transposed(n, solved, cross, 0, change);
         for (int i = 0; i < n; i++) {
@@ -493,7 +493,7 @@ static void smooth(const work *w, int64_t first_group, int64_t end_group, int64_
             transition room;
             vector missed, change;
             const transition *step = step_into(w, n, g, t + 1, &room);
-            unpack_gain(n, alone, row + n, &step->weight, conditional, gain);
+            unpack_gain(n, alone, row + n, &step->cross_precision, conditional, gain);
             times_transposed(n, gain, covariance, 0, crossed);
             move(n, alone, &step->decay, row, missed);
             for (int i = 0; i < n; i++) missed[i] = mean[i] - missed[i];
@@ -521,7 +521,7 @@ static void link_segments(const work *w, int64_t n_groups, int64_t full, char *s
     for (int64_t g = 0; g < n_groups; g++) {
         transition room;
         const transition *step = step_into(w, n, g, 0, &room);
-        unpack_gain(n, alone, w->rows + g * (w->length + 1) * stride + n, &step->weight, conditional, gain);
+        unpack_gain(n, alone, w->rows + g * (w->length + 1) * stride + n, &step->cross_precision, conditional, gain);
         times_transposed(n, gain, w->group[g].first_covariance, 0, crossed);
         store_lag(w, n, g, -1, crossed, full, space);
     }
@@ -699,24 +699,24 @@ ALWAYS void add_block(const int size, int first, int n, const double *decay, con
 
 /* Adds sums over rows first..end for the expected statistics, with P = K (K + 1) / 2 and W = D + 1 rounded up to whole SIMD
  * vectors:
- *   seen (2 P + K + 1, W): sums of the packed covariances, of the packed products of means, of the means and of one, over the
+ *   observed_sums (2 P + K + 1, W): sums of the packed covariances, of the packed products of means, of the means and of one, over the
  *       rows in which each column is observed, and (last column) over the rows in which any column is. If all rows are
  *       complete, all columns are equal and only the first vector is used.
  *   residual_moments (K + 1, W): sums of means and of one, times the residuals of each column.
  *   residual_power (D,): sums of squared residuals.
  *   transitions (U + 1, 3 L + 1): for each gap, the sums of `add_block` for all blocks, and the number of transitions.
  * `room` is scratch memory for ROWS_TOGETHER rows of 2 W + K + 1 numbers. */
-static void add_up(const data *x, int64_t first, int64_t end, double *seen, double *residual_moments, double *residual_power, double *transitions, double *room) {
+static void add_up(const data *x, int64_t first, int64_t end, double *observed_sums, double *residual_moments, double *residual_power, double *transitions, double *room) {
     const int n = COUNT(x), alone = (int)x->n_single, packed = n * (n + 1) / 2;
     const int triples = n - 3 * (int)x->n_triples, n_terms = 2 * n - alone + 3 * (int)x->n_triples, stride = n * (x->n_triples ? 3 : 2);
     const int64_t n_features = x->n_features, vectors = VECTORS(n_features + 1), width = vectors * LANES;
-    const int64_t vectors_seen = x->complete ? 1 : vectors;
+    const int64_t n_mask_vectors = x->complete ? 1 : vectors;
     double *const masks = room, *const residual = masks + ROWS_TOGETHER * width, *const extended = residual + ROWS_TOGETHER * width;
     memset(room, 0, ROWS_TOGETHER * (2 * width + n + 1) * sizeof(double));
     for (int64_t start = first; start < end; start += ROWS_TOGETHER) {
         const int count = end - start < ROWS_TOGETHER ? (int)(end - start) : ROWS_TOGETHER;
         for (int q = 0; q < count; q++) {
-            double *mask = masks + q * vectors_seen * LANES, *weighted = residual + q * width, *means_and_one = extended + q * (n + 1), any = 0.0;
+            double *mask = masks + q * n_mask_vectors * LANES, *weighted = residual + q * width, *means_and_one = extended + q * (n + 1), any = 0.0;
             const int64_t r = start + q;
             const double *value = x->values + r * n_features, *weight = x->weights + r * n_features, *means = x->means + r * n;
             for (int64_t d = 0; d < n_features && !x->complete; d++) {
@@ -737,8 +737,8 @@ static void add_up(const data *x, int64_t first, int64_t end, double *seen, doub
             means_and_one[n] = 1.0;
         }
         const lanes *mask = (const lanes *)masks, *weighted = (const lanes *)residual;
-        add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, vectors_seen, (lanes *)seen);
-        add_products(count, n + 1, extended, n + 1, mask, vectors_seen, (lanes *)seen + 2 * packed * vectors_seen);
+        add_products(count, 2 * packed, x->moments + start * 2 * packed, 2 * packed, mask, n_mask_vectors, (lanes *)observed_sums);
+        add_products(count, n + 1, extended, n + 1, mask, n_mask_vectors, (lanes *)observed_sums + 2 * packed * n_mask_vectors);
         add_products(count, n + 1, extended, n + 1, weighted, vectors, (lanes *)residual_moments);
         for (int q = 0; q < count; q++) {
             const int64_t r = start + q, gap = x->next_gap[r];
