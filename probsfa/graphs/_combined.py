@@ -1,7 +1,6 @@
 """Graphs derived from other graphs: permutations, subsets of samples, sample weights, and unions."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa.graphs.moments import CentredRows
-from probsfa.graphs.training_graph import IntArray, ReweightedGraph, SparseWalk, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, ReweightedGraph, TrainingGraph
 
 __all__ = [
     "PermutedGraph",
@@ -70,9 +69,6 @@ class PermutedGraph(TrainingGraph):
         vectors = self.base._slowest(root[self.order], count)
         return None if vectors is None else vectors[self._ranks]
 
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        return self.order[self.base._random_walk(int(self._ranks[start]), n_steps, rng)]
-
 
 # ---- a graph on a subset of the samples
 
@@ -123,10 +119,6 @@ class SubsetGraph(TrainingGraph):
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         return self.base._relative_energy(X.reordered(self.samples))
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        (position,) = np.flatnonzero(self.samples == start)
-        return self.samples[self.base._random_walk(int(position), n_steps, rng)]
 
 
 # ---- sample weights, in addition to the weights of the graph
@@ -198,13 +190,6 @@ class SampleWeightedGraph(TrainingGraph):
         product -= self._product[:, None] * X
         product *= s
         return product
-
-    @cached_property
-    def _walk(self) -> SparseWalk:
-        return SparseWalk(self.to_sparse())
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        return self._walk(start, n_steps, rng)
 
 
 # ---- unions of graphs
@@ -316,10 +301,3 @@ class UnionGraph(TrainingGraph):
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         energies = [factor * graph.R / self.R * graph._relative_energy(X) for graph, factor in self._pairs]
         return np.sum(energies, axis=0)
-
-    @cached_property
-    def _walk(self) -> SparseWalk:
-        return SparseWalk(self.to_sparse())
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        return self._walk(start, n_steps, rng)

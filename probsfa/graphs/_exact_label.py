@@ -222,18 +222,3 @@ class SpectralGraph(TrainingGraph):
         return np.linalg.qr(np.column_stack([exact_vectors, random_vectors]))[
             0
         ]  # other functions have equal delta values, and are arbitrary
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        if least_similarity(self.responses, self.weights) < -1 - 1e-9:
-            raise ValueError(
-                "This graph has negative edge weights, which cannot be transition probabilities. Use "
-                "nonnegative=True."
-            )
-        path = np.empty(n_steps, dtype=np.intp)
-        current = start
-        for step in range(n_steps):
-            path[step] = current
-            similarity = 1.0 + self.responses @ (self.weights * self.responses[current])
-            cumulative = np.cumsum(self.node_weights * np.maximum(similarity, 0.0))
-            current = int(np.searchsorted(cumulative, rng.random_sample() * cumulative[-1], side="right"))
-        return path

@@ -15,7 +15,7 @@ from probsfa._validation import check_count, check_lengths, check_option
 from probsfa.graphs._combined import check_group_weights, check_sample_weight, weighted
 from probsfa.graphs._labels import check_classes, label_groups, warn_of_heavy_samples
 from probsfa.graphs.moments import CentredRows
-from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph, check_edges
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["GroupGraph", "clustered", "mixed", "serial", "transition"]
 
@@ -143,19 +143,6 @@ class GroupGraph(TrainingGraph):
         """Sums (S, S) of edge weights from a sample of group s to all samples of group s'; 0 for s' = s."""
         between = self.edge_weights - scipy.sparse.diags_array(self.edge_weights.diagonal())
         return (between * self.sizes).tocsr()
-
-    @cached_property
-    def _group_walk(self) -> SparseWalk:
-        return SparseWalk((self.edge_weights * self.sizes).tocsr())
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        # Samples of a group are exchangeable: the sequence of groups is drawn first, then a sample of each
-        # visited group.
-        visited = self._group_walk(int(self.groups[start]), n_steps, rng)
-        picks = np.floor(rng.random_sample(n_steps) * self.sizes[visited]).astype(np.intp)
-        path = self._members.indices[self._members.indptr[visited] + picks].astype(np.intp)
-        path[0] = start
-        return path
 
 
 # ---- clustered graph: edges between all samples of a class

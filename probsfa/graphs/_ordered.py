@@ -1,7 +1,6 @@
 """Graphs of samples in order, of time or of labels: temporal, reordering, sliding window, ring."""
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from probsfa.graphs._combined import PermutedGraph
 from probsfa.graphs._labels import check_labels, sort_labels
 from probsfa.graphs._window import TiedWindowGraph, WindowGraph
 from probsfa.graphs.moments import CentredRows
-from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = ["TemporalGraph", "WindowGraph", "reordering", "ring", "sliding_window", "temporal"]
 
@@ -113,13 +112,6 @@ class TemporalGraph(TrainingGraph):
             change[~self.has_edge[block]] = 0.0
             total += change.T @ change
         return total
-
-    @cached_property
-    def _walk(self) -> SparseWalk:
-        return SparseWalk(self.to_sparse())
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        return self._walk(start, n_steps, rng)
 
 
 # ---- sample reordering: the samples sorted by label, treated as a time series

@@ -1,6 +1,5 @@
 """Graphs defined by explicit edges: any sparse matrix, heat kernel, nearest neighbours."""
 
-from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -17,7 +16,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs._rows import check_rows, exact_shift
 from probsfa.graphs.moments import CentredRows
-from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph
+from probsfa.graphs.training_graph import IntArray, TrainingGraph
 
 __all__ = [
     "MAX_TREE_FEATURES",
@@ -145,13 +144,6 @@ class SparseGraph(TrainingGraph):
         if _MIN_TOTAL_WEIGHT < self.R < _MAX_TOTAL_WEIGHT:
             return super()._relative_energy(X)
         return SparseGraph((self._edges / self.R).tocsr(), self.node_weights)._energy(X)
-
-    @cached_property
-    def _walk(self) -> SparseWalk:
-        return SparseWalk(self._edges)
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        return self._walk(start, n_steps, rng)
 
 
 # ---- heat kernel: edge weights are a Gaussian function of the distance

@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components
 
 from probsfa._typing import FloatArray
 from probsfa.graphs.moments import CentredRows, block_rows
-from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph, check_edges
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["Ends", "TiedWindowGraph", "WindowGraph"]
 
@@ -183,27 +183,6 @@ class WindowGraph(TrainingGraph):
             total += weights[lag] * (padded[d - lag : d - lag + n] + padded[d + lag : d + lag + n])
         return total
 
-    @cached_property
-    def _walk(self) -> SparseWalk:
-        return SparseWalk(self.to_sparse())
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        if self.ends == "open":
-            return self._walk(start, n_steps, rng)
-        # Steps of an infinite walk, reflected at the ends or modulo n.
-        if self.weights is None:
-            steps = rng.randint(-self.half_width, self.half_width + 1, n_steps)
-        else:
-            symmetric_weights = np.concatenate([self.weights[:0:-1], self.weights])
-            steps = (
-                rng.choice(
-                    len(symmetric_weights), size=n_steps, p=symmetric_weights / symmetric_weights.sum()
-                )
-                - self.half_width
-            )
-        steps[0] = start
-        return self._reflected(np.cumsum(steps))
-
 
 def _moving_sums(padded: FloatArray, d: int) -> FloatArray:
     """Return the sum of 2 d + 1 consecutive rows around each row.
@@ -325,28 +304,3 @@ class TiedWindowGraph(TrainingGraph):
         sums.setdiag(0.0)
         sums.eliminate_zeros()
         return sums
-
-    @cached_property
-    def _block_walk(self) -> SparseWalk:
-        return SparseWalk((self._between_blocks + scipy.sparse.diags_array(self._within_weights)).tocsr())
-
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        # Samples of a block are exchangeable: the sequence of blocks is drawn first. The first sample of a
-        # visit to a block is drawn at random. A step within a block stays at the sample with the probability
-        # of a self-loop.
-        visited = self._block_walk(int(self.blocks[start]), n_steps, rng)
-        sizes, stay_probabilities = (
-            self.sizes[visited],
-            (self._loops / np.maximum(self._within_weights, 1e-300))[visited],
-        )
-        changed_block = np.diff(visited, prepend=-1) != 0
-        first_members = np.floor(rng.random_sample(n_steps) * sizes).astype(np.intp)
-        other_members = 1 + np.floor(rng.random_sample(n_steps) * (sizes - 1)).astype(np.intp)
-        shift = np.where(rng.random_sample(n_steps) < stay_probabilities, 0, other_members)
-        first_members[0] = start - self._starts[visited[0]]
-        starts = np.flatnonzero(changed_block)
-        run_number = np.cumsum(changed_block) - 1
-        total = np.cumsum(np.where(changed_block, 0, shift))
-        member = (first_members[starts][run_number] + total - total[starts][run_number]) % sizes
-        path: IntArray = self._starts[visited] + member
-        return path

@@ -108,10 +108,6 @@ class TrainingGraph(ABC):
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         """Return ``L X`` for X of shape (N, D), as a new array."""
 
-    @abstractmethod
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        """Return a random walk (n_steps,) from `start` with transition probabilities ``gamma_nn' / d_n``."""
-
     def _energy(self, X: CentredRows) -> FloatArray:
         """Return ``X' L X``, (D, D), symmetric up to rounding.
 
@@ -220,7 +216,9 @@ class TrainingGraph(ABC):
         Raises
         ------
         ValueError
-            If the graph is not consistent, so that it has no Markov chain.
+            If the graph is not consistent, or has negative edge weights, so that it has no Markov chain.
+        MemoryError
+            As from :meth:`to_sparse`.
         """
         n_steps = check_count("n_steps", n_steps)
         if teleport is not None and not 0 <= teleport <= 1:
@@ -238,8 +236,8 @@ class TrainingGraph(ABC):
         starts_of_walks = np.flatnonzero(jumps)
         starts = rng.choice(self.n_vertices, size=len(starts_of_walks), p=self.node_weights / self.Q)
         lengths = np.diff(np.append(starts_of_walks, n_steps))
-        walks = [self._random_walk(int(s), int(n), rng) for s, n in zip(starts, lengths, strict=True)]
-        return np.concatenate(walks)
+        walk = SparseWalk(self.to_sparse())
+        return np.concatenate([walk(int(s), int(n), rng) for s, n in zip(starts, lengths, strict=True)])
 
 
 class ReweightedGraph(TrainingGraph):
@@ -279,9 +277,6 @@ class ReweightedGraph(TrainingGraph):
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         return self.base._relative_energy(X)
 
-    def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        return self.base._random_walk(start, n_steps, rng)
-
 
 def check_edges(n_edges: float, instead: str) -> None:
     """Raise a MemoryError if a matrix of edges would be too large.
@@ -309,6 +304,10 @@ def _read_only(values: ArrayLike) -> FloatArray:
 # ---- a random walk on an explicit graph
 
 
+# Negative weights of a smaller size, relative to the largest weight, are rounding errors.
+_MAX_NEGATIVE_SHARE = 1e-9
+
+
 class SparseWalk:
     """Random walks on the edges of a sparse matrix.
 
@@ -320,10 +319,15 @@ class SparseWalk:
 
     def __init__(self, weights: scipy.sparse.csr_array) -> None:
         rows = weights.tocsr()
+        if rows.data.min(initial=0.0) < -_MAX_NEGATIVE_SHARE * rows.data.max(initial=0.0):
+            raise ValueError(
+                "This graph has negative edge weights, which cannot be transition probabilities. For "
+                "exact_label use nonnegative=True."
+            )
         # Bisection is ten times faster on Python lists than on small arrays.
         self._row_starts = rows.indptr.tolist()
         self._targets = rows.indices.tolist()
-        self._sums = np.concatenate([[0.0], np.cumsum(rows.data)]).tolist()
+        self._sums = np.concatenate([[0.0], np.cumsum(np.maximum(rows.data, 0.0))]).tolist()
 
     def __call__(self, start: int, n_steps: int, rng: np.random.RandomState) -> NDArray[np.intp]:
         """Return `n_steps` vertices of a walk from `start`; it stays at a vertex without edges."""
