@@ -59,9 +59,6 @@ class PermutedGraph(TrainingGraph):
         product[self.order] = self.base._laplacian_matmul(X[self.order])
         return product
 
-    def _energy(self, X: CentredRows) -> FloatArray:
-        return self.base._energy(X.reordered(self.order))
-
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         return self.base._relative_energy(X.reordered(self.order))
 
@@ -113,9 +110,6 @@ class SubsetGraph(TrainingGraph):
         product = np.zeros_like(X)
         product[self.samples] = self.base._laplacian_matmul(X[self.samples])
         return product
-
-    def _energy(self, X: CentredRows) -> FloatArray:
-        return self.base._energy(X.reordered(self.samples))
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         return self.base._relative_energy(X.reordered(self.samples))
@@ -294,9 +288,6 @@ class UnionGraph(TrainingGraph):
         for graph, factor in self._pairs:
             total += factor * graph._laplacian_matmul(X)
         return total
-
-    def _energy(self, X: CentredRows) -> FloatArray:
-        return np.sum([factor * graph._energy(X) for graph, factor in self._pairs], axis=0)
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         energies = [factor * graph.R / self.R * graph._relative_energy(X) for graph, factor in self._pairs]

@@ -128,7 +128,7 @@ class TrainingGraph(ABC):
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         """Return ``X' L X / R``, which depends only on the proportions of the edge weights.
 
-        Graphs with weights of users override this method to avoid overflow.
+        Graphs that consist of other graphs, or have weights of users, override this method.
         """
         return self._energy(X) / self.R
 
@@ -270,9 +270,6 @@ class ReweightedGraph(TrainingGraph):
         product = self.base._laplacian_matmul(X)
         product *= self.scale
         return product
-
-    def _energy(self, X: CentredRows) -> FloatArray:
-        return self.base._energy(X) * self.scale
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         return self.base._relative_energy(X)
