@@ -56,14 +56,16 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     --------
     probsfa.sfa.SFA, probsfa.sfa.GraphSFA, probsfa.ProbabilisticSFA : Fits in memory.
 
-    Notes ----- *SFA* and *GraphSFA* with a temporal graph: one pass over the data. Each chunk receives the
-    last rows of the previous chunk, so that differences between chunks are exact. *GraphSFA* with other
-    graphs: the rows remain in the memory of the cluster, and each task multiplies a few columns of all rows
-    by the Laplacian. An expansion is fitted to the first part, as in ``partial_fit``. *ProbabilisticSFA*:
-    rows remain on the workers, which receive parameters and return sums of expected statistics in each step
-    of the fit. A sequence is one task; divide very long sequences by `lengths`. Starting points are computed
-    locally, from as many whole sequences as fit into 128 MiB. Rows are treated as evenly spaced; a DataFrame
-    with an uneven index raises an error.
+    Notes
+    -----
+    *SFA* and *GraphSFA* with a temporal graph: one pass over the data. Each chunk receives the last rows of
+    the previous chunk, so that differences between chunks are exact. *GraphSFA* with other graphs: the rows
+    remain in the memory of the cluster, and each task multiplies a few columns of all rows by the Laplacian.
+    An expansion is fitted to the first part, as in ``partial_fit``. *ProbabilisticSFA*: rows remain on the
+    workers, which receive parameters and return sums of expected statistics in each step of the fit. A
+    sequence is one task; divide very long sequences by `lengths`. Starting points are computed locally, from
+    as many whole sequences as fit into 128 MiB. Rows are treated as evenly spaced; a DataFrame with an uneven
+    index raises an error.
 
     Examples
     --------

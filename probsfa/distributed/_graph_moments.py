@@ -46,9 +46,11 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     --------
     probsfa.graphs.training_graph.graph_moments : Moments of rows in memory.
 
-    Notes ----- For temporal graphs, each chunk is read once, with the last rows of the previous chunk. For
-    other graphs, the rows remain in the memory of the cluster, and each task multiplies a few columns of all
-    rows by the Laplacian.
+    Notes
+    -----
+    For temporal graphs, each chunk is read once, with the last rows of the previous chunk. For other graphs,
+    the rows remain in the memory of the cluster, and each task multiplies a few columns of all rows by the
+    Laplacian.
 
     Examples
     --------

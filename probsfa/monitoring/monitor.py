@@ -282,8 +282,10 @@ class ProcessMonitor(Saveable, BaseEstimator):
         ValueError
             If there is no such statistic, or the features are not linear in the columns.
 
-        Notes ----- The column with the largest contribution is the most likely cause of a fault of a single
-        column. If several columns are faulty, contributions of other correlated columns may also be large.
+        Notes
+        -----
+        The column with the largest contribution is the most likely cause of a fault of a single column. If
+        several columns are faulty, contributions of other correlated columns may also be large.
         """
         rows = self._check(X, lengths, times)
         if statistic is not None and statistic not in self.statistics_:

@@ -225,12 +225,14 @@ def select_model(
     select_n_components : Select only the number of factors.
     ProbabilisticSFA.diagnose : Test the selected model.
 
-    Notes ----- BIC ranks the candidates. The two or three best, and the models of the default call, are
-    compared by the continuous ranked probability score of held-out values. Models within 2.5 standard errors
-    of the best, or within 1 %, are treated as equal; of these, the model with the smallest BIC is selected.
-    If held-out values reject the model with the smallest BIC, the comparison is repeated with other values,
-    and the model is rejected only if both comparisons agree. Robust and Gaussian models are compared only by
-    held-out values.
+    Notes
+    -----
+    BIC ranks the candidates. The two or three best, and the models of the default call, are compared by the
+    continuous ranked probability score of held-out values. Models within 2.5 standard errors of the best, or
+    within 1 %, are treated as equal; of these, the model with the smallest BIC is selected. If held-out
+    values reject the model with the smallest BIC, the comparison is repeated with other values, and the model
+    is rejected only if both comparisons agree. Robust and Gaussian models are compared only by held-out
+    values.
 
     If 20 or more values are missing, the pattern of missing values is shifted in time, and the observed
     values in the shifted pattern are held out. Otherwise half of the held-out values are single values and

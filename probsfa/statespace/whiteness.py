@@ -59,10 +59,11 @@ def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -
     ndarray of shape (D,)
         NaN if a column has no pair of values at any lag.
 
-    Notes ----- The statistic is ``(n + 2) / n sum_l n_l r_l^2``, where ``n`` is the number of observed
-    values, ``n_l`` the number of pairs of observed values at lag ``l``, and ``r_l`` their mean product
-    divided by the mean square. Without missing values ``n_l = n - l``, and this is the statistic of Ljung &
-    Box (1978).
+    Notes
+    -----
+    The statistic is ``(n + 2) / n sum_l n_l r_l^2``, where ``n`` is the number of observed values, ``n_l``
+    the number of pairs of observed values at lag ``l``, and ``r_l`` their mean product divided by the mean
+    square. Without missing values ``n_l = n - l``, and this is the statistic of Ljung & Box (1978).
 
     References
     ----------

@@ -183,10 +183,12 @@ class StandardErrors(_Errors):
         ValueError
             If the name or the level is invalid.
 
-        Notes ----- Periods, noise variances, scales of AR(1) noise and time scales of smooth factors have
-        intervals on the logarithmic scale, with positive limits. Intervals of positive decays are computed
-        from intervals of the time scales. Negative decays and decays of AR(1) noise have intervals on the
-        scale of ``atanh a``. Intervals of loadings, offsets and coefficients are symmetric.
+        Notes
+        -----
+        Periods, noise variances, scales of AR(1) noise and time scales of smooth factors have intervals on
+        the logarithmic scale, with positive limits. Intervals of positive decays are computed from intervals
+        of the time scales. Negative decays and decays of AR(1) noise have intervals on the scale of ``atanh
+        a``. Intervals of loadings, offsets and coefficients are symmetric.
 
         Intervals of time scales, loadings and offsets of AR(1) factors are corrected for the number of time
         scales that the series spans. These intervals are wider than with a normal quantile, and intervals of
