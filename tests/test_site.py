@@ -90,8 +90,8 @@ def test_methods_of_estimators_are_documented(reference):
 def test_underlines_of_docstrings_are_separate_lines():
     """Rewrapping a docstring can join a heading, its underline and the text, which stops the build."""
     joined = re.compile(r"^.*[A-Za-z] -{4,}(?: .*)?$", flags=re.MULTILINE)
-    found = {path.name: joined.findall(path.read_text("utf-8")) for path in (ROOT / "probsfa").rglob("*.py")}
-    assert not {name: lines for name, lines in found.items() if lines}
+    found = {path: joined.findall(path.read_text("utf-8")) for path in (ROOT / "probsfa").rglob("*.py")}
+    assert not {path: lines for path, lines in found.items() if lines}
 
 
 def toctrees(text):
