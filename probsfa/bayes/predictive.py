@@ -133,9 +133,8 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
         Lag-one covariances between sequences are zero.
     """
     if fitted.degrees is not None:
-        panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
         posterior = mixture_posterior(
-            (draw.params, draw.panel) for draw in _weighted(fitted, panels, n_predictive)
+            (draw.params, draw.panel) for draw in _weighted(fitted, sequences, n_predictive)
         )
         check_finite(sequences, posterior_mean(fitted.draws), *posterior[:3])
         return posterior
@@ -158,12 +157,12 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 
 def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> CellMixture:
     """Return the distribution of the missing values, row by row; parameters as in :func:`predict_latents`."""
-    panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     missing = np.isnan(sequences.values)
     if fitted.degrees is not None:
-        cells = _missing_under_student_noise(_weighted(fitted, panels, n_predictive), missing)
+        cells = _missing_under_student_noise(_weighted(fitted, sequences, n_predictive), missing)
         check_finite(sequences, posterior_mean(fitted.draws), cells.mean, cells.std)
         return cells
+    panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     boundaries = np.cumsum([panel.n_rows for panel in panels])[:-1]
     parts = cell_mixtures(_of_mixture(fitted, sequences, n_predictive), np.split(missing, boundaries))
     for mixture in parts:
@@ -188,14 +187,14 @@ def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> Interp
     """
     if sequences.mask.all():
         return None
+    mean_errors = RunningMean()
+    if fitted.degrees is not None:
+        for weighted in _weighted(fitted, sequences, _N_COMPARED_DRAWS):
+            mean_errors.add(_left_out(weighted.params, weighted.panel)[0])
+        return compare_with_interpolation(sequences, mean_errors.value)
     panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     boundaries = np.cumsum([panel.n_rows for panel in panels])[:-1]
     parts = np.split(sequences.values, boundaries)
-    mean_errors = RunningMean()
-    if fitted.degrees is not None:
-        for weighted in _weighted(fitted, panels, _N_COMPARED_DRAWS):
-            mean_errors.add(_left_out(weighted.params, weighted.panel)[0])
-        return compare_with_interpolation(sequences, mean_errors.value)
     for draw in _of_mixture(fitted, sequences, _N_COMPARED_DRAWS):
         values_without = []
         for (params, panel, effects), values in zip(draw, parts, strict=True):
@@ -226,11 +225,11 @@ def predict_ahead(
     horizon : sequence of ndarray (H, P), optional
         Covariates at these times.
     """
-    panels, last_rows = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
+    _, last_rows = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     forecasts: list[list[Forecast]] = [[] for _ in sequences.lengths]
     if fitted.degrees is not None:
         spreads: list[list[FloatArray]] = [[] for _ in sequences.lengths]
-        for weighted in _weighted(fitted, panels, n_predictive):
+        for weighted in _weighted(fitted, sequences, n_predictive):
             posterior, params = smooth(weighted.params, weighted.panel), weighted.expected
             for i, last in last_rows[0]:
                 ahead = forecast(params, posterior.means[last], posterior.covariances[last], steps[i])
@@ -309,8 +308,7 @@ def _draw_paths(
     selected = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
     pairs = [(int(chain), int(draw)) for chain, draw in zip(*selected, strict=True)]
     if fitted.degrees is not None:
-        [panel], _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
-        for weighted in weighted_draws(fitted, panel, pairs):
+        for weighted in _with_weights(fitted, sequences, pairs):
             given = GivenDraw(weighted.params, weighted.panel)
             yield [(given, draw_factors(weighted.params, weighted.panel, 1, rng)[0])], weighted.degrees
         return
@@ -328,8 +326,7 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
     """
     mean = RunningMean()
     if fitted.degrees is not None:
-        panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
-        for weighted in _weighted(fitted, panels, n_predictive):
+        for weighted in _weighted(fitted, sequences, n_predictive):
             means = smooth(weighted.params, weighted.panel).means
             mean.add(means[:, None, :] * weighted.params.loadings)
         return mean.value
@@ -391,9 +388,8 @@ def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: 
     n_draws, moments = min(n_predictive, _N_BOUND_DRAWS), MixtureMoments()
     draws: Iterable[list[GivenDraw]]
     if fitted.degrees is not None:
-        panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
         draws = (
-            [GivenDraw(weighted.params, weighted.panel)] for weighted in _weighted(fitted, panels, n_draws)
+            [GivenDraw(weighted.params, weighted.panel)] for weighted in _weighted(fitted, sequences, n_draws)
         )
     else:
         draws = _of_mixture(fitted, sequences, n_draws)
@@ -413,9 +409,17 @@ def _left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]
     return left_out_moments(params, panel, value_moments(params, panel), np.asarray(panel.value_weights[:]))
 
 
-def _weighted(fitted: FittedPosterior, panels: list[Panel], n_predictive: int) -> Iterator[WeightedDraw]:
-    """Yield the draws of the predictive mixture, with weights of the values of the single panel."""
-    return weighted_draws(fitted, panels[0], pairs_of_mixture(fitted, n_predictive))
+def _weighted(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Iterator[WeightedDraw]:
+    """Yield the draws of the predictive mixture, with weights of the values."""
+    return _with_weights(fitted, sequences, pairs_of_mixture(fitted, n_predictive))
+
+
+def _with_weights(
+    fitted: FittedPosterior, sequences: Sequences, chosen: list[tuple[int, int]]
+) -> Iterator[WeightedDraw]:
+    """Yield selected draws (chain, draw), with weights of the values of all sequences in one panel."""
+    [panel], _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
+    return weighted_draws(fitted, panel, chosen)
 
 
 def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> CellMixture:
