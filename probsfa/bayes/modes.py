@@ -28,8 +28,8 @@ from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes.rhythm import Rhythm
 
-#: Number of starts of a search, including that of the first mode.
-N_STARTS = 4
+# Number of starts of a search, including that of the first mode.
+_N_STARTS = 4
 # Two maxima are identical if their Euclidean distance in standard deviations is smaller.
 _MIN_MODE_DISTANCE = 1.0
 # An approximate maximum is not refined if it is closer than this to a mode, or lower by this number of nats.
@@ -59,7 +59,6 @@ def find_modes(
     first: LaplaceApproximation,
     labelling: Labelling,
     rng: np.random.Generator,
-    n_starts: int = N_STARTS,
 ) -> Modes:
     """Maximize a posterior density from several starts.
 
@@ -75,8 +74,6 @@ def find_modes(
         Labelling of the factors at this mode, used for all modes.
     rng : Generator
         Source of the random starts.
-    n_starts : int, default=4
-        Number of starts, including that of the first mode.
 
     Returns
     -------
@@ -87,27 +84,17 @@ def find_modes(
     data = data._replace(symmetry_reference=None)
     found = [first]
     try:
-        for values in _starts(target, data, first, n_starts - 1, rng):
+        for values in _starts(target, data, first, rng):
             with PotentialEvaluator(target, data) as evaluate:
                 maximum = maximize_from(evaluate, labelling.place(values))
             if maximum is None:
                 continue
             vector, potential = labelling.fold(maximum[0][None])[0], maximum[1]
-            lowest = min(mode.potential for mode in found)
-            is_known = any(_distance(mode, vector) < _MIN_DISTANCE_TO_REFINE for mode in found)
-            if is_known or potential > lowest + _MAX_LOSS_TO_REFINE:
-                continue
-            mode = approximate_by_laplace(target, data, vector)
-            distances = [
-                min(_distance(mode, other_mode.centre), _distance(other_mode, mode.centre))
-                for other_mode in found
-            ]
-            if min(distances) > _MIN_MODE_DISTANCE:
-                found.append(mode)
+            if potential <= min(mode.potential for mode in found) + _MAX_LOSS_TO_REFINE:
+                _add_if_new(found, target, data, vector)
     except KeyboardInterrupt:
         return Modes(found, True)
-    max_evidence = max(mode.log_evidence for mode in found)
-    return Modes([mode for mode in found if mode.log_evidence > max_evidence - _MAX_EVIDENCE_LOSS], False)
+    return Modes(_with_evidence(found), False)
 
 
 def find_modes_of_cycles(
@@ -145,18 +132,28 @@ def find_modes_of_cycles(
         data = data._replace(phase_reference=loadings[:, k + cycles.start : k + cycles.stop])
         modes = [approximate_by_laplace(target, data, vector)]
     for vector, potential in maxima:
-        is_known = any(_distance(mode, vector) < _MIN_DISTANCE_TO_REFINE for mode in modes)
-        if is_known or potential > lowest + _MAX_LOSS_TO_REFINE:
-            continue
-        mode = approximate_by_laplace(target, data, vector)
-        if all(
-            min(_distance(mode, other.centre), _distance(other, mode.centre)) > _MIN_MODE_DISTANCE
-            for other in modes
-        ):
-            modes.append(mode)
-    modes.sort(key=lambda mode: -mode.log_evidence)
-    evidence = modes[0].log_evidence
-    return [mode for mode in modes if mode.log_evidence > evidence - _MAX_EVIDENCE_LOSS], data
+        if potential <= lowest + _MAX_LOSS_TO_REFINE:
+            _add_if_new(modes, target, data, vector)
+    return sorted(_with_evidence(modes), key=lambda mode: -mode.log_evidence), data
+
+
+def _add_if_new(
+    modes: list[LaplaceApproximation], target: Target, data: TargetData, vector: FloatArray
+) -> None:
+    """Refine an approximate maximum (P,) and add it to the known modes, unless it is close to one of them."""
+    if any(_distance(mode, vector) < _MIN_DISTANCE_TO_REFINE for mode in modes):
+        return
+    new = approximate_by_laplace(target, data, vector)
+    if all(
+        min(_distance(new, mode.centre), _distance(mode, new.centre)) > _MIN_MODE_DISTANCE for mode in modes
+    ):
+        modes.append(new)
+
+
+def _with_evidence(modes: list[LaplaceApproximation]) -> list[LaplaceApproximation]:
+    """Return the modes whose approximate evidence is not negligible relative to the largest."""
+    least = max(mode.log_evidence for mode in modes) - _MAX_EVIDENCE_LOSS
+    return [mode for mode in modes if mode.log_evidence > least]
 
 
 def _starts_of_cycles(target: Target, data: TargetData, first: LaplaceApproximation) -> Iterator[FloatArray]:
@@ -180,7 +177,7 @@ def _distance(mode: LaplaceApproximation, vector: FloatArray) -> float:
 
 
 def _starts(
-    target: Target, data: TargetData, first: LaplaceApproximation, n_starts: int, rng: np.random.Generator
+    target: Target, data: TargetData, first: LaplaceApproximation, rng: np.random.Generator
 ) -> list[dict[str, FloatArray]]:
     """Return starting values of the sites of the model."""
     values_of_first = constrain(target, data, first.centre)
@@ -194,7 +191,7 @@ def _starts(
     covariance = centred.T @ centred / np.maximum(observed.T @ observed, 1.0)
     n_rows = max(int(np.sum(np.any(observed > 0.0, axis=1))), 10)
     starts = []
-    for i in range(n_starts):
+    for i in range(_N_STARTS - 1):
         decay = values_of_first.decay
         if i == 0:
             loadings = _largest(

@@ -50,8 +50,8 @@ __all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]
 _N_GRID_POINTS, _MIN_LOG, _MAX_LOG = 6001, -30.0, 15.0
 # Width of the first interval of a slice, and maximum number of steps outwards.
 _SLICE_WIDTH, _MAX_STEPS = 0.5, 12
-# Number of sweeps for each draw; standard deviation of the logarithms of parameters at the starts of chains.
-_N_SWEEPS_PER_DRAW, _START_STD = 1, 0.2
+# Standard deviation of the logarithms of parameters at the starts of chains.
+_START_STD = 0.2
 # Number of sweeps before step 1 is used, which requires weights that are already small for outliers.
 _N_SWEEPS_WITHOUT_COLLAPSED = 10
 
@@ -128,8 +128,7 @@ def sample_by_gibbs(
             for i in range(n_warmup + n_draws):
                 row = []
                 for chain in chains:
-                    for _ in range(_N_SWEEPS_PER_DRAW):
-                        chain.sweep(adapt=i < n_warmup)
+                    chain.sweep(adapt=i < n_warmup)
                     row.append(chain.state)
                 if i >= n_warmup:
                     draws.append(row)
