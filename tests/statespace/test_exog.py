@@ -203,6 +203,21 @@ def test_covariates_of_nothing_never_lower_the_likelihood(rng, options):
     assert with_them.n_evaluations_ < 6 * alone.n_evaluations_ + 60
 
 
+def test_a_step_of_least_squares_is_taken_where_the_joint_fit_is_lower(driven, monkeypatch):
+    def lower(self, state):
+        return state._replace(result=state.result._replace(log_likelihood=-np.inf))
+
+    x, exog, _ = driven
+    monkeypatch.setattr(regression._JointFit, "maximize_from", lower)
+    options = dict(noise_prior=None, tol=1e-8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        stepped = ProbabilisticSFA(1, **options).fit(x, exog=exog)
+    expected = oracle.log_likelihood(as_model(stepped), [x - exog @ stepped.exog_coef_.T])
+    assert stepped.log_likelihood_ == pytest.approx(expected, rel=1e-8)
+    assert expected > ProbabilisticSFA(1, **options).fit(x).log_likelihood_ + 1.0
+
+
 def test_strong_effects_are_found(rng):
     model = oracle.Model(np.array([0.95, 0.5]), rng.standard_normal((4, 2)), np.full(4, 0.2), np.zeros(4))
     first, second = oracle.simulate(rng, model, [150, 100])
@@ -409,6 +424,8 @@ def test_covariates_at_uneven_times_and_from_a_start(rng):
     assert fitted.log_likelihood_ == pytest.approx(rest, rel=1e-9)
     again = ProbabilisticSFA(1, init=fitted, tol=0.1).fit(data, times=uneven, exog=exog)
     assert again.log_likelihood_ >= fitted.log_likelihood_ - 0.1
+    with pytest.raises(ValueError, match="init"):
+        ProbabilisticSFA(2, init=fitted).fit(data, times=uneven, exog=exog)
 
 
 @pytest.mark.exhaustive

@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal, multivariate_t, norm, t
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
+from probsfa.statespace.engine import stateless
 from probsfa.statespace.engine.posterior import leave_one_out_distributions
 from probsfa.statespace.panel import make_panel
 
@@ -102,3 +103,12 @@ def test_student_t_noise_alone_has_its_density(robust):
     np.testing.assert_allclose(model.filter(X).row_log_likelihoods, expected, atol=1e-9)
     np.testing.assert_allclose(model.log_likelihood_, expected.sum(), atol=1e-8)
     assert degrees < 20.0
+
+
+def test_rows_in_several_parts_have_the_density_of_all(X, monkeypatch):
+    monkeypatch.setattr(stateless, "cache_sized_parts", lambda n: (slice(i, i + 7) for i in range(0, n, 7)))
+    model = ProbabilisticSFA(0, noise="diagonal", noise_prior=None).fit(X)
+    expected = np.nansum(norm.logpdf(X, model.mean_, np.sqrt(model.noise_variance_)), axis=1)
+    np.testing.assert_allclose(model.posterior(X).row_log_likelihoods, expected, rtol=1e-10)
+    np.testing.assert_allclose(model.mean_, np.nanmean(X, axis=0), rtol=1e-10)
+    np.testing.assert_allclose(model.noise_variance_, np.nanvar(X, axis=0), rtol=1e-10)

@@ -10,10 +10,12 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace import progress
 from probsfa.statespace.learning import objective
 from probsfa.statespace.learning.coordinates import from_vector
-from probsfa.statespace.learning.objective import STATUS_SENTENCES
+from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_model, uneven_times
+from tests.statespace.support import punch, to_model, to_panel, to_parameters, uneven_times
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -300,3 +302,14 @@ def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
     np.testing.assert_allclose(np.sort(fitted.decay_), np.sort(best.decay), rtol=1e-12)
     relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
     np.testing.assert_allclose(relative, best.noise_variance, rtol=1e-9)
+
+
+def test_evaluations_before_the_prior_of_the_noise_are_not_compared_with_later_ones(rng):
+    model = oracle.random_model(rng, 3, 1)
+    params = to_parameters(model)
+    evaluate = CountedEStep(to_panel(oracle.simulate(rng, model, [30])), 9)
+    evaluate(params)
+    evaluate.set_prior(Noise(NoiseVariances.diagonal(3), np.full(3, 1e-6), 0.5))
+    worse = params.replace(noise_variance=3.0 * params.noise_variance)
+    stats = evaluate(worse)
+    assert evaluate.best is worse and evaluate.best_log_likelihood == stats.log_likelihood
