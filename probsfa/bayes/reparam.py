@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -85,7 +86,8 @@ class FactorialAR1Reparam(Reparam):
         settings = ModelSettings(n_components, noise, priors, bool(n_sequences), standardize=False)
         problem, _ = make_problem(sequences, settings, rotate=False)
         self._target, self._data, self._laplace = problem.target, problem.data, problem.laplace
-        self._log_det = float(np.linalg.slogdet(self._laplace.factor)[1])
+        # Compiled, because NumPyro also runs the model without compilation.
+        self._free_values = jax.jit(self._unravel)
         # Unconstrained values of the sites that the current run of a model has not reached.
         self._remaining: dict[str, Array] = {}
 
@@ -95,7 +97,8 @@ class FactorialAR1Reparam(Reparam):
         Raises
         ------
         ValueError
-            When the model runs, if it lacks a site of :func:`factorial_ar1_model`, or observes one.
+            When the model runs, if it lacks a site of :func:`factorial_ar1_model`, or observes one; and
+            without double precision.
         """
         return _Reparametrized(model, self)
 
@@ -103,13 +106,17 @@ class FactorialAR1Reparam(Reparam):
         """Return the value of a site, and add its log density; called by NumPyro."""
         if obs is not None:
             raise ValueError(f"The site {name} is observed; FactorialAR1Reparam requires that it is sampled.")
+        if jnp.result_type(float) != jnp.float64:
+            raise ValueError(
+                "FactorialAR1Reparam requires double precision. Set jax_enable_x64 in jax.config, or run "
+                "the model inside jax.enable_x64(True)."
+            )
         log_density = jnp.zeros(())
         if name not in self._remaining:
             normal = dist.Normal(jnp.zeros(self._target.size), 1.0).to_event(1)
             u = numpyro.sample(COORDINATES, normal.mask(False))
-            vector = jnp.asarray(self._laplace.centre) + jnp.asarray(self._laplace.factor) @ u
-            self._remaining, log_det = self._target.unravel(vector, self._data)
-            log_density += log_det + self._log_det
+            self._remaining, log_det = self._free_values(u)
+            log_density += log_det
         transform, free = biject_to(fn.support), self._remaining.pop(name)
         value = transform(free)
         if jnp.shape(value) != fn.shape():
@@ -120,6 +127,12 @@ class FactorialAR1Reparam(Reparam):
         log_density += jnp.sum(fn.log_prob(value)) + jnp.sum(transform.log_abs_det_jacobian(free, value))
         numpyro.factor(f"{name}_log_density", log_density)
         return None, value
+
+    def _unravel(self, u: Array) -> tuple[dict[str, Array], Array]:
+        """Return the unconstrained values of all sites at coordinates (P,), and the log determinant."""
+        vector = jnp.asarray(self._laplace.centre) + jnp.asarray(self._laplace.factor) @ u
+        values, log_det = self._target.unravel(vector, self._data)
+        return values, log_det + np.linalg.slogdet(self._laplace.factor)[1]
 
     def _of_site(self, site: Any) -> "FactorialAR1Reparam | None":
         return self if site["name"] in self._target.sites else None

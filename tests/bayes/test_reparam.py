@@ -105,6 +105,12 @@ def test_models_with_other_sites_are_errors(X):
     assert run(model, X, n_components=1).shape == X.shape  # errors leave nothing behind
 
 
+def test_single_precision_is_an_error(X):
+    model = FactorialAR1Reparam(X, 1).reparam(factorial_ar1_model)
+    with jax.enable_x64(False), pytest.raises(ValueError, match="double precision"):
+        run(model, X, n_components=1)
+
+
 @pytest.mark.exhaustive
 def test_plain_nuts_has_the_same_posterior(X):
     coordinates = FactorialAR1Reparam(X, 1, Priors(loadings=dist.HalfNormal(1.0)))
