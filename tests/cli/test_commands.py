@@ -8,12 +8,15 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.dates import num2date
 
 import probsfa
+from probsfa import imputation
 from probsfa.cli import _pictures, demo, main
 from probsfa.cli._parser import parse
 
@@ -472,6 +475,8 @@ def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
         (["fit", "data.csv", "-o", "m.npz", "-k", "0"], "must be an integer of at least 1; got '0'"),
         (["fit", "data.csv", "-o", "m.npz", "-k", "x"], "must be an integer of at least 1; got 'x'"),
         (["compare", "data.csv", "--fraction", "1"], "must be above 0 and below 1; got '1'"),
+        (["compare", "data.csv", "--masks", "0"], "must be an integer of at least 1; got '0'"),
+        (["compare", "data.csv", "--block", "0"], "must be an integer of at least 1; got '0'"),
         (["frobnicate"], "invalid choice"),
     ],
 )
@@ -607,3 +612,20 @@ def test_the_picture_of_the_demo_shows_the_segment_with_the_most_missing_values(
         counts = [np.count_nonzero(missing[start : start + 30]) for start in range(n - 29)]
         start = max(int(np.argmax(counts)) - 5, 0)
         assert _pictures._segment_with_most_missing(missing, 40) == slice(start, start + 40)
+
+
+def test_the_picture_of_the_demo_shows_hidden_values_and_the_whole_record(rng):
+    values, times = rng.standard_normal((1200, 2)), pd.date_range("2013", periods=1200, freq="h")
+    hidden = values.copy()
+    hidden[700:760, 1] = np.nan
+    methods = (imputation.EstimatorImputation, imputation.LinearInterpolation)
+    filled = {method.name: SimpleNamespace(values=values, std=None) for method in methods}
+    model = SimpleNamespace(posterior=lambda x: SimpleNamespace(means=x[:, :1], std=np.ones((len(x), 1))))
+    figure = _pictures.draw_demo(
+        pd.DataFrame(values, times, ["other", "temp_LGA"]),
+        SimpleNamespace(incomplete=hidden, filled=filled),
+        model,
+    )
+    shown = [[np.datetime64(d.replace(tzinfo=None)) for d in num2date(ax.get_xlim())] for ax in figure.axes]
+    assert times[0] <= shown[0][0] < times[700] and times[759] < shown[0][1] <= times[-1]
+    assert shown[1][0] <= times[0] and times[-1] <= shown[1][1]
