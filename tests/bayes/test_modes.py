@@ -9,9 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
-from probsfa.bayes import modes
+from probsfa.bayes import fitting, modes
 from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.fitting import ModelSettings, make_problem
+from probsfa.bayes.sampling.laplace import LaplaceApproximation
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import StateSpace
 from probsfa.statespace.engine.posterior import simulate
@@ -71,3 +72,16 @@ def test_starts_without_a_maximum_are_left_out(monkeypatch):
         None, data, first, SimpleNamespace(place=dict), np.random.default_rng(0)
     )
     assert found == [first] and not interrupted
+
+
+def test_rotated_coordinates_of_a_fit_need_no_weight_of_images(monkeypatch):
+    """All images of a point have the same coordinates, so that a weight would change the posterior."""
+
+    def laplace(target, data, vector):
+        return LaplaceApproximation(vector, 0.01 * np.eye(len(vector)), 0.0, 0)
+
+    monkeypatch.setattr(fitting, "approximate_by_laplace", laplace)
+    X = make_slow_mixture(300, 4, decay=[0.95, 0.5], noise_variance=0.1, random_state=0).data
+    problem, _ = make_problem(Sequences(X, (300,)), ModelSettings(2, "diagonal", None, False, False))
+    assert sorted(problem.data.chart.rotation.members) == [0, 1]
+    assert problem.data.symmetry_reference is None
