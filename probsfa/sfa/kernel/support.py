@@ -248,7 +248,7 @@ def _apply_pivots(
     coefficients = L[columns, :n_done].T
     step = rows_at_a_time(len(columns))
     for start in range(0, kernel.n_rows, step):
-        rows = slice(start, min(start + step, kernel.n_rows))
+        rows = slice(start, start + step)
         residual = kernel.block(rows, columns) - L[rows, :n_done] @ coefficients
         L[rows, n_done:stop] = scipy.linalg.solve_triangular(triangle, residual.T, lower=True).T
     L[columns, n_done:stop] = np.tril(triangle)
