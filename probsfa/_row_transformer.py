@@ -29,7 +29,7 @@ class RowTransformer(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Returns
         -------
         ndarray (N, K), or list of ndarrays (N_i, K)
-            Outputs, in the order of the fitted attributes.
+            Outputs, in the order of the entries of the fitted attributes.
         """
         self._check_fitted()
         sequences = check_sequences(self, X, reset=False, allow_nan=get_tags(self).input_tags.allow_nan)

@@ -56,10 +56,10 @@ _REAL = {
 
 @dataclass(frozen=True, eq=False)
 class Priors:
-    """Priors of the factorial AR(1) model.
+    """Priors of the model of :class:`probsfa.BayesianSFA`: AR(1) factors, loadings and noise.
 
-    Each prior is a NumPyro distribution of a single number, used independently for all entries, or of an
-    array with the shape of the parameter.
+    A prior is a NumPyro distribution. If it is of a single number, it applies to each entry of the parameter
+    independently. It can also be of an array with the shape of the parameter.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class Priors:
         Automatic relevance determination: the loadings of each factor have a common scale, whose typical size
         is this number; the loadings of unnecessary factors shrink to zero (:class:`SharedScaleNormal`).
     noise_spread : Distribution, default=HalfNormal(0.5)
-        Used by hierarchical models only: standard deviation of the logarithm of the noise between sequences.
+        Used by hierarchical models only: standard deviation over sequences of the logarithm of the noise std.
     cycle_period : Distribution, default=LogNormal(2.7, 0.8)
         Period of a stochastic cycle, in sampling steps: the median is 15, and 95 % lie between 3.1 and 71.
         Periods below 2 have a probability of 0.6 %.

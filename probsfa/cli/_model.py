@@ -86,14 +86,14 @@ def fit_model(
         screen.warn(_advice(model))
     for name in _without_noise(model, series) if n_factors(model) > 1 else []:
         screen.note(
-            f"{name}: a slow feature reproduces this column exactly, so that standard deviations may be too "
-            "small; use fewer slow features (-k)"
+            f"{name}: a factor reproduces this column exactly, so that standard deviations may be too "
+            "small; use fewer factors (-k)"
         )
     return model
 
 
 def n_factors(model: Any) -> int:
-    """Return the number of slow features of a model."""
+    """Return the number of factors of a model."""
     return len(model.timescales_)
 
 
@@ -108,9 +108,9 @@ def timescales(model: Any) -> FloatArray:
 
 
 def description(model: Any) -> str:
-    """Describe a model: its slow features and its noise."""
+    """Describe a model: its factors and its noise."""
     n = n_factors(model)
-    parts = [f"{n} slow feature" if n == 1 else f"{n} slow features"]
+    parts = [f"{n} factor" if n == 1 else f"{n} factors"]
     for name, kind in (("rhythm_periods_", "cycle"), ("smooth_timescales_", "smooth feature")):
         m = len(getattr(model, name, ()))
         parts += [f"{m} {kind}" if m == 1 else f"{m} {kind}s"] if m else []
@@ -131,7 +131,7 @@ def _advice(model: Any) -> str:
     text = f"the fit stopped after {model.max_iter} iterations (--max-iter) without convergence. "
     if model.max_iter <= DEFAULT_MAX_ITER:
         return text + "Filled values are mostly accurate; 'probsfa compare' measures their error."
-    return text + "Increase --max-iter, or use fewer slow features with -k."
+    return text + "Increase --max-iter, or use fewer factors with -k."
 
 
 def _without_noise(model: Any, series: "Input") -> list[str]:

@@ -13,7 +13,7 @@ __all__ = ["make_parser", "parse"]
 DEFAULT_MAX_ITER = 200
 
 DESCRIPTION = (
-    "Fill missing values of multivariate time series, and estimate their slow features, with uncertainty."
+    "Fill missing values of multivariate time series, and estimate their latent factors, with uncertainty."
 )
 
 
@@ -255,7 +255,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--n-components",
         type=_positive_integer,
         metavar="K",
-        help="number of slow features (default: selected by errors of hidden values)",
+        help="number of factors (default: selected by errors of hidden values)",
     )
     group.add_argument(
         "--max-iter",

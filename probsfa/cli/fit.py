@@ -37,7 +37,7 @@ def summarize(model: Any, series: Input) -> str:
     """Describe a fitted model: time scales, noise and log-likelihood."""
     rows = len(series.values)
     step = "steps" if series.row_times.step is None else f"steps of {series.row_times.step}"
-    scale_table = [("slow feature", f"time scale ({step})")]
+    scale_table = [("factor", f"time scale ({step})")]
     scale_table += [  # NaN if the decay is not positive
         (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(timescales(model))
     ]

@@ -69,11 +69,11 @@ class Comparison:
     hidden : str
         Description of the pattern.
     scores : tuple of Score
-        Score of each method, averaged over seeds.
+        Mean score of each method over the random choices of hidden values.
     incomplete : ndarray (T, D), or list of them
         The series without the hidden values, for the last seed.
     filled : dict of str to Filled
-        Result of each method for this series.
+        Imputation of `incomplete` by each method.
     """
 
     hidden: str

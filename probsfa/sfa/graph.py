@@ -142,8 +142,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         None means no shrinkage.
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
         Variances of the independent noise. "diagonal": half the mean squared difference of each column along
-        the edges, independent of units. "identity": the mean of these mean squared differences, for columns
-        with the same unit such as pixels.
+        the edges; the features then do not depend on the units of the columns. "identity": the mean of these
+        mean squared differences, for columns with the same unit such as pixels.
 
     Attributes
     ----------

@@ -128,7 +128,7 @@ class SFA(InvertibleTransformer):
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time; a list is several sequences, with no difference from one to the next.
+            Rows in order of time. A list contains several sequences; differences do not cross their limits.
         y : ignored
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
@@ -141,8 +141,8 @@ class SFA(InvertibleTransformer):
         Raises
         ------
         ValueError
-            If X has missing values and ``missing="raise"``, has no difference or no variance, or has a lower
-            rank than `n_components`.
+            If X has missing values and ``missing="raise"``, has no two rows `lag` apart in a sequence, has no
+            variance, or has a lower rank than `n_components`.
 
         Warns
         -----

@@ -149,7 +149,7 @@ class XSFA(RowTransformer):
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time; a list is several sequences, with no difference from one to the next.
+            Rows in order of time. A list contains several sequences; differences do not cross their limits.
         y : ignored
         lengths : array-like of int, optional
             Lengths of consecutive sequences in one array.

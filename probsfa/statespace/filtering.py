@@ -108,7 +108,8 @@ class FilterResult:
     row_log_likelihoods : ndarray of shape (T,)
         Log density of each row given the previous rows, in nats; zero for rows without observations.
     state : FilterState
-        State after the last row, for later rows; it includes the states of AR(1) noise.
+        Distribution of the state vector after the last row, with AR(1) noise. Pass it to `filter` as `state`
+        to continue with later rows.
     predictions : ndarray or frame of shape (T, D)
         Means of the observations given the previous rows. Predictions, their standard deviations and
         innovations are computed at first use.

@@ -77,7 +77,7 @@ def test_impute_reports_how_it_read_the_file(command, data):
     assert "data: temp, rain\n" in err
     assert "time: time, read as year-month-day\n" in err
     assert "left out: note (text)\n" in err
-    assert "model: 2 slow features and white noise in each column, converged after 4 iterations\n" in err
+    assert "model: 2 factors and white noise in each column, converged after 4 iterations\n" in err
     assert "3 missing values filled: filled.csv" in err
 
 
@@ -375,7 +375,7 @@ def test_fit_saves_a_model_that_impute_uses(command, weather_like, tmp_path, sta
 
 def test_fit_prints_a_summary(command, weather_like):
     lines = command("fit", "weather.csv", "-o", "model.npz", "-k", "2", "-q").out.splitlines()
-    assert lines[0].split() == "slow feature time scale (steps of 1 h)".split()
+    assert lines[0].split() == "factor time scale (steps of 1 h)".split()
     assert [line.split() for line in lines[1:3]] == [["1", "10"], ["2", "5"]]
     assert lines[5].split()[0] == "a"
     assert lines[5].split()[2:] == ["25", "%"]

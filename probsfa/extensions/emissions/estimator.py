@@ -357,7 +357,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None
-            Random numbers of the residuals of counts; with None, `random_state` of the estimator, else 0.
+            Random numbers of the residuals of discrete values. With None, `random_state` of the estimator is
+            used, or 0 if that is None, too.
 
         Returns
         -------
@@ -377,8 +378,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
 
         Notes
         -----
-        The distribution of a row is the Gaussian with the highest lower bound, given the Gaussian of the
-        previous row. The sum of these bounds therefore differs from the lower bound of all rows together.
+        The distribution of the factors at a row is approximated by the Gaussian with the highest lower bound,
+        given the Gaussian at the previous row. The sum of the lower bounds of the rows therefore differs from
+        ``lower_bound(X)``, which is computed from all rows at once.
         """
         sequences = self._check(X, lengths, times, exog)
         seed = self.random_state if random_state is None else random_state

@@ -203,7 +203,7 @@ def filter_sequence(
     state : FilterState, optional
         State after earlier rows.
     rng : Generator
-        Random numbers of the residuals of counts.
+        Random numbers of the residuals of discrete values.
     """
     observations = make_observations(encoded_rows, family_blocks(columns))
     predicted: list[FloatArray] = []
