@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from probsfa.bayes.coordinates.rotation import align, choose_frame, diagonalize, make_frame
+from probsfa.bayes.coordinates.rotation import align, choose_frame, diagonalize, make_frame, may_merge
 from tests.sampling import sparsely
 
 SHAPES = [(2, 2), (5, 2), (6, 3), (7, 5)]
@@ -132,3 +132,13 @@ def test_coordinates_of_nothing_have_no_density(rng):
     frame, timescale, loadings = problem(rng, 5, 2)
     centre = align(frame, timescale, loadings)
     assert np.isnan(rotated(frame, centre[0], -centre[1])[2])
+
+
+@pytest.mark.parametrize("close", [(0, 1), (1, 2), ()])
+def test_factors_may_merge_if_any_two_neighbours_are_close(close):
+    coordinate = np.array([0.0, 2.0, 4.0])
+    if close:
+        coordinate[close[1]] = coordinate[close[0]] + 0.01
+    shuffled, members = coordinate[[2, 0, 1]], np.arange(3)
+    assert may_merge(members, shuffled, np.full(3, 0.1)) == bool(close)
+    assert may_merge(members, shuffled, np.full(3, 10.0))
