@@ -49,6 +49,21 @@ def test_moments_of_values_are_those_of_the_joint_gaussian(rng, even):
     assert np.mean(variances / np.diag(covariance)) == pytest.approx(1.0, abs=0.1)
 
 
+def test_without_factors_all_moments_are_exact(rng):
+    params = make_params(rng)
+    params = params.replace(decay=np.zeros(0), loadings=np.zeros((5, 0)))
+    data, times, panel = make_data(rng, params, [20, 9])
+    found = IdiosyncraticPosterior(params, panel)
+    missing = np.flatnonzero(np.isnan(np.concatenate(data).ravel()))
+    mean, covariance = oracle.given(params, data, times, missing)
+    np.testing.assert_allclose(found.value_means.ravel()[missing], mean, rtol=1e-9)
+    variances = (found.value_variances() + params.noise_variance).ravel()[missing]
+    np.testing.assert_allclose(variances, np.diag(covariance), rtol=1e-9)
+    wanted = oracle.log_likelihood(params, data, times)
+    assert found.log_likelihood() == pytest.approx(wanted, rel=1e-12)
+    assert found.posterior().means.shape == (29, 0)
+
+
 def test_values_left_out_are_those_of_the_joint_gaussian(rng):
     params = make_params(rng)
     data, times, panel = make_data(rng, params, [25])
@@ -268,6 +283,7 @@ def test_a_wide_fit_loads_no_jax():
         "x = np.random.default_rng(0).standard_normal((60, 170)).cumsum(axis=0)\n"
         "x[5:9, :20] = np.nan\n"
         "model = probsfa.ProbabilisticSFA(n_components=1, noise='ar1').fit(x)\n"
+        "probsfa.ProbabilisticSFA(n_components=0, noise='ar1').fit(x).impute(x, return_std=True)\n"
         "model.impute(x, return_std=True), model.transform(x), model.score(x), model.forecast(x, 2)\n"
         "assert 'jax' not in sys.modules\n"
     )

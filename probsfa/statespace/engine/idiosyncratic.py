@@ -336,6 +336,8 @@ class FactorSystem:
         Solution
         """
         n, k = self.shape
+        if k == 0:
+            return Solution(right, 0, *np.zeros((2, 0, len(right))))
         values = np.zeros_like(right) if start is None else start.copy()
         residual = right.copy() if start is None else right - self.apply(values)
         direction = np.zeros_like(right)
@@ -384,6 +386,8 @@ class FactorSystem:
             preconditioner, which is exact, is estimated.
         """
         n, k = self.shape
+        if k == 0:
+            return 0.0, 0.0
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n_probes, n * k))
         root, right = self._root, np.zeros_like(signs)
         for i in range(len(root)):
