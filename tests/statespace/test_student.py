@@ -171,7 +171,7 @@ def test_density_of_values_left_out_is_the_integral_and_its_derivatives():
     errors, explained = np.array([0.2, -1.5, 4.0, 30.0]), np.array([0.5, 1e-3, 2.0, 0.3])
     columns, scales = np.array([0, 1, 1, 0]), np.array([0.4, 0.7])
     left_out = LeftOut(errors, explained, columns)
-    for nu in (2.1, 4.0, 40.0):
+    for nu in (2.1, 4.0, 40.0, 300.0):
         value, by_scales, by_degrees = StudentNoise(nu).left_out_density(left_out, scales)
         by_definition = sum(
             np.log(definition.density(e, v, scales[j], nu))

@@ -14,6 +14,7 @@ Lange, K. L., Little, R. J. A. & Taylor, J. M. G. (1989). Robust statistical mod
 distribution. JASA 84, 881-896. https://doi.org/10.1080/01621459.1989.10478852
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,8 +32,8 @@ __all__ = ["MAX_DEGREES", "MIN_DEGREES", "StudentNoise"]
 MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0
 
 
-# Numbers of quadrature nodes for the weight of a value, in sums over many values and otherwise; number of
-# values in a batch.
+# Minimum number of quadrature nodes for the weight of a value in sums over many values, and their number
+# elsewhere; number of values in a batch.
 _N_FAST_NODES, _N_NODES, _BLOCK_SIZE = 48, 120, 8192
 
 
@@ -271,7 +272,9 @@ def _log_gamma_nodes(nu: float, max_squared_error: float) -> tuple[FloatArray, F
         float(ends[0]),
         float(np.log(1e-3 * (nu + 1.0) / (nu + max_squared_error))) if max_squared_error > nu else 0.0,
     )
-    grid = np.linspace(low, float(ends[1]), _N_FAST_NODES)
+    # The logarithm of w has a standard deviation of about sqrt(2 / nu).
+    max_spacing = 0.6 * np.sqrt(2.0 / nu)
+    grid = np.linspace(low, float(ends[1]), max(_N_FAST_NODES, math.ceil((ends[1] - low) / max_spacing)))
     log_p = half * grid - half * np.exp(grid)
     return np.exp(grid), log_p - logsumexp(log_p)
 
