@@ -153,7 +153,7 @@ def test_kernels_refuse_wrong_arguments():
         kernel.eliminate(0, 2)
     with pytest.raises(RuntimeError, match="not.* set"):
         kernel.eliminate(0, 1)
-    rows = module.Rows(n_states=2, n_features=3, n_rows=5, n_gaps=1, reach=0)
+    rows = module.Rows(n_states=2, n_features=3, n_rows=5, n_gaps=1, bandwidth=0)
     with pytest.raises(RuntimeError, match="not.* set"):
         rows.filter(np.zeros(2), np.eye(2))
 
