@@ -3,7 +3,7 @@
 Slowness of an output ``y`` with the lag ``h`` (Wiskott & Sejnowski 2002, doi:10.1162/089976602317318938)::
 
     delta = <(y(t+h) - y(t))^2> / var(y)          0: constant in time; 2: white noise; 4: alternating
-    eta   = T / (2 pi h) sqrt(delta)              periods in T rows of a sine with the same delta
+    eta   = T / (2 pi h) sqrt(delta)              periods in T rows of a slow sine with this delta
     timescale = -h / log(1 - delta / 2)           rows until the correlation has fallen to 1/e
 
 The time scale is that of an AR(1) process with autocorrelation ``1 - delta/2`` at lag ``h``.
@@ -82,7 +82,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
 
 
 def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> Any:
-    """Return the number of periods, over all rows, of a sine with the delta value of the signal.
+    """Return the number of periods, over all rows, of a slow sine with the delta value of the signal.
 
     Parameters
     ----------
@@ -160,8 +160,8 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     ----------
     estimator : fitted estimator
         An estimator with ``transform``; its attribute ``lag`` is used if it has one. For estimators with a
-        training graph other than the temporal one, slowness is measured along the edges of the graph of `X`
-        and `y`, by ``score``. For a pipeline the last step is used.
+        training graph other than the temporal one, slowness is measured along the edges of the graph
+        of its ``score``. For a pipeline the last step is used.
     X : array-like (T, D) or list of array-likes
         Data to transform.
     y : array-like, optional
@@ -467,7 +467,7 @@ def _errors(
 
 
 def _chosen(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return the mask in a shape; masked entries of masked arrays are False."""
+    """Return the mask, broadcast to a shape; masked entries of NumPy masked arrays are False."""
     if mask is None:
         return np.ones(shape, dtype=bool)
     return np.broadcast_to(np.asarray(np.ma.filled(mask, False), dtype=bool), shape)

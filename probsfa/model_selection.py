@@ -22,7 +22,8 @@ class TrajectorySplit(BaseEstimator):
     Parameters
     ----------
     n_splits : int, default=5
-        Number of segments, whose lengths differ by at most one.
+        Number of splits: segments of a trajectory, or groups of trajectories, whose sizes differ by at most
+        one.
     gap : int, default=0
         Number of rows omitted between training and held-out rows; use a few time scales of the slow signals.
 

@@ -70,10 +70,10 @@ Two vintages of 29 series of the economy of the United States, as published on 2
 
 Monthly from January 1985: 378 months in the June vintage, 379 in that of July. 26 series are monthly; gross
 domestic product, unit labour cost and gross domestic income are quarterly and are in the last month of
-their quarter, so that two of three values are missing. Other series begin late, and at the end each
+their quarter, so that two of three values are missing. Some monthly series begin later, and each
 series ends at its last publication (ragged edge). 21 % of the values of the July vintage are missing. 21
-values that are missing in June are published in July, which are the test values of a nowcast of June; 85
-other values were revised, and the two surveys of July are new.
+values that are missing in the June vintage are published in that of July; they are the test values of a
+nowcast from the June vintage. 85 other values were revised. The row of July 2016 has the two surveys only.
 
 june_levels and july_levels are the numbers as published, in the units of the source. june and july, the
 data for models, are changes since the previous publication (a month, or a quarter for quarterly series):
@@ -154,7 +154,7 @@ def _read() -> dict[str, NDArray[np.int64]]:
 
 
 def _decode(stored: NDArray[np.int64], decimals: NDArray[np.int64]) -> FloatArray:
-    # The quotient of two integers is rounded once, as in the conversion of a decimal text.
+    # Both numbers are exact in float64, so that the quotient is the float64 nearest to the decimal number.
     return np.where(stored == MISSING, np.nan, stored / 10.0**decimals)
 
 

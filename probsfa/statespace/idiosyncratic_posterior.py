@@ -1,7 +1,8 @@
 """Posterior of factors and values if the AR(1) noise of many columns is integrated out.
 
-Means are exact. The variance of a value is the sum of two parts. The variance given the factors is exact. The
-variance due to the uncertainty of the factors is estimated from draws of the factors.
+Means are exact up to the tolerance of the solver. The variance of a value is the sum of two parts. The
+variance given the factors is exact. The variance due to the uncertainty of the factors is estimated from
+draws of the factors.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ __all__ = ["N_DRAWS", "IdiosyncraticPosterior"]
 
 #: Number n of draws for variances due to the factors (relative error sqrt(2 / n)). Forecasts use 4 n draws.
 N_DRAWS = 32
-# Minimum leave-one-out precision of a value, relative to the precision given the factors.
+# Minimum leave-one-out precision of a value, as a fraction of that with known factors.
 _MIN_RELATIVE_PRECISION = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
 _BATCH_SIZE = 8
@@ -109,7 +110,7 @@ class IdiosyncraticPosterior:
 
     @cached_property
     def _variances_due_to_factors(self) -> FloatArray:
-        """Variances (D, T) of values without white noise due to the factors."""
+        """Parts (D, T) of the variances of values that are due to the uncertainty of the factors."""
         noise, system = self._system.noise, self._system
         total = np.zeros(self._centred.shape)
         for draws in self._draws(self._n_draws, np.random.default_rng(0)):
@@ -117,6 +118,7 @@ class IdiosyncraticPosterior:
             effects -= noise.scale * noise.smooth(effects)
             total += np.einsum("rdt,rdt->dt", effects, effects)
         # The leave-one-out precision of an observed value is positive, but its estimate may be negative.
+        # The variance is therefore limited.
         with np.errstate(divide="ignore"):
             largest = noise.variance / system.steps.weights - self._variances_given_factors
         return np.minimum(total / self._n_draws, (1.0 - _MIN_RELATIVE_PRECISION) * largest)
@@ -156,7 +158,7 @@ class IdiosyncraticPosterior:
 
     @property
     def quadratic_form(self) -> float:
-        """Squared values in units of their covariance."""
+        """Squared Mahalanobis distance of the observed values from their mean."""
         return self._system.quadratic_form(self._centred, self.means)
 
     def log_likelihood(self) -> float:
@@ -166,11 +168,11 @@ class IdiosyncraticPosterior:
             return self._system.log_likelihood(self._centred, self.means, log_determinant)
 
     def draw_factors(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the factors (n_draws, T, K) from their joint distribution."""
+        """Draw the factors (n_draws, T, K) from their joint posterior distribution."""
         return np.concatenate([self.means + one.factors for one in self._draws(n_draws, rng)])
 
     def draw_values(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw values without white noise (n_draws, T, D) from their joint distribution."""
+        """Draw values without white noise (n_draws, T, D) from their joint posterior distribution."""
         scale, means = self._system.noise.scale, self.value_means
         draws = [
             means + (self._system.effects(one.factors) + scale * one.processes).swapaxes(1, 2)
@@ -184,7 +186,7 @@ class IdiosyncraticPosterior:
         Parameters
         ----------
         row : int
-            Number of the last row.
+            Index of the last row.
         steps : ndarray of shape (H,)
             Times after the last row, in units of time.
 

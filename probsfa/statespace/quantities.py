@@ -1,7 +1,8 @@
 """Names and units of the fitted attributes of estimators, and scales of their confidence intervals.
 
 Each kind of process and of noise has a tuple of :class:`Quantity`, from which
-:mod:`probsfa.statespace.parameters` derives fitted attributes, standard errors, and the table of `summary`.
+:mod:`probsfa.statespace.parameters` collects. They define the fitted attributes, the standard errors and the
+table of `summary`.
 """
 
 from collections.abc import Callable
@@ -74,9 +75,9 @@ def _decay(estimate: FloatArray, half_width: FloatArray) -> Limits:
     )
 
 
-#: Functions of an estimate and a half-width (delta method) that return the limits of an interval. The
-#: interval is symmetric on the scale of the key. The scale "decay" is ``log(-log a)`` for a positive decay
-#: ``a``, and ``atanh a`` for a negative decay.
+#: Functions that return the limits of an interval from an estimate and a half-width on the linear scale. The
+#: interval is symmetric on the scale of the key, to which the delta method converts the half-width. The scale
+#: "decay" is ``log(-log a)`` for a positive decay ``a``, and ``atanh a`` for a negative decay.
 INTERVALS: dict[str, Callable[[FloatArray, FloatArray], Limits]] = {
     "linear": _linear,
     "log": _log,

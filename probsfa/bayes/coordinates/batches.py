@@ -1,4 +1,4 @@
-"""Parameters at many vectors at once, by programs that are compiled for a fixed number of vectors."""
+"""Parameters at many vectors of unconstrained coordinates, by jitted functions with a fixed batch size."""
 
 import functools
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from probsfa.bayes.draws import AnyDraws, Draws, StructuralDraws
 from probsfa.bayes.model import Series
 from probsfa.statespace.engine.settings import engine_settings
 
-#: Number of vectors in a call of a small program.
+#: Batch size of the jitted functions.
 BATCH_SIZE = 64
 
 
@@ -45,7 +45,7 @@ def _constrain_all(target: Target, data: TargetData, vectors: Array) -> tuple[Ar
 
 
 def constrain(target: Target, data: TargetData, vectors: FloatArray) -> AnyDraws:
-    """Return the parameters at vectors (..., P)."""
+    """Return the parameters at vectors (..., P) of unconstrained coordinates."""
     # Parameters do not depend on the rows; one row is enough.
     row = jax.tree.map(np.asarray, _first_row(data.series))
     row_data = TargetData(row, data.known_noise, chart=data.chart, least_noise=data.least_noise)
@@ -68,7 +68,7 @@ def _all_latents(target: Target, frame: RotationFrame | None, vectors: Array) ->
 def latent_coordinates(
     target: Target, frame: RotationFrame | None, vectors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the coordinates of time scales (N, K) and of loadings (N, D, K) at vectors (N, P)."""
+    """Return coordinates of time scales (N, K) and loadings (N, D, K), rotated to a frame if it is given."""
     with engine_settings():
         timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
     return timescales, loadings

@@ -79,7 +79,7 @@ class Stateless:
         return np.zeros((normals.shape[1], panel.n_rows, 0))
 
     def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return scores and precisions (N, D) of values; zero for missing values."""
+        """Return ``(x - mu) / r`` and ``1 / r``, both (N, D); zero for missing values."""
         n = panel.n_rows
         precisions = panel.mask[:n] / params.noise_variance
         return precisions * (panel.values[:n] - params.offset), precisions

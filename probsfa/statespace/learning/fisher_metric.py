@@ -1,9 +1,10 @@
 """Metric of the optimizer: expected (Fisher) information plus damping by complete-data information.
 
 The formulas are in the comments of each section. A column that is observed in a fraction ``p`` of the rows is
-treated as a complete column with ``1 / p`` times the noise variance. A multiplication of its information by
-``p`` would be inaccurate for small noise, because the data then have little information about changes ``C ->
-C W`` of the basis of the factors, and much more about all other changes.
+treated as a complete column with ``1 / p`` times the noise variance. Multiplying its information by
+``p`` instead would be inaccurate for small noise: the information about changes ``C -> C W`` of the basis of
+the factors is then far smaller than that about all other changes, and columns with different factors ``p``
+would mix the two.
 """
 
 from collections.abc import Callable
@@ -179,7 +180,7 @@ class Metric:
     """Expected information of the coordinates plus a multiple of the damping matrix, stored by blocks.
 
     The damping matrix is the information on the coordinates if the states were observed. If the multiple is
-    one, a step is nearly an EM step.
+    one, a step is roughly between half an EM step and an EM step.
 
     Parameters
     ----------
@@ -221,8 +222,8 @@ class Metric:
         self.left_singular = left
         self.block_diagonal = q * k > max_dense_size or coordinates.n_noise > _MAX_DENSE_NOISE
         self.moments = complete.moments
-        # With noise variances r / p, the information on log r is computed for all rows. It is multiplied by
-        # the observed fraction p, and its cross terms by sqrt(p).
+        # With noise variances r / p, the information on log r is that of a column observed in all rows. It is
+        # therefore multiplied by the observed fraction p, and its cross terms by sqrt(p).
         self.root_share = np.sqrt(share)
         self.noise_counts = coordinates.variances.totals(complete.counts)
 
@@ -475,8 +476,8 @@ class Metric:
 def factorise(matrix: FloatArray) -> Solver:
     """Return a solver for a positive semidefinite matrix, by a Cholesky factorization.
 
-    A ridge is added to the matrix scaled to unit diagonal: 1e-14, or the smallest tenfold multiple with which
-    the factorization succeeds.
+    A ridge is added to the matrix scaled to unit diagonal: 1e-14, multiplied by ten until the
+    factorization succeeds.
     """
     size = len(matrix)
     if size == 0:
@@ -541,12 +542,12 @@ def _gradient_curvature(
 #
 #     n_d(w) = r_d + s_d^2 f_b,d(w)
 #
-# contains white noise with variance ``r_d`` and AR(1) noise with standard deviation ``s_d``, decay ``b_d``
+# contains white noise with variance ``r_d`` and AR(1) noise with standard deviation ``s_d``, decay ``a_b,d``
 # and unit-variance spectrum ``f_b,d``. AR(1) noise changes the diagonal only, so that the size of inverted
 # matrices is the number of shared states (states of the factors). Let ``P = S^-1``, ``Q = P C`` and
 # ``G = C' P C`` at each frequency. Let ``f'`` be derivatives by the coordinates of the dynamics of shared
 # states, and ``g_d`` the derivative of ``n_d`` by one of its parameters (``log r_d``, ``s_d`` or the
-# coordinate of ``b_d``). The terms of the information per time step are means over frequencies of::
+# coordinate of ``a_b,d``). The terms of the information per time step are means over frequencies of::
 #
 #     f_j, f_k         f'_j f'_k G_jk^2 / 2
 #     f_j, C_dk        f'_j f_k Q_dj G_jk
@@ -625,7 +626,7 @@ def coloured_spectra(
     inverse = np.linalg.inv(core)
     complement = np.eye(len(white)) - left @ left_transposed
     scaled_precision = complement + left @ inverse @ left_transposed
-    # Each AR(1) process has one decay and one spectrum, in the same order.
+    # Each AR(1) process has one coordinate of its dynamics, which has the index of its state.
     by_decay = scale**2 * spectra.slopes[:, noise_states]
     by_scale = 2.0 * scale * spectra.values[:, noise_states]
     return ColouredSpectra(
@@ -722,8 +723,8 @@ class AR1NoiseMetric:
         dynamics, _, noise, offset = coordinates.slices
         positions = _Positions.of(coordinates)
         size = coordinates.size
-        # The information on log r of all D columns has the last D rows of a larger matrix. It is then summed
-        # over the columns that share a variance.
+        # The information on log r of all D columns is in the last D rows and columns of a larger matrix. It
+        # is then summed over the columns that share a variance.
         matrix = np.zeros((size + d, size + d))
         white = np.arange(size, size + d)
         self._fill(matrix, spectra, weights, positions, white, np.sqrt(share), dynamics)
@@ -760,7 +761,7 @@ class AR1NoiseMetric:
         root_share: FloatArray,
         dynamics: slice,
     ) -> None:
-        """Compute the information in one row, except for the offsets.
+        """Compute the information per time step, except for the offsets.
 
         Parameters
         ----------

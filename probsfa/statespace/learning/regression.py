@@ -8,8 +8,8 @@ smoothing residual of the series divided by the noise variance, so that each ste
 preconditioner is the expected information in the frequency domain, in which a covariate with spectrum
 ``G(w)`` contributes ``G(w) S^-1(w)`` to the information on its coefficients.
 
-The Fisher information between coefficients and all other parameters is zero, because coefficients determine
-only means and the other parameters only covariances. Alternating between least squares and optimization of
+The Fisher information between means (offsets and coefficients) and all other parameters is zero, because the
+other parameters determine only covariances. Alternating between least squares and optimization of
 the other parameters therefore converges quickly.
 
 Under Student-t noise (:mod:`.robust`) a lower bound replaces the likelihood. For given weights ``w`` of the
@@ -66,8 +66,8 @@ from probsfa.statespace.student import infer_weights
 
 __all__ = ["least_squares", "maximum_likelihood_with", "standard_errors_with"]
 
-# Maximum number of iterations, minimum number of evaluations after the first fit, and maximum number of
-# conjugate gradient steps.
+# Maximum number of iterations, number of evaluations that are allowed after the first fit whatever `max_iter`
+# is, and maximum number of conjugate gradient steps.
 _MAX_ROUNDS, _MIN_EVALUATIONS, _MAX_STEPS = 12, 12, 60
 # Remaining gain at which least squares end, as a fraction of the tolerance of the fit.
 _LEAST_SQUARES_TOL = 1e-4
@@ -164,9 +164,9 @@ def _information_times(
 
 
 def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return a solver with the expected information on coefficients, the preconditioner.
+    """Return a function that multiplies by the inverse expected information on the coefficients.
 
-    The preconditioner is exact if missing values are evenly distributed over evenly sampled rows.
+    It is most accurate if rows are evenly sampled and missing values are evenly distributed.
     """
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.value_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
@@ -258,7 +258,7 @@ class _JointFit:
         return np.zeros((self.problem.scale.size, self.design.unit.size))
 
     def panel_at(self, coefficients: FloatArray) -> Panel:
-        """Return the observations minus the effects of coefficients (D, P)."""
+        """Return the panel without the effects of the covariates, at coefficients (D, P)."""
         effects = self.design.rows[:, 1:] @ coefficients.T
         return self.panel._replace(values=self.panel.values[:] - self.panel.mask[:] * effects)
 
@@ -306,7 +306,8 @@ class _JointFit:
     ) -> FitResult:
         """Optimize all parameters except the coefficients.
 
-        If each value has a weight, scales and shape of the noise are fixed at values of an earlier result.
+        If each value has its own weight, scales and shape of the noise are fixed at those of the previous
+        result, if there is one.
         """
         options, tol = self.problem.options, self.problem.tol
         initial_tails = options.tails
@@ -542,8 +543,8 @@ def standard_errors_with(
     covariance = covariance_of(0.5 * (information + information.T))
     marginal = np.full((coordinates.size, coordinates.size), np.nan)
     marginal[np.ix_(free, free)] = covariance[:n_first, :n_first]
-    # The fitted offset belongs to covariates at their centre. Offsets in data units belong to covariates of
-    # zero: offset - coefficients centre / unit.
+    # The fitted offset is the mean of the observations at the centre of the covariates. The offset in data
+    # units is their mean at covariates of zero: offset - coefficients centre / unit.
     positions = np.cumsum(free) - 1
     ratio = design.centre / design.unit
     offsets = np.arange(coordinates.slices[3].start, coordinates.slices[3].stop)

@@ -29,9 +29,9 @@ __all__ = ["Core", "supports"]
 #: Called with the rows of a chunk, their means and their covariances.
 Visit = Callable[[slice, FloatArray, FloatArray], None]
 
-# Maximum precision of states for which segments are used: for results (ten accurate digits), and for
-# optimizer steps (five digits, seven digits of log-likelihoods). Rounding errors of segments grow with the
-# square of the precision.
+# Segments are used if the precision (inverse variance) of the filtered states is at most these values: the
+# first for results (ten accurate digits), the second for optimizer steps (five digits, seven of
+# log-likelihoods). Rounding errors of segments grow with the square of the precision.
 _MAX_PRECISION, _MAX_PRECISION_OF_STEPS = 1e4, 2e6
 # Maximum size of stored results of the forward pass, in general and if moments of each chunk are passed to a
 # function. Results beyond this size are recomputed in the backward pass.
@@ -143,7 +143,7 @@ class Core:
             return Filtering(*arrays)
 
     def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
-        """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
+        """Return draws (n_draws, N, K) of the states given all rows, from normal values (T, n_draws, K)."""
         with _settings():
             panel_pass = PanelPass(params, panel, Recursions, _MAX_STORED_BYTES)
             for _ in panel_pass.forward():
@@ -157,7 +157,10 @@ class Core:
             return draws.swapaxes(0, 1)
 
     def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return scores and precisions (N, D) of values given all other values; zero for missing values."""
+        """Return ``P (x - mu)`` and the diagonal of ``P``, both (N, D); zero for missing values.
+
+        ``P`` is the inverse covariance of all observed values.
+        """
         with _settings():
             n, k = panel.n_rows, params.n_states
             index = np.append(panel.gap_index[:n], np.int32(panel.gaps.size)).astype(np.int32)
@@ -182,13 +185,13 @@ class Core:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Context in which interrupts are delayed until its end, and BLAS uses one thread."""
+    """Context in which lost interrupts are raised again, and BLAS uses one thread."""
     with lost_interrupts_raised(), one_blas_thread():
         yield
 
 
 def _choose_chunk_type(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
-    """Return segments, which are faster, if they are accurate enough, otherwise recursions."""
+    """Return segments, which are faster, if they are accurate and support all blocks, else recursions."""
     maximum = _MAX_PRECISION_OF_STEPS if for_steps else _MAX_PRECISION
     if max(params.latents.sizes, default=1) > Segments.max_block_size:
         return Recursions
@@ -216,7 +219,7 @@ def largest_precision(params: StateSpace, panel: Panel) -> float:
 def _rows(
     params: StateSpace, panel: Panel, weights: RowSource, first_transition: Transition | None
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """Return the kernel of all rows, their values and weights; ``first_transition`` is optional."""
+    """Return the kernel of all rows, their values and weights; ``first_transition`` may be None."""
     n = panel.n_rows
     steps, index = transition_table(params, panel.gaps), panel.gap_index[:n]
     if first_transition is not None:
@@ -242,7 +245,7 @@ def _root(covariance: FloatArray) -> FloatArray:
 def _add_residuals(
     params: StateSpace, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
 ) -> None:
-    """Add the terms of the residuals at the filtered means to the log densities of rows."""
+    """Add, to the log density of each row, the term of its residuals at the filtered mean."""
     n, d = values.shape
     kernel = kernels().Segments(
         n_states=params.n_states,
