@@ -264,9 +264,12 @@ def _infer_integrated(
     mask = np.asarray(panel.mask[:n])
     values, means = np.asarray(panel.values[:n]), None
     for _ in range(_MAX_UPDATES_OF_VARIANCES):
-        moments = value_moments(params, panel.weighted(weights), N_DRAWS_FOR_WEIGHTS)
+        weighted = panel.weighted(weights)
+        explained = IdiosyncraticPosterior(
+            params, weighted, means, n_draws=N_DRAWS_FOR_WEIGHTS
+        ).value_variances()
 
-        def evaluate(weights: FloatArray, explained: FloatArray = moments.explained) -> _Evaluation:
+        def evaluate(weights: FloatArray, explained: FloatArray = explained) -> _Evaluation:
             nonlocal means
             integrated = IdiosyncraticPosterior(params, panel.weighted(weights), means)
             means = integrated.means

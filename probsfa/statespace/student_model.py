@@ -91,11 +91,12 @@ class StudentModel(LinearGaussianModel):
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent states; log densities of rows are lower bounds."""
-        posterior = super().posterior(sequences)
         if not self._integrates_ar1_noise(sequences):
-            return posterior
+            return super().posterior(sequences)
+        panel, inferred = self._infer(self.without_constant_columns(sequences))
+        posterior = IdiosyncraticPosterior(self.fitted.params, panel).posterior()
         n = sequences.n_rows  # each row has an equal share
-        return posterior._replace(row_log_likelihoods=np.full(n, self.log_likelihood(sequences) / n))
+        return posterior._replace(row_log_likelihoods=np.full(n, inferred.bound / n))
 
     @property
     def _filter_rows(self) -> FilterRows:

@@ -286,10 +286,13 @@ class FactorSystem:
 
     def apply(self, factors: FloatArray) -> FloatArray:
         """Return the product of the posterior precision and factors (R, T, K)."""
-        product = self.information(self.effects(factors))
-        product += self._diagonal * factors
-        product[:, 1:] += self._before[1:] * factors[:, :-1]
-        product[:, :-1] += self._before[1:] * factors[:, 1:]
+        return self.information(self.effects(factors)) + self._apply_prior(factors)
+
+    def _apply_prior(self, factors: FloatArray) -> FloatArray:
+        """Return the product of the prior precision and factors (..., T, K)."""
+        product = self._diagonal * factors
+        product[..., 1:, :] += self._before[1:] * factors[..., :-1, :]
+        product[..., :-1, :] += self._before[1:] * factors[..., 1:, :]
         return product
 
     @cached_property
@@ -458,9 +461,9 @@ class FactorSystem:
         The minimum of ``(x - C z)' S^-1 (x - C z) + z' Q^-1 z`` is at the posterior means. Their errors
         therefore have an effect of second order only.
         """
-        residuals = values - np.where(self.steps.weights > 0.0, self.effects(means), 0.0)
-        prior = np.sum(self._diagonal * means**2) + 2.0 * np.sum(self._before[1:] * means[1:] * means[:-1])
-        return float(np.vdot(self.noise.solve(residuals), residuals) + prior)
+        residuals = values - self.effects(means)
+        of_values = np.vdot(self.noise.solve(residuals), residuals)
+        return float(of_values + np.vdot(self._apply_prior(means), means))
 
 
 def _simulate_ar1(decays: FloatArray, normals: FloatArray) -> FloatArray:
