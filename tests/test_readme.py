@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-WHICH = (ROOT / "docs" / "which.md").read_text(encoding="utf-8")
+WHICH = (ROOT / "docs" / "choosing_an_estimator.md").read_text(encoding="utf-8")
 NUMBER = re.compile(r"-?\d+\.?\d*")
 
 

@@ -171,7 +171,7 @@ def test_links_to_what_is_not_on_the_site_keep_their_words(pages):
     text = (
         "[a program](../benchmarks/run.py), [results](../benchmarks/RESULTS.md#rhythms), [web](https://x.org)"
     )
-    told = pages.with_site_links(text, "docs/fit.md", "docs/fit.md")
+    told = pages.with_site_links(text, "docs/diagnostics.md", "docs/diagnostics.md")
     assert told == "a program, [results](project/results.md#rhythms), [web](https://x.org)"
     assert pages.with_site_links("![p](../docs/figures/a.png)", "benchmarks/R.md", "docs/project/r.md") == (
         "![p](../figures/a.png)"
@@ -181,7 +181,7 @@ def test_links_to_what_is_not_on_the_site_keep_their_words(pages):
 # -----------------------------------------------------------------------------
 # The evidence
 
-EVIDENCE = (DOCS / "evidence.md").read_text("utf-8")
+EVIDENCE = (DOCS / "reproduction.md").read_text("utf-8")
 HEADER = ["item", "what", "code", "shown by", "here"]
 
 

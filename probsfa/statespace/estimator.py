@@ -130,7 +130,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     noise_decay_, noise_timescales_, noise_scale_, noise_share_ : ndarray (D,)
         AR(1) noise: lag-one autocorrelation, time scale, standard deviation, share of the variance.
     loadings_ : ndarray (D, S)
-        Effects of the S states (:doc:`/latents`) on the columns, in data units.
+        Effects of the S states (:doc:`/factors`) on the columns, in data units.
     noise_variance_, mean_ : ndarray (D,)
         Variance of white noise (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
@@ -154,8 +154,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     -----
     Columns of `transform` are the AR(1) factors, then the states of cycles (``rhythm0_cos``,
     ``rhythm0_sin``), trends, and smooth factors (``smooth0``, ``smooth0_velocity``). Attributes of processes
-    that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/latents`, :doc:`/times`,
-    :doc:`/covariates`, :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
+    that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/factors`, :doc:`/times`,
+    :doc:`/covariates`, :doc:`/transforms`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------

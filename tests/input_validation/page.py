@@ -1,15 +1,15 @@
 """Tables of the documentation: results of estimators for each kind of input.
 
-`python -m tests.border.page` writes them.
+`python -m tests.input_validation.page` writes them.
 """
 
 import re
 import warnings
 from pathlib import Path
 
-from tests.border.cases import SECTIONS, Case
+from tests.input_validation.cases import SECTIONS, Case
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "border.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "input_validation.md"
 START, END = "<!-- begin of the generated tables -->", "<!-- end of the generated tables -->"
 
 
