@@ -26,9 +26,9 @@ PAGES = {
     "RESULTS_DETERMINISTIC.md": "results/deterministic",
 }
 GROUPS = {
-    "speed": "how long it takes, and how much memory",
-    "accuracy": "how right the answers are",
-    "papers": "figures and tables of the papers, made again",
+    "speed": "computing times and memory",
+    "accuracy": "accuracy",
+    "papers": "figures and tables of the papers",
 }
 
 

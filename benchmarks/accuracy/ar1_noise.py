@@ -2,8 +2,8 @@
 
 Weather of three airports (bundled, 18 columns): models are fitted to March and April, and evaluated in May by
 one-hour-ahead predictions. "lag 1" and "lag 24" are mean absolute autocorrelations of the standardized
-errors, "covers" and "worst" the coverage of 90 % intervals (mean and minimum over columns), "of last value"
-the ratio of the root mean square error to that of the last value, geometric mean over columns.
+errors, "coverage" and "worst" the coverage of 90 % intervals (mean and minimum over columns), "RMSE / last
+value" the ratio of the root mean square error to that of the last value, geometric mean over columns.
 
 Tennessee Eastman process (Downs & Vogel 1993; d00 of Braatz, 500 rows, 52 columns): a tenth of the values is
 hidden as single values, and imputed. Root mean square errors are in standard deviations of the columns.
@@ -35,7 +35,16 @@ def weather(n_components: int) -> None:
     train, test = data["2013-03":"2013-04"], data["2013-05":"2013-05"]
     table = Table(
         "weather",
-        *("log-likelihood", "lag 1", "lag 24", "covers", "worst", "of last value", "evaluations", "seconds"),
+        *(
+            "log-likelihood",
+            "lag 1",
+            "lag 24",
+            "coverage",
+            "worst",
+            "RMSE / last value",
+            "evaluations",
+            "seconds",
+        ),
     )
     for name, k, asked in (
         ("4 factors", 4, {}),
@@ -48,16 +57,18 @@ def weather(n_components: int) -> None:
         start = time.perf_counter()
         model = ProbabilisticSFA(k, **asked).fit(train)
         seconds = time.perf_counter() - start
-        told = model.diagnose(test)
-        covered = told.covered(0.9)["one step"]
-        memory = [np.abs(told.autocorrelation[told.lags == lag]).mean() for lag in (1, 24)]
-        errors, last = told.predictions - test, test.shift(1) - test
+        diagnostics = model.diagnose(test)
+        covered = diagnostics.covered(0.9)["one step"]
+        autocorrelations = [
+            np.abs(diagnostics.autocorrelation[diagnostics.lags == lag]).mean() for lag in (1, 24)
+        ]
+        errors, last = diagnostics.predictions - test, test.shift(1) - test
         both = errors.notna() & last.notna()
         ratio = np.sqrt((errors[both] ** 2).mean() / (last[both] ** 2).mean())
         table.add(
             name,
             f"{model.log_likelihood_:.0f}",
-            *(f"{value:.2f}" for value in memory),
+            *(f"{value:.2f}" for value in autocorrelations),
             *(f"{100 * share:.1f}%" for share in (covered.mean(), covered.min())),
             f"{np.exp(np.log(ratio).mean()):.2f}",
             model.n_evaluations_,
@@ -69,21 +80,23 @@ def eastman(folder: Path) -> None:
     """Print errors and coverage of hidden values."""
     data = np.load(folder / "tep" / "tep.npz")["d00"].astype(float)
     hidden = hide_values(data, 0.1, random_state=0)
-    holed = np.where(hidden, np.nan, data)
-    scale, rows = np.nanstd(holed, axis=0), np.arange(len(data))
-    lines = np.column_stack([np.interp(rows, rows[~h], x[~h]) for x, h in zip(data.T, hidden.T, strict=True)])
+    incomplete = np.where(hidden, np.nan, data)
+    scale, rows = np.nanstd(incomplete, axis=0), np.arange(len(data))
+    interpolated = np.column_stack(
+        [np.interp(rows, rows[~h], x[~h]) for x, h in zip(data.T, hidden.T, strict=True)]
+    )
     print()
-    table = Table("Tennessee Eastman", "RMSE", "covers", "log-likelihood", "seconds")
-    table.add("straight lines", f"{np.sqrt(np.mean(((lines - data) / scale)[hidden] ** 2)):.3f}")
+    table = Table("Tennessee Eastman", "RMSE", "coverage", "log-likelihood", "seconds")
+    table.add("linear interpolation", f"{np.sqrt(np.mean(((interpolated - data) / scale)[hidden] ** 2)):.3f}")
     for name, k, asked in (
         ("default", None, {}),
         ("default, AR(1) noise", None, AR1),
         ("10 factors", 10, {}),
     ):
         start = time.perf_counter()
-        model = ProbabilisticSFA(k, **asked).fit(holed)
+        model = ProbabilisticSFA(k, **asked).fit(incomplete)
         seconds = time.perf_counter() - start
-        filled, std = model.impute(holed, return_std=True)
+        filled, std = model.impute(incomplete, return_std=True)
         error = np.abs(filled - data)
         table.add(
             f"{name} ({model.decay_.size} factors)" if k is None else name,

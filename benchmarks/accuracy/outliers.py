@@ -10,7 +10,7 @@ detector of the outliers.
 Tails: T = 1,500, D = 8, K = 3, Student-t noise with a weight for each value, of 3, 5 and 10 degrees of
 freedom and squared scale 0.3; estimates of both.
 
-AR(1) noise (``--only memory``): T = 1,000, D = 8, K = 2, noise of each column AR(1) of decay 0.8 and variance
+AR(1) noise (``--only ar1``): T = 1,000, D = 8, K = 2, noise of each column AR(1) of decay 0.8 and variance
 0.4, plus white noise of variance 0.1. A tenth of the values is hidden, and 5 % have errors of 8 to 30
 standard deviations of the noise. The table has errors of factors and of hidden values, for `noise="ar1"` and
 `robust`, alone and together.
@@ -70,13 +70,13 @@ def on_model_data(seeds: range) -> None:
                 degrees = getattr(model, "degrees_of_freedom_", np.inf)
                 figures = (*errors(model, X, series), auc, float(decays), seconds, degrees)
                 found.setdefault((name, noise), []).append(figures)
-    heads = "signal", "of clean", "latents", "of clean", "AUC", "decays", "seconds", "d.f."
+    heads = "signal", "/ clean", "factors", "/ clean", "AUC", "decays", "seconds", "d.f."
     table = Table("outliers", "noise", *heads)
     for (name, noise), figures in found.items():
-        signal, latents, auc, decays, seconds, degrees = np.median(figures, axis=0)
+        signal, factors, auc, decays, seconds, degrees = np.median(figures, axis=0)
         before = np.array(found["none", noise])
         of_clean = np.median(np.array(figures)[:, :2] / before[:, :2], axis=0)
-        ratios = [f"{value:.3f}" for value in (signal, of_clean[0], latents, of_clean[1])]
+        ratios = [f"{value:.3f}" for value in (signal, of_clean[0], factors, of_clean[1])]
         cells = f"{auc:.4f}", f"{decays:.3f}", f"{seconds:.2f}", f"{degrees:.1f}"
         table.add(name, noise, *ratios, *cells)
     gaussian, cell = (np.array(found["none", noise])[:, 0] for noise in ("gaussian", "cell"))
@@ -87,7 +87,7 @@ def of_tails(seeds: range) -> None:
     """Print the table of estimated degrees of freedom and scales."""
     spread = "median (smallest to largest)"
     print()
-    table = Table("true d.f.", f"found: {spread}", f"scale over true: {spread}", "seconds")
+    table = Table("true d.f.", f"estimated: {spread}", f"scale over true: {spread}", "seconds")
     for degrees in (3.0, 5.0, 10.0):
         figures = []
         for seed in seeds:
@@ -105,8 +105,8 @@ def of_tails(seeds: range) -> None:
 def with_ar1_noise(seeds: range) -> None:
     """Print the table for AR(1) noise and outliers."""
     kinds = {
-        "memory": {"noise": "ar1"},
-        "robust": {"robust": True, "noise": "diagonal"},
+        "AR(1)": {"noise": "ar1"},
+        "Student-t": {"robust": True, "noise": "diagonal"},
         "both": {"robust": True, "noise": "ar1"},
     }
     found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
@@ -115,7 +115,7 @@ def with_ar1_noise(seeds: range) -> None:
         truth = ProbabilisticSFA.from_parameters(
             [0.98, 0.9], rng.standard_normal((8, 2)), 0.1, memory_decay=0.8, memory_scale=np.sqrt(0.4)
         )
-        clean, latents = truth.sample(1000, random_state=seed)
+        clean, factors = truth.sample(1000, random_state=seed)
         hidden, off = rng.random(clean.shape) < 0.1, rng.random(clean.shape) < 0.05
         size = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(8.0, 30.0, clean.shape) * np.sqrt(0.5)
         for name, where in {"none": np.zeros_like(off), "values": off}.items():
@@ -126,18 +126,18 @@ def with_ar1_noise(seeds: range) -> None:
                 seconds = time.perf_counter() - start
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    gaps = np.sqrt(np.mean((model.impute(X) - clean)[hidden] ** 2))
+                    imputed = np.sqrt(np.mean((model.impute(X) - clean)[hidden] ** 2))
                 auc = np.nan
                 if where.any():
                     auc = roc_auc_score(where[~hidden], model.outlier_scores(X)[~hidden])
                 decay = np.mean(getattr(model, "noise_decay_", np.nan))
-                figures = (latent_error(model.transform(X), latents), gaps, auc, decay, seconds)
+                figures = (latent_error(model.transform(X), factors), imputed, auc, decay, seconds)
                 found.setdefault((name, kind), []).append(figures)
     print()
-    table = Table("outliers", "noise", "latents", "gaps", "AUC", "noise decay", "seconds")
+    table = Table("outliers", "noise", "factors", "imputed", "AUC", "noise decay", "seconds")
     for (name, kind), figures in found.items():
-        error, gaps, auc, decay, seconds = np.median(figures, axis=0)
-        cells = f"{error:.3f}", f"{gaps:.3f}", f"{auc:.4f}", f"{decay:.2f}", f"{seconds:.2f}"
+        error, imputed, auc, decay, seconds = np.median(figures, axis=0)
+        cells = f"{error:.3f}", f"{imputed:.3f}", f"{auc:.4f}", f"{decay:.2f}", f"{seconds:.2f}"
         table.add(name, kind, *cells)
 
 
@@ -149,12 +149,12 @@ def with_artefact_rows() -> None:
     for row in (3000, 7000, 7001, 12_000):
         X[row] += 1000.0 * rng.standard_normal(14)
     print()
-    table = Table("artefact rows", "noise", "signal", "latents", "seconds", "decays")
+    table = Table("artefact rows", "noise", "signal", "factors", "seconds", "decays")
     for name, data in {"none": series.data, "four": X}.items():
         for robust in (False, "cell"):
             model, seconds = fit(data, 4, robust)
-            signal, latents = errors(model, data, series)
-            figures = f"{signal:.3f}", f"{latents:.3f}", f"{seconds:.2f}"
+            signal, factors = errors(model, data, series)
+            figures = f"{signal:.3f}", f"{factors:.3f}", f"{seconds:.2f}"
             table.add(name, robust or "gaussian", *figures, np.round(model.decay_, 3).tolist())
 
 
@@ -187,9 +187,9 @@ def on_real_data(folder: Path) -> None:
 
 def main() -> None:
     """Run the selected parts."""
-    parts = ["model", "tails", "memory", "rows", "real"]
+    parts = ["model", "tails", "ar1", "rows", "real"]
     args = read_options(__doc__, data="etth1/", seeds=20, only={"choices": parts})
-    of_seeds = {"model": on_model_data, "tails": of_tails, "memory": with_ar1_noise}
+    of_seeds = {"model": on_model_data, "tails": of_tails, "ar1": with_ar1_noise}
     for part in parts if args.only is None else [args.only]:
         if part in of_seeds:
             of_seeds[part](range(args.seeds))

@@ -65,7 +65,7 @@ def recover(seeds: range) -> None:
         table.add(seed, *(f"{figure:.3f}" for figure in figures), *decays, f"{gain:.1f}", f"{seconds:.1f}")
     within = sum(error < 0.01 for error in errors)
     print(f"\nlargest error {100 * max(errors):.3f} %, within 1 %: {within} of {len(errors)}")
-    print(f"below the model without a rhythm: {below} of {len(errors)}")
+    print(f"lower likelihood than the model without a cycle: {below} of {len(errors)}")
 
 
 def hide_subsequences(window: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -132,7 +132,7 @@ def main() -> None:
     options = read_options(
         __doc__,
         data="etth1/",
-        seeds=(20, "series to recover rhythms from"),
+        seeds=(20, "simulated series with a cycle"),
         masks=(1, "sets of missing values in ETT_h1"),
     )
     if options.seeds:

@@ -31,11 +31,11 @@ FEWEST_CELLS = 1000
 HEADER = (
     "record",
     "hidden",
-    "latents",
+    "factors",
     "transforms",
     "RMSE",
     "MAE",
-    "90 % intervals hold",
+    "coverage of 90 % intervals",
     "out of range",
     "columns mapped",
 )
@@ -55,29 +55,29 @@ def main() -> None:
     for name in NAMES:
         values = found[name]
         if values is None:
-            print(f"{name}: its file is not there.")
+            print(f"{name}: its file is missing.")
             continue
         values = values[: arguments.rows]
         values = values[:, np.isfinite(values).sum(axis=0) > FEWEST_CELLS]
         print(f"{name}: {values.shape[0]} rows, {values.shape[1]} columns.", flush=True)
         for hidden, hide in (("values", hide_values), ("blocks", hide_blocks)):
-            for n_latents in (6, values.shape[1]):
+            for n_factors in (6, values.shape[1]):
                 for transforms in (None, "auto"):
                     measured = [
-                        one(values, hide(values, random_state=draw), n_latents, transforms)
+                        one(values, hide(values, random_state=draw), n_factors, transforms)
                         for draw in range(arguments.draws)
                     ]
-                    rows.append((name, hidden, n_latents, transforms, *written(measured)))
+                    rows.append((name, hidden, n_factors, transforms, *written(measured)))
     print()
     Table(*HEADER, rows=rows)
 
 
-def one(values: np.ndarray, hidden: np.ndarray, n_latents: int, transforms: str | None) -> tuple[float, ...]:
+def one(values: np.ndarray, hidden: np.ndarray, n_factors: int, transforms: str | None) -> tuple[float, ...]:
     """Return errors, coverage, the number of imputed values out of range, and the transformed columns."""
     incomplete = np.where(hidden, np.nan, values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = ProbabilisticSFA(n_latents, transforms=transforms).fit(incomplete)
+        model = ProbabilisticSFA(n_factors, transforms=transforms).fit(incomplete)
         filled = model.impute(incomplete)
         low, high = model.impute(incomplete, quantile=[0.05, 0.95])
     error = ((filled - values) / np.nanstd(values, axis=0))[hidden]

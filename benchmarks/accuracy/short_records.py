@@ -53,11 +53,11 @@ def ratios(X, hide, seed):
         return float(np.sqrt(np.mean(((filled - X) / scale)[hidden] ** 2)))
 
     first = ProbabilisticSFA().fit(incomplete)
-    memory = hasattr(first, "noise_decay_")
-    other = ProbabilisticSFA(noise="diagonal" if memory else "ar1").fit(incomplete)
-    white, with_ar1_noise = (other, first) if memory else (first, other)
+    is_ar1 = hasattr(first, "noise_decay_")
+    other = ProbabilisticSFA(noise="diagonal" if is_ar1 else "ar1").fit(incomplete)
+    white, with_ar1_noise = (other, first) if is_ar1 else (first, other)
     lines = error(LinearInterpolation().fill(incomplete).values)
-    return [error(model.impute(incomplete)) / lines for model in (white, with_ar1_noise)], memory
+    return [error(model.impute(incomplete)) / lines for model in (white, with_ar1_noise)], is_ar1
 
 
 def main() -> None:
@@ -83,15 +83,15 @@ def main() -> None:
                     continue
                 cut = list(windows(X, length, 1 if args.quick else WINDOWS))
                 found, chosen = zip(*(ratios(window, hide, seed) for seed, window in cut), strict=True)
-                white, memory = np.exp(np.mean(np.log(found), axis=0))
+                white, ar1 = np.exp(np.mean(np.log(found), axis=0))
                 first = np.exp(np.mean(np.log([pair[int(m)] for pair, m in zip(found, chosen, strict=True)])))
                 columns = "/".join(sorted({str(window.shape[1]) for _, window in cut}))
                 rows.append(
-                    [name, hiding, f"{length}", columns, f"{first:.3f}", f"{white:.3f}", f"{memory:.3f}"]
+                    [name, hiding, f"{length}", columns, f"{first:.3f}", f"{white:.3f}", f"{ar1:.3f}"]
                     + [f"{sum(chosen)} of {len(chosen)}"]
                 )
                 print("  ".join(rows[-1]), flush=True)
-    head = ["record", "hidden", "rows", "columns", "first call", "white", "with memory", "chosen"]
+    head = ["record", "hidden", "rows", "columns", "default", "white", "AR(1)", "AR(1) selected"]
     print()
     Table(*head, rows=rows)
 

@@ -122,7 +122,7 @@ def run(table: Table, name: str, options: argparse.Namespace, best: list[float])
         if name == "ItalyAirRaw":
             evaluate("means over the test windows", lambda _: middle_of_test(np.nanmean))
             evaluate("medians over the test windows", lambda _: middle_of_test(np.nanmedian))
-        evaluate("straight lines in time", lambda _: straight_lines(mean))
+        evaluate("linear interpolation in time", lambda _: straight_lines(mean))
     imputers = {"iterative": IterativeImputer(random_state=0), "knn": KNNImputer(n_neighbors=20)}
     for method in [each for each in imputers if each in methods]:
         imputer = imputers[method]

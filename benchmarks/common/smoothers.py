@@ -140,7 +140,7 @@ def statsmodels(
     a, C, r, mu = problem.params.to_arrays().values()
     D, K = C.shape
     if collapse and D <= K:
-        raise Unable("collapses only more features than latents")
+        raise Unable("supports collapsing only if there are more features than factors")
     output = kalman_smoother.SMOOTHER_STATE | kalman_smoother.SMOOTHER_STATE_COV
     model = kalman_smoother.KalmanSmoother(k_endog=D, k_states=K, k_posdef=K, smoother_output=output)
     model.bind(np.asfortranarray(problem.X.T))

@@ -43,9 +43,11 @@ def figure_1() -> tuple[bool, list[Panel]]:
     eigenvalues = np.concatenate([[0.0], model.eigenvalues_])
     print("figure 1: two circles, Gaussian weights, h = 3")
     print("  first six eigenvalues     ", np.array2string(eigenvalues[:6], precision=5, suppress_small=True))
-    told = " ".join(f"{share:.3f}" for share in shares)
+    explained = " ".join(f"{share:.3f}" for share in shares)
     print(f"  adjusted Rand index of two clusters with the circles   {rand:.3f}")
-    print(f"  part of each of the next five eigenvectors that one harmonic of the angle explains   {told}")
+    print(
+        f"  part of each of the next five eigenvectors that one harmonic of the angle explains   {explained}"
+    )
     panels = [
         Panel("1: two circles", lambda ax: ax.scatter(*X.T, c=clusters, s=3, cmap="coolwarm")),
         Panel("1: eigenvalues", lambda ax: ax.plot(eigenvalues, "k.")),

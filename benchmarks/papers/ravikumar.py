@@ -104,7 +104,7 @@ def figure_4() -> tuple[bool, list[Panel]]:
     right = float(cross_val_score(KNeighborsClassifier(5), model.embedding_, y, cv=5).mean())
     print("figure 4: digits 1 and 2, graph of nearest neighbours, in two dimensions")
     print(f"  part of the edges that join equal digits   {same:.3f}")
-    print(f"  digits told right by five neighbours in the two coordinates   {right:.3f}")
+    print(f"  digits classified correctly by five nearest neighbours in the two coordinates   {right:.3f}")
     panels = [
         Panel("4: digits 1 and 2", lambda ax: ax.scatter(*model.embedding_.T, c=y, s=4, cmap="coolwarm"))
     ]
