@@ -19,7 +19,7 @@ import pytest
 import probsfa
 from probsfa.statespace.engine.core import kernels
 from tests.oracles import statespace as oracle
-from tests.statespace.support import needs_core, punch, scaled_error, to_panel, to_parameters
+from tests.statespace.support import mask_values, needs_core, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
 JAX = importlib.util.find_spec("jax") is not None
@@ -75,7 +75,7 @@ def test_the_engine_computes_the_joint_gaussian_at_every_level(rng, level, kind,
         pytest.skip(f"this processor or build has no kernels for {level}")
     model = oracle.random_model(rng, 4, n_components)
     model = model._replace(decay=np.linspace(0.97, 0.1, n_components))
-    data = punch(rng, oracle.simulate(rng, model, [21, 8]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [21, 8]), "scattered")
     before = module.level()
     module.use_level(level)
     try:

@@ -13,7 +13,7 @@ from scipy.stats import kstest, multivariate_normal, norm
 from probsfa.bayes import FactorialAR1, factorial_ar1_model
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import HOLES, punch
+from tests.statespace.support import MISSING_PATTERNS, mask_values
 from tests.tolerances import EXACT, mc_tolerance
 
 
@@ -36,12 +36,12 @@ def distribution_of(model, mask, **options):
 log_prob_of = jax.jit(lambda series, x: series.log_prob(x))
 
 
-@sparsely("holes", HOLES, shown=["scattered", "everything"])
+@sparsely("holes", MISSING_PATTERNS, shown=["scattered", "everything"])
 @sparsely("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)], shown=[(9, 4, 2)])
 def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, holes):
     t, d, k = shape
     model = oracle.random_model(rng, d, k)
-    (x,) = punch(rng, oracle.simulate(rng, model, [t]), holes)
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [t]), holes)
     if np.isnan(x).all():
         wanted = 0.0
     else:
@@ -64,7 +64,7 @@ def test_several_sequences_and_uneven_gaps(rng):
 @sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
 def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes):
     model = positive_model(rng, 3, 2)
-    (x,) = punch(rng, oracle.simulate(rng, model, [8]), holes)
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [8]), holes)
     mask = ~np.isnan(x)
     slopes = jax.jit(jax.grad(lambda parts: distribution_of(parts, mask).log_prob(x)))(
         oracle.Model(*map(jnp.asarray, model))
@@ -82,7 +82,7 @@ def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes
 
 def test_gradient_by_the_series_and_by_row_offsets_is_that_of_the_joint_gaussian(rng):
     model = positive_model(rng, 3, 2)
-    (x,) = punch(rng, oracle.simulate(rng, model, [8]), "scattered")
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [8]), "scattered")
     mask = ~np.isnan(x)
     rows = rng.standard_normal(x.shape)
 
@@ -103,7 +103,7 @@ def test_gradient_by_the_series_and_by_row_offsets_is_that_of_the_joint_gaussian
 def test_gradients_with_uneven_gaps_are_those_of_finite_differences_of_the_joint_gaussian(rng):
     model = positive_model(rng, 3, 2)
     index, gaps = np.array([2, 0, 1, 0, 0, 2, 1, 0]), np.array([0.5, 2.0])
-    (x,) = punch(rng, oracle.simulate(rng, model, [8]), "scattered")
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [8]), "scattered")
 
     def wanted_at(gaps, model=model):
         times = (
@@ -220,7 +220,7 @@ def test_negative_decays_between_steps_are_an_error_and_at_whole_steps_are_none(
 @sparsely("noise", [1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3], shown=[1e-8])
 def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     model = positive_model(rng, 4, 2, noise)
-    (x,) = punch(rng, oracle.simulate(rng, model, [50]), "scattered")
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [50]), "scattered")
 
     def log_prob(parts):
         return distribution_of(parts, ~np.isnan(x)).log_prob(x)
@@ -351,7 +351,7 @@ def test_values_out_of_range_raise_with_validate_args():
 
 def small_data(rng, t=30):
     model = positive_model(rng, 3, 1)
-    (x,) = punch(rng, oracle.simulate(rng, model, [t]), "scattered")
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [t]), "scattered")
     return (x - np.nanmean(x, axis=0)) / np.nanstd(x, axis=0)
 
 

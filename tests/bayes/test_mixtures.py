@@ -13,7 +13,7 @@ from probsfa.bayes.mixtures import (
 )
 from probsfa.statespace.engine.posterior import observation_moments, smooth
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, to_panel, to_parameters
+from tests.statespace.support import mask_values, to_panel, to_parameters
 from tests.tolerances import EXACT, mc_tolerance
 
 
@@ -43,7 +43,7 @@ def test_quantile_of_a_mixture_has_that_probability_below_it(rng):
 
 def test_draws_that_agree_are_one_model(rng):
     model = oracle.random_model(rng, 3, 2)
-    panel = to_panel(punch(rng, oracle.simulate(rng, model, [12]), "scattered"))
+    panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [12]), "scattered"))
     params = to_parameters(model)
     one = smooth(params, panel)
     (mixture,) = mixture_posteriors([[GivenDraw(params, panel)]] * 5)
@@ -58,7 +58,7 @@ def test_draws_that_agree_are_one_model(rng):
 
 def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
     models = [oracle.random_model(rng, 3, 2) for _ in range(6)]
-    xs = punch(rng, oracle.simulate(rng, models[0], [8]), "scattered")
+    xs = mask_values(rng, oracle.simulate(rng, models[0], [8]), "scattered")
     panel = to_panel(xs)
     dense = [oracle.joint_posterior(model, xs) for model in models]
     (mixture,) = mixture_posteriors([[GivenDraw(to_parameters(model), panel)] for model in models])
@@ -78,7 +78,7 @@ def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
 def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(rng):
     first = [oracle.random_model(rng, 3, 2) for _ in range(5)]
     second = [model._replace(noise=2.0 * model.noise) for model in first]
-    xs = punch(rng, oracle.simulate(rng, first[0], [7, 5]), "scattered")
+    xs = mask_values(rng, oracle.simulate(rng, first[0], [7, 5]), "scattered")
     panels = to_panel(xs[:1]), to_panel(xs[1:])
     draws = [
         [GivenDraw(to_parameters(model), panel) for model, panel in zip(pair, panels, strict=True)]

@@ -16,7 +16,7 @@ from probsfa.statespace.filtering import row_errors
 from tests.oracles import monitoring as oracle
 from tests.oracles import statespace
 from tests.sampling import sparsely
-from tests.statespace.support import punch, uneven_times
+from tests.statespace.support import mask_values, uneven_times
 from tests.tolerances import SPECTRAL
 
 N = 9
@@ -64,7 +64,7 @@ def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, missing, kin
     model, dense = a_model(rng, memory=kind == "memory")
     times = uneven_times(rng, [N])[0] if kind == "uneven" else None
     x = statespace.simulate(rng, dense, [N], None if times is None else [times])[0]
-    [x] = punch(rng, [x], missing)
+    [x] = mask_values(rng, [x], missing)
     made = charts(model, x, 2, times)
     assert list(made) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
     for name, chart in made.items():
@@ -88,7 +88,7 @@ def test_statistics_of_factors_are_chi_squared_under_the_model(rng):
 @pytest.mark.parametrize("missing", ["none", "scattered"])
 def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, missing):
     model, dense = a_model(rng)
-    [x] = punch(rng, statespace.simulate(rng, dense, [N]), missing)
+    [x] = mask_values(rng, statespace.simulate(rng, dense, [N]), missing)
     for name, chart in charts(model, x, 2).items():
         which = [2] if "fast" in name else [0, 1]
         reductions = chart.reductions()

@@ -1,4 +1,4 @@
-"""The room is tested under strict promotion: a stray float32 in the compiled code is an error."""
+"""Fixtures of state-space tests, in which a float32 in compiled code is an error (strict dtype promotion)."""
 
 import jax
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 
 from probsfa.statespace import ProbabilisticSFA
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch
+from tests.statespace.support import mask_values
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +17,10 @@ def strict_promotion():
 
 @pytest.fixture(scope="session")
 def series():
-    """Model, data with holes, and the estimator fitted to it: 100 rows, five features, two latents."""
+    """Model, data with missing values and the fitted estimator: 100 rows, five columns, two factors."""
     rng = np.random.default_rng(11)
     model = oracle.Model(
         np.array([0.97, 0.6]), rng.standard_normal((5, 2)), rng.uniform(0.1, 0.4, 5), rng.standard_normal(5)
     )
-    data = punch(rng, oracle.simulate(rng, model, [100]), "scattered")[0]
+    data = mask_values(rng, oracle.simulate(rng, model, [100]), "scattered")[0]
     return model, data, ProbabilisticSFA(n_components=2).fit(data)

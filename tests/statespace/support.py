@@ -1,4 +1,4 @@
-"""What the tests of the room share: holes, and the way from the oracles' arrays into the package."""
+"""Helpers of the tests: patterns of missing values, and conversion of data and models of the oracles."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
 
-# For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew,
-# or of an installation without the compiled engine.
+# Options of the Python interpreter: warnings are errors, except warnings of JAX about an incomplete compiled
+# program in its cache (JAX compiles it again), and about an installation without the compiled engine.
 STRICT = (
     *("-W", "error", "-W", "ignore:Error reading persistent compilation cache"),
     *("-W", "ignore:The compiled engine of probsfa is not installed"),
@@ -20,8 +20,8 @@ needs_core = pytest.mark.skipif(
     not available(), reason="probsfa was installed without a compiler, or PROBSFA_CORE is 0"
 )
 
-# Holes by name: which entries of a (T, D) array are missing.
-HOLES = {
+# Functions that return the mask of missing values of an array (T, D), by the name of the pattern.
+MISSING_PATTERNS = {
     "none": lambda rng, shape: np.zeros(shape, dtype=bool),
     "scattered": lambda rng, shape: rng.random(shape) < 0.3,
     "empty rows": lambda rng, shape: (np.arange(shape[0]) % 3 != 1)[:, None] & np.ones(shape, dtype=bool),
@@ -36,13 +36,13 @@ HOLES = {
 }
 
 
-def punch(rng, sequences, holes):
-    """Copies with NaN in the holes of that name."""
-    return [np.where(HOLES[holes](rng, x.shape), np.nan, x) for x in sequences]
+def mask_values(rng, sequences, pattern):
+    """Return copies of sequences with NaN in a pattern of :data:`MISSING_PATTERNS`."""
+    return [np.where(MISSING_PATTERNS[pattern](rng, x.shape), np.nan, x) for x in sequences]
 
 
 def uneven_times(rng, lengths):
-    """Increasing times on a coarse grid, so that gaps repeat, from a fresh origin for every sequence."""
+    """Return increasing times of each sequence, with four different time steps and separate origins."""
     return [np.cumsum(rng.choice([0.25, 0.5, 1.0, 3.5], n)) - 100.0 * i for i, n in enumerate(lengths)]
 
 
@@ -63,18 +63,18 @@ def to_parameters(model) -> StateSpace:
 
 
 def to_model(params: StateSpace) -> oracle.Model:
-    """The way back into the oracles."""
+    """Return parameters as a model of the oracles."""
     return oracle.Model(params.decay, params.loadings, params.noise_variance, params.offset)
 
 
 def of_decay(decay) -> StateSpace:
-    """Latents with those decays, each seen by itself under noise of variance one."""
+    """Return a model of one factor for each column, with these decays and noise variance one."""
     k = len(decay)
     return StateSpace(np.array(decay, dtype=np.float64), np.eye(k), np.ones(k), np.zeros(k))
 
 
 def scaled_error(found, wanted):
-    """Largest difference, relative to the size of what is wanted (at least one)."""
+    """Return the largest difference, relative to the largest absolute wanted value or one."""
     found, wanted = np.asarray(found), np.asarray(wanted)
     assert found.shape == wanted.shape
     return float(np.max(np.abs(found - wanted), initial=0.0) / max(np.max(np.abs(wanted), initial=0.0), 1.0))

@@ -5,14 +5,14 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch
+from tests.statespace.support import mask_values
 
 
 @pytest.mark.parametrize("noise", [0.3, 0.0])
 def test_contributions_add_up_to_the_smoothed_mean(rng, noise):
     model = oracle.random_model(rng, 3, 3)
     complete = oracle.simulate(rng, model, [60, 40])
-    data = punch(rng, complete, "scattered")
+    data = mask_values(rng, complete, "scattered")
     fitted = ProbabilisticSFA(3, noise=noise).fit(complete if noise == 0.0 else data)
     parts = fitted.contributions(data)
     assert [part.shape for part in parts] == [(60, 3, 3), (40, 3, 3)]
@@ -24,7 +24,7 @@ def test_contributions_add_up_to_the_smoothed_mean(rng, noise):
 
 def test_each_part_is_the_dense_mean_of_a_factor_times_its_loading(rng):
     model = oracle.random_model(rng, 3, 2)
-    [data] = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    [data] = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     fitted = ProbabilisticSFA.from_parameters(*model)
     dense = oracle.joint_posterior(
         oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_), [data]

@@ -20,7 +20,7 @@ from probsfa.statespace.learning import coordinates
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction_errors import PredictionErrors, left_out_errors, left_out_rows
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 N = 1500
@@ -33,7 +33,7 @@ def given(model):
 def small(rng, sampling="even"):
     model = oracle.random_model(rng, 4, 2)
     times = None if sampling == "even" else uneven_times(rng, [9, 6])
-    data = punch(rng, oracle.simulate(rng, model, [9, 6], times), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [9, 6], times), "scattered")
     return model, data, times
 
 

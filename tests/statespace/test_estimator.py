@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
 from tests.sampling import checked, sparsely
-from tests.statespace.support import punch, scaled_error, uneven_times
+from tests.statespace.support import mask_values, scaled_error, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
 CUTS = (49, 2, 49)  # sequences that the 100 rows are cut into
@@ -232,7 +232,7 @@ def timed():
         np.array([0.95, 0.5]), rng.standard_normal((5, 2)), np.full(5, 0.2), rng.standard_normal(5)
     )
     times = uneven_times(rng, [60, 40])
-    data = punch(rng, oracle.simulate(rng, model, [60, 40], times), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [60, 40], times), "scattered")
     return data, times, ProbabilisticSFA(2).fit(data, times=times)
 
 
@@ -289,12 +289,12 @@ def test_left_out_rows_are_missing_rows(series):
     """Rows that are not there, with times that say so, are rows with nothing observed."""
     _, data, fitted = series
     kept = np.delete(np.arange(100), [10, 11, 12, 50, 80])
-    holes = data.copy()
-    holes[[10, 11, 12, 50, 80]] = np.nan
+    incomplete = data.copy()
+    incomplete[[10, 11, 12, 50, 80]] = np.nan
     assert fitted.log_likelihood(data[kept], times=kept) == pytest.approx(
-        fitted.log_likelihood(holes), rel=EXACT
+        fitted.log_likelihood(incomplete), rel=EXACT
     )
-    assert scaled_error(fitted.transform(data[kept], times=kept), fitted.transform(holes)[kept]) < EXACT
+    assert scaled_error(fitted.transform(data[kept], times=kept), fitted.transform(incomplete)[kept]) < EXACT
 
 
 def test_negative_decays_do_not_take_uneven_times(rng):

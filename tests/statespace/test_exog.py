@@ -19,7 +19,7 @@ from probsfa.statespace.learning.regression import least_squares
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
 from tests.oracles import student
-from tests.statespace.support import punch, to_panel, to_parameters, uneven_times
+from tests.statespace.support import mask_values, to_panel, to_parameters, uneven_times
 
 
 def covariance_of_observed(model, sequences, times=None):
@@ -32,12 +32,12 @@ def covariance_of_observed(model, sequences, times=None):
 
 
 @pytest.mark.parametrize("uneven", [False, True])
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows"])
-def test_least_squares_are_those_of_the_dense_covariance(rng, holes, uneven):
+@pytest.mark.parametrize("pattern", ["none", "scattered", "empty rows"])
+def test_least_squares_are_those_of_the_dense_covariance(rng, pattern, uneven):
     model = oracle.random_model(rng, 3, 2)
     lengths = [14, 9]
     times = uneven_times(rng, lengths) if uneven else None
-    data = punch(rng, oracle.simulate(rng, model, lengths, times), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), pattern)
     rows = np.column_stack([np.ones(23), rng.standard_normal((23, 2))])
     S, seen = covariance_of_observed(model, data, times)
     design = np.kron(rows, np.eye(3))[
@@ -58,7 +58,7 @@ def test_least_squares_are_those_of_the_dense_covariance(rng, holes, uneven):
 
 def test_least_squares_take_few_posteriors(rng):
     model = oracle.Model(np.array([0.99, 0.7]), rng.standard_normal((4, 2)), np.full(4, 0.1), np.zeros(4))
-    data = punch(rng, oracle.simulate(rng, model, [300]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [300]), "scattered")
     panel = to_panel(data)
     rows = np.zeros((len(panel.values), 3))
     rows[:300] = np.column_stack([np.ones(300), np.linspace(-1, 1, 300), rng.standard_normal(300)])
@@ -191,7 +191,7 @@ def test_the_log_likelihood_is_that_of_statsmodels(driven, rng):
 
 @pytest.mark.parametrize("options", [{}, {"noise": "isotropic"}, {"solver": "em"}, {"noise": 0.3}])
 def test_covariates_of_nothing_never_lower_the_likelihood(rng, options):
-    data = punch(rng, oracle.simulate(rng, oracle.random_model(rng, 3, 2), [80]), "scattered")[0]
+    data = mask_values(rng, oracle.simulate(rng, oracle.random_model(rng, 3, 2), [80]), "scattered")[0]
     alone = ProbabilisticSFA(2, tol=0.1, **options).fit(data)
     exog = rng.standard_normal((80, 2))
     with_them = ProbabilisticSFA(2, tol=0.1, **options).fit(data, exog=exog)
@@ -401,7 +401,7 @@ def test_covariates_with_transforms(driven):
 
 
 def trending(rng):
-    data = punch(rng, oracle.simulate(rng, oracle.random_model(rng, 2, 1), [60]), "scattered")[0]
+    data = mask_values(rng, oracle.simulate(rng, oracle.random_model(rng, 2, 1), [60]), "scattered")[0]
     exog = np.arange(60.0)[:, None]
     return data + exog * [0.1, -0.2], exog
 
@@ -546,16 +546,16 @@ def test_a_robust_fit_with_covariates_is_no_lower_than_without_and_never_falls(s
 
 def test_methods_of_a_robust_model_with_covariates(struck, tmp_path):
     _, x, exog, fitted = struck
-    holed = x.copy()
-    holed[20:25, 0] = np.nan
-    values, std = fitted.impute(holed, return_std=True, exog=exog)
+    incomplete = x.copy()
+    incomplete[20:25, 0] = np.nan
+    values, std = fitted.impute(incomplete, return_std=True, exog=exog)
     assert np.isfinite(values).all() and np.all(std[20:25, 0] > 0.0)
     assert fitted.forecast(x, 3, exog=np.vstack([exog, exog[:3]])).means.shape == (3, 2)
     with pytest.raises(ValueError, match="standard_errors"):
         fitted.standard_errors(x, exog=exog)
     fitted.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
-    np.testing.assert_allclose(loaded.impute(holed, exog=exog), values, rtol=1e-12)
+    np.testing.assert_allclose(loaded.impute(incomplete, exog=exog), values, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.filtering import FilterState, run_filter
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_parameters, uneven_times
+from tests.statespace.support import mask_values, scaled_error, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 
@@ -25,7 +25,7 @@ def case(rng, sampling):
     if sampling == "uneven":
         model = model._replace(decay=np.abs(model.decay))
         times = uneven_times(rng, [12])
-    data = punch(rng, oracle.simulate(rng, model, [12], times), "scattered")[0]
+    data = mask_values(rng, oracle.simulate(rng, model, [12], times), "scattered")[0]
     return model, data, None if times is None else times[0]
 
 

@@ -7,7 +7,7 @@ from probsfa import ProbabilisticSFA
 from probsfa.datasets import load_nyc_weather, make_slow_mixture
 from probsfa.statespace.gross_outliers import candidate_rows, gross_outliers
 from tests.sampling import sparsely
-from tests.statespace.support import HOLES
+from tests.statespace.support import MISSING_PATTERNS
 
 SAID = "Outliers dominate the fit of"
 
@@ -40,9 +40,9 @@ def test_diagnose_offers_robust_noise(recording, rng):
     assert not any("robust=True" in one for one in fitted.diagnose(X).advice)
 
 
-@sparsely("holes", ["none", "scattered", "empty rows"], shown=2)
-def test_clean_data_raise_no_alarm(recording, rng, holes):
-    X = np.where(HOLES[holes](rng, recording.shape), np.nan, recording)
+@sparsely("pattern", ["none", "scattered", "empty rows"], shown=2)
+def test_clean_data_raise_no_alarm(recording, rng, pattern):
+    X = np.where(MISSING_PATTERNS[pattern](rng, recording.shape), np.nan, recording)
     assert SAID not in ProbabilisticSFA(2).fit(X).status_
 
 

@@ -13,7 +13,7 @@ from probsfa.statespace.learning import maximum_likelihood
 from probsfa.statespace.learning.budget import integrates_ar1_noise
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
-from tests.statespace.support import punch, to_panel, uneven_times
+from tests.statespace.support import mask_values, to_panel, uneven_times
 
 # Draws behind variances leave an error in the part that comes from the factors.
 _DRAWN = 0.25
@@ -32,7 +32,7 @@ def make_params(rng, n_features=5):
 
 def make_data(rng, params, lengths, *, even=True):
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
-    data = punch(rng, oracle.draw(rng, params, times), "scattered")
+    data = mask_values(rng, oracle.draw(rng, params, times), "scattered")
     return data, times, to_panel(data, None if even else times)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch
+from tests.statespace.support import mask_values
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def case(rng):
     [x] = oracle.simulate(rng, model, [14])
     fitted = ProbabilisticSFA.from_parameters(*model)
     same = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
-    old = punch(rng, [x], "scattered")[0]
+    old = mask_values(rng, [x], "scattered")[0]
     new = np.where(rng.random(x.shape) < 0.5, x, old)
     for t, d in ((3, 1), (13, 2)):
         old[t, d] = new[t, d] = np.nan

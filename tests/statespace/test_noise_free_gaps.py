@@ -28,7 +28,7 @@ def square(model):
     return oracle.Model(fitted.decay, fitted.loadings, np.zeros(len(fitted.mean)), fitted.mean)
 
 
-def holed(X, rng, pattern):
+def with_missing(X, rng, pattern):
     X = X.copy()
     if pattern == "scattered":
         X[hide_values(X, 0.3, random_state=rng)] = np.nan
@@ -49,7 +49,7 @@ def test_filling_is_that_of_the_joint_distribution_of_the_values(rng, pattern, n
     X, model = fitted_mixture(rng, n_features, n_components=min(2, n_features))
     if n_features == 1 and pattern in ("column", "all but one cell"):
         pattern = "rows"
-    gaps = holed(X, rng, pattern)
+    gaps = with_missing(X, rng, pattern)
     expected, expected_std = oracle.complete_entries(square(model), [gaps])
     filled, std = model.impute(gaps, return_std=True)
     np.testing.assert_allclose(filled, expected, atol=1e-8)
@@ -59,7 +59,7 @@ def test_filling_is_that_of_the_joint_distribution_of_the_values(rng, pattern, n
 
 def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
     X, model = fitted_mixture(rng)
-    gaps = [holed(X[:12], rng, "scattered"), holed(X[12:], rng, "rows")]
+    gaps = [with_missing(X[:12], rng, "scattered"), with_missing(X[12:], rng, "rows")]
     limit = square(model)._replace(noise=np.full(3, 1e-20))  # of which decimals have enough
     expected = oracle.exact_posterior(limit, gaps)
     whole = model._model._posterior(model._check(gaps, None, None))
@@ -73,7 +73,7 @@ def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
 @sparsely("noise", [1e-9, 1e-7])
 def test_little_noise_tends_to_none(rng, noise):
     X, model = fitted_mixture(rng)
-    gaps = holed(X, rng, "scattered")
+    gaps = with_missing(X, rng, "scattered")
     params = model._model.square.parameters(3).replace(noise_variance=np.full(3, noise))
     fitted = MaximumLikelihood(
         params, np.zeros(3), np.ones(3), 1.0, 0.0, np.zeros(1), 0, True, "", FitOptions(3, noise=noise)
@@ -102,7 +102,7 @@ def test_a_value_that_the_others_determine_has_no_spread(rng):
 def test_units_of_the_columns_do_not_matter(rng):
     X, model = fitted_mixture(rng)
     units = np.array([1e-8, 1.0, 1e8])
-    gaps = holed(X, rng, "scattered")
+    gaps = with_missing(X, rng, "scattered")
     scaled = ProbabilisticSFA(2, noise=0.0).fit(X * units)
     for one, other in zip(
         model.impute(gaps, return_std=True), scaled.impute(gaps * units, return_std=True), strict=True
@@ -112,7 +112,7 @@ def test_units_of_the_columns_do_not_matter(rng):
 
 def test_complete_rows_are_read_as_before(rng):
     X, model = fitted_mixture(rng)
-    gaps = holed(X, rng, "column")
+    gaps = with_missing(X, rng, "column")
     np.testing.assert_allclose(model.posterior(gaps).means[20:], model.transform(X)[20:], atol=EXACT)
     with pytest.raises(ValueError, match=r"NaN.*row 4.*impute"):
         model.transform(gaps)  # slow feature analysis, row by row
@@ -122,7 +122,7 @@ def test_complete_rows_are_read_as_before(rng):
 
 def test_draws_have_the_moments_of_the_posterior(rng):
     X, model = fitted_mixture(rng)
-    gaps = holed(X, rng, "rows")
+    gaps = with_missing(X, rng, "rows")
     drawn = model.sample_posterior(gaps, 4000, random_state=0)
     posterior = model.posterior(gaps)
     np.testing.assert_allclose(drawn.mean(axis=0), posterior.means, atol=0.1)
@@ -144,7 +144,7 @@ def test_a_forecast_goes_on_from_what_the_last_row_determines(rng):
 
 def test_training_rows_must_be_complete_and_a_saved_limit_imputes(rng, tmp_path):
     X, model = fitted_mixture(rng)
-    gaps = holed(X, rng, "scattered")
+    gaps = with_missing(X, rng, "scattered")
     with pytest.raises(ValueError, match="X.*NaN"):
         ProbabilisticSFA(2, noise=0.0).fit(gaps)
     model.save(tmp_path / "limit.npz")
@@ -154,5 +154,5 @@ def test_training_rows_must_be_complete_and_a_saved_limit_imputes(rng, tmp_path)
 def test_a_drift_is_imputed_in_the_presence_of_others(rng):
     X = np.column_stack([np.arange(60.0), fitted_mixture(rng, 2, 60)[0]])
     model = ProbabilisticSFA(2, noise=0.0).fit(X)
-    filled, std = model.impute(holed(X, rng, "scattered"), return_std=True)
+    filled, std = model.impute(with_missing(X, rng, "scattered"), return_std=True)
     assert np.isfinite(filled).all() and np.isfinite(std).all()

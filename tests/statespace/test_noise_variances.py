@@ -11,7 +11,7 @@ from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.noise.gaussian import WEAK_PRIOR, Noise
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
+from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 
 PARTITIONS = [(0, 1, 2, 3, 4), (0, 0, 0, 0, 0), (-1, -1, -1, -1, -1), (0, 1, 0, -1, 1), (-1, 0, -1, 0, 1)]
 
@@ -49,7 +49,7 @@ def series(rng, tied):
     model = oracle.random_model(rng, 5, 2, 0.3)
     variance = tied.column_values(0.2 + rng.random(tied.n_free), 0.4)
     model = model._replace(noise=variance)
-    return to_parameters(model), to_panel(punch(rng, oracle.simulate(rng, model, (9, 14)), "scattered"))
+    return to_parameters(model), to_panel(mask_values(rng, oracle.simulate(rng, model, (9, 14)), "scattered"))
 
 
 def test_the_score_equals_finite_differences(rng, tied):

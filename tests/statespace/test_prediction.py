@@ -8,21 +8,28 @@ import pytest
 from probsfa.statespace.engine.posterior import observation_moments, smooth
 from probsfa.statespace.prediction import fill, forecast, propagate
 from tests.oracles import statespace as oracle
-from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import (
+    mask_values,
+    of_decay,
+    scaled_error,
+    to_panel,
+    to_parameters,
+    uneven_times,
+)
 from tests.tolerances import EXACT
 
 
 @pytest.mark.parametrize(
-    "holes", ["scattered", "empty rows", "one column", "first and last rows", "everything"]
+    "pattern", ["scattered", "empty rows", "one column", "first and last rows", "everything"]
 )
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-def test_imputation_is_the_law_of_missing_given_observed(rng, holes, sampling):
+def test_imputation_is_the_law_of_missing_given_observed(rng, pattern, sampling):
     model = oracle.random_model(rng, 5, 3)
     times = None
     if sampling == "uneven":
         model = model._replace(decay=np.abs(model.decay))
         times = uneven_times(rng, (5, 7))
-    data = punch(rng, oracle.simulate(rng, model, (5, 7), times), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, (5, 7), times), pattern)
     params = to_parameters(model)
     posterior = smooth(params, to_panel(data, times))
     values = np.concatenate(data)
@@ -37,10 +44,10 @@ def test_imputation_is_the_law_of_missing_given_observed(rng, holes, sampling):
     )
 
 
-@pytest.mark.parametrize("holes", ["none", "scattered", "first and last rows"])
-def test_forecast_is_the_joint_law_with_empty_rows_added(rng, holes):
+@pytest.mark.parametrize("pattern", ["none", "scattered", "first and last rows"])
+def test_forecast_is_the_joint_law_with_empty_rows_added(rng, pattern):
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [12]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [12]), pattern)
     params = to_parameters(model)
     last = smooth(params, to_panel(data))
     found = forecast(params, last.means[-1], last.covariances[-1], 6)

@@ -90,9 +90,9 @@ def test_methods_are_those_of_the_joint_gaussian(fitted, series):
     assert abs(fitted.log_likelihood(series) - value) < 1e-8
     assert abs(fitted.log_likelihood_ - value) < 1e-8
     filled, filled_std = fitted.impute(series, return_std=True)
-    hole = np.isnan(series)
-    np.testing.assert_allclose(filled[hole], means[:N_ROWS][hole], atol=1e-9)
-    np.testing.assert_allclose(filled_std[hole], std[:N_ROWS][hole], atol=1e-9)
+    missing = np.isnan(series)
+    np.testing.assert_allclose(filled[missing], means[:N_ROWS][missing], atol=1e-9)
+    np.testing.assert_allclose(filled_std[missing], std[:N_ROWS][missing], atol=1e-9)
     forecast = fitted.forecast(series, 6)
     np.testing.assert_allclose(forecast.means, means[N_ROWS:], atol=1e-9)
     np.testing.assert_allclose(forecast.std, std[N_ROWS:], atol=1e-9)

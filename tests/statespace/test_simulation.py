@@ -6,13 +6,20 @@ import pytest
 from probsfa.statespace.engine.posterior import draw_factors, draw_states, simulate, simulate_latents, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import (
+    mask_values,
+    of_decay,
+    scaled_error,
+    to_panel,
+    to_parameters,
+    uneven_times,
+)
 from tests.tolerances import EXACT, mc_tolerance
 
 
-@sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
+@sparsely("pattern", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-def test_draws_have_exactly_the_posterior_law(rng, holes, sampling):
+def test_draws_have_exactly_the_posterior_law(rng, pattern, sampling):
     """A draw is affine in its normals: zero gives the mean, unit vectors a root of the covariance.
 
     No Monte Carlo is needed; the root reproduces the dense covariance of all rows with all rows.
@@ -22,7 +29,7 @@ def test_draws_have_exactly_the_posterior_law(rng, holes, sampling):
     if sampling == "uneven":
         model = model._replace(decay=np.abs(model.decay))
         times = uneven_times(rng, (5, 7))
-    data = punch(rng, oracle.simulate(rng, model, (5, 7), times), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, (5, 7), times), pattern)
     panel = to_panel(data, times)
     normals = np.zeros((len(panel.values), 37, 3))
     for i in range(36):
@@ -38,7 +45,7 @@ def test_draws_have_exactly_the_posterior_law(rng, holes, sampling):
 def test_draws_of_many_have_the_posterior_moments(rng):
     """With random numbers: means and variances within six standard errors of a mean of n draws."""
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     n = 4000
     draws = draw_factors(to_parameters(model), to_panel(data), n, rng)
     wanted = smooth(to_parameters(model), to_panel(data))
@@ -52,7 +59,7 @@ def test_draws_of_many_have_the_posterior_moments(rng):
 
 def test_draws_are_reproducible_and_do_not_see_the_padding(rng):
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [25]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [25]), "scattered")
     params = to_parameters(model)
     one = draw_factors(params, to_panel(data), 3, np.random.default_rng(7))
     again = draw_factors(params, to_panel(data), 3, np.random.default_rng(7))

@@ -8,18 +8,18 @@ import pytest
 from probsfa.statespace.engine.posterior import log_likelihood
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_panel, to_parameters
+from tests.statespace.support import mask_values, to_panel, to_parameters
 
 REASON = "statsmodels, of the test extra, is not installed"
 dynamic_factor_mq = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor_mq", reason=REASON)
 
 
-@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
+@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
 @sparsely("noise", [0.3, 1e-3], shown=[1e-3])
-def test_log_likelihood_equals_statsmodels(rng, holes, noise):
+def test_log_likelihood_equals_statsmodels(rng, pattern, noise):
     """Loadings row by row, decays, Cholesky factors sqrt(1 - a^2) of the innovations, noise variances."""
     model = oracle.random_model(rng, 5, 3, noise)
-    data = punch(rng, oracle.simulate(rng, model, [25]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [25]), pattern)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         peer = dynamic_factor_mq.DynamicFactorMQ(

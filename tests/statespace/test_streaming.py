@@ -11,14 +11,14 @@ from probsfa.statespace.engine.core.algorithm import Core
 from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.engine.sweep import Sweep
 from tests.oracles import statespace as oracle
-from tests.statespace.support import needs_core, punch, scaled_error, to_panel, to_parameters
+from tests.statespace.support import mask_values, needs_core, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
 
 @pytest.fixture
 def series(rng):
     model = oracle.random_model(rng, 4, 2)
-    data = punch(rng, oracle.simulate(rng, model, [150, 1, 250]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [150, 1, 250]), "scattered")
     return model, np.concatenate(data), (150, 1, 250)
 
 
@@ -77,7 +77,7 @@ def test_sample_is_of_whole_segments_inside_sequences(rng, monkeypatch):
 
 def test_streamed_fit_is_the_fit(tmp_path, rng):
     model = oracle.random_model(rng, 4, 2)
-    X = punch(rng, oracle.simulate(rng, model, [600]), "scattered")[0]
+    X = mask_values(rng, oracle.simulate(rng, model, [600]), "scattered")[0]
     file = np.memmap(tmp_path / "series", dtype=np.float64, mode="w+", shape=X.shape)
     file[:] = X
     streamed = ProbabilisticSFA(n_components=2).fit_stream(file)
@@ -99,7 +99,7 @@ class InBlocks:
 
 
 @pytest.fixture
-def holey(rng):
+def incomplete(rng):
     X = oracle.simulate(rng, oracle.random_model(rng, 3, 1), [90])[0]
     return np.where(rng.random(X.shape) < 0.2, np.nan, X)
 
@@ -110,32 +110,34 @@ def blocks(monkeypatch):
     monkeypatch.setattr(streaming, "BLOCK_ROWS", 32)
 
 
-def test_masked_blocks_are_missing_and_not_their_fill_values(holey, blocks):
-    source = InBlocks(np.where(np.isnan(holey), -999.0, holey), np.isnan(holey))
-    wanted = ProbabilisticSFA(1).fit_stream(holey)
+def test_masked_blocks_are_missing_and_not_their_fill_values(incomplete, blocks):
+    source = InBlocks(np.where(np.isnan(incomplete), -999.0, incomplete), np.isnan(incomplete))
+    wanted = ProbabilisticSFA(1).fit_stream(incomplete)
     found = ProbabilisticSFA(1).fit_stream(source)
     np.testing.assert_array_equal(found.loadings_, wanted.loadings_)
     assert found.log_likelihood_ == wanted.log_likelihood_
     np.testing.assert_array_equal(found.mean_, wanted.mean_)
-    whole = np.ma.masked_invalid(holey)
+    whole = np.ma.masked_invalid(incomplete)
     assert ProbabilisticSFA(1).fit_stream(whole).log_likelihood_ == wanted.log_likelihood_
 
 
-def test_a_variable_of_a_netcdf_file_is_read_with_its_missing_values(holey, blocks, tmp_path):
+def test_a_variable_of_a_netcdf_file_is_read_with_its_missing_values(incomplete, blocks, tmp_path):
     pytest.importorskip("h5py")  # without it, h5netcdf can be imported but writes no file
     h5netcdf = pytest.importorskip("h5netcdf.legacyapi")
     with h5netcdf.Dataset(tmp_path / "series.nc", "w") as file:
-        file.createDimension("time", len(holey))
+        file.createDimension("time", len(incomplete))
         file.createDimension("feature", 3)
-        file.createVariable("x", "f8", ("time", "feature"))[:] = holey
+        file.createVariable("x", "f8", ("time", "feature"))[:] = incomplete
     with h5netcdf.Dataset(tmp_path / "series.nc", "r") as file:
         found = ProbabilisticSFA(1).fit_stream(file["x"])
-    assert found.log_likelihood_ == ProbabilisticSFA(1).fit_stream(holey).log_likelihood_
+    assert found.log_likelihood_ == ProbabilisticSFA(1).fit_stream(incomplete).log_likelihood_
 
 
-def test_nullable_frames_are_streamed_under_their_names(holey, blocks):
-    frame = pd.DataFrame(holey, columns=["wind", "rain", "sun"], index=np.linspace(5.0, 6.0, len(holey)))
-    wanted = ProbabilisticSFA(1).fit_stream(holey)
+def test_nullable_frames_are_streamed_under_their_names(incomplete, blocks):
+    frame = pd.DataFrame(
+        incomplete, columns=["wind", "rain", "sun"], index=np.linspace(5.0, 6.0, len(incomplete))
+    )
+    wanted = ProbabilisticSFA(1).fit_stream(incomplete)
     assert not hasattr(wanted, "feature_names_in_")
     for given in (frame, frame.convert_dtypes()):
         found = ProbabilisticSFA(1).fit_stream(given)
@@ -143,7 +145,7 @@ def test_nullable_frames_are_streamed_under_their_names(holey, blocks):
         assert found.log_likelihood_ == pytest.approx(wanted.log_likelihood_, rel=1e-12)
         with pytest.raises(ValueError, match="feature names"):
             found.transform(frame[["sun", "rain", "wind"]])
-    again = found.fit_stream(holey)
+    again = found.fit_stream(incomplete)
     assert not hasattr(again, "feature_names_in_")
 
 
@@ -177,10 +179,10 @@ def test_a_lazy_frame_is_to_be_collected():
         ProbabilisticSFA(1).fit_stream(LazyFrame())
 
 
-def test_an_empty_column_of_a_streamed_frame_is_called_by_its_name(holey, blocks):
-    holey[:, 1] = np.nan
+def test_an_empty_column_of_a_streamed_frame_is_called_by_its_name(incomplete, blocks):
+    incomplete[:, 1] = np.nan
     with pytest.raises(ValueError, match=r"column 1 \('rain'\)"):
-        ProbabilisticSFA(1).fit_stream(pd.DataFrame(holey, columns=["wind", "rain", "sun"]))
+        ProbabilisticSFA(1).fit_stream(pd.DataFrame(incomplete, columns=["wind", "rain", "sun"]))
 
 
 def test_streamed_sequences_of_one_row_have_no_time_scale(rng):

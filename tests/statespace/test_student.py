@@ -31,7 +31,7 @@ from probsfa.statespace.student import bound_at, infer_weights, left_out_moments
 from tests.oracles import statespace as oracle
 from tests.oracles import student as definition
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
+from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
 STRATEGIES = ["recursions", "segmented", "scan", "core"]
@@ -59,7 +59,7 @@ def weighted():
     """A model, a series with holes, weights of its cells, and the posterior by the dense definition."""
     rng = np.random.default_rng(5)
     model = oracle.random_model(rng, 5, 3)
-    x = punch(rng, oracle.simulate(rng, model, [41]), "scattered")[0]
+    x = mask_values(rng, oracle.simulate(rng, model, [41]), "scattered")[0]
     x[7] = np.nan
     weights = rng.gamma(1.5, 1.0, x.shape)
     weights[3] = 1e-6
@@ -104,7 +104,7 @@ def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, strate
 @pytest.mark.parametrize("by_row", [False, True])
 def test_bound_is_that_of_the_definition(rng, by_row):
     model = oracle.random_model(rng, 3, 2)
-    x = punch(rng, oracle.simulate(rng, model, [9]), "scattered")[0]
+    x = mask_values(rng, oracle.simulate(rng, model, [9]), "scattered")[0]
     x[4] = np.nan
     x[6, 1] = 30.0
     nu = 3.5
@@ -258,7 +258,7 @@ def test_degrees_of_freedom_by_value_are_not_too_high(nu):
 
 
 @sparsely(
-    ("n_rows", "n_features", "n_components", "robust_kind", "holes"),
+    ("n_rows", "n_features", "n_components", "robust_kind", "pattern"),
     [
         (2, 1, 1, "cell", "none"),
         (40, 2, 4, "row", "scattered"),
@@ -269,10 +269,10 @@ def test_degrees_of_freedom_by_value_are_not_too_high(nu):
     ],
     shown=2,
 )
-def test_bound_never_falls(rng, n_rows, n_features, n_components, robust_kind, holes):
+def test_bound_never_falls(rng, n_rows, n_features, n_components, robust_kind, pattern):
     model = oracle.random_model(rng, n_features, min(n_components, 3))
     _, x, _ = contaminated(rng, model, n_rows)
-    x = punch(rng, [x], holes)[0]
+    x = mask_values(rng, [x], pattern)[0]
     x[0, np.isnan(x).all(axis=0)] = 1.0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -320,9 +320,9 @@ def test_outlier_scores_rank_outliers_first_and_keep_missing_values_and_frames(r
     _, _, x, where, _, fitted = recording
     scores = fitted.outlier_scores(x)
     assert roc_auc_score(where.ravel(), scores.ravel()) > 0.99
-    holes = x.copy()
-    holes[5, 2] = np.nan
-    frame = pd.DataFrame(holes, columns=list("abcdef"))
+    incomplete = x.copy()
+    incomplete[5, 2] = np.nan
+    frame = pd.DataFrame(incomplete, columns=list("abcdef"))
     with pytest.warns(UserWarning, match="feature names"):
         framed = fitted.outlier_scores(frame)
     assert framed.columns.tolist() == list("abcdef") and framed.isna().to_numpy().sum() == 1

@@ -10,7 +10,7 @@ import pytest
 import probsfa
 from probsfa import ProbabilisticSFA, select_n_components
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error
+from tests.statespace.support import mask_values, scaled_error
 from tests.tolerances import EXACT
 
 HOURS = pd.date_range("2021-03-27 12:00", periods=60, freq="h", name="when")
@@ -24,7 +24,7 @@ def fitted_model(estimator):
 def values():
     rng = np.random.default_rng(3)
     model = oracle.Model(np.array([0.9, 0.6]), rng.standard_normal((4, 2)), np.full(4, 0.2), np.zeros(4))
-    return punch(rng, oracle.simulate(rng, model, [60]), "scattered")[0]
+    return mask_values(rng, oracle.simulate(rng, model, [60]), "scattered")[0]
 
 
 def framed(values, index):
@@ -153,11 +153,13 @@ def test_time_scales_are_in_one_unit_with_a_row_missing_or_not(values, hourly):
 
 def test_rows_left_out_of_an_index_are_missing_rows(values):
     kept = np.delete(np.arange(60), [10, 11, 30])
-    holes = values.copy()
-    holes[[10, 11, 30]] = np.nan
+    incomplete = values.copy()
+    incomplete[[10, 11, 30]] = np.nan
     model = ProbabilisticSFA(2, tol=1.0).fit(framed(values, HOURS))
     frame = framed(values, HOURS).iloc[kept]
-    assert model.log_likelihood(frame) == pytest.approx(model.log_likelihood(framed(holes, HOURS)), rel=1e-9)
+    assert model.log_likelihood(frame) == pytest.approx(
+        model.log_likelihood(framed(incomplete, HOURS)), rel=1e-9
+    )
     assert "unevenly spaced, 1 h apart at the median" in fit(frame).status_
 
 

@@ -91,10 +91,10 @@ def test_a_trend_is_imputed_along_its_slope_and_continued():
     rng = np.random.default_rng(0)
     line = 0.05 * np.arange(300.0) + np.cumsum(np.cumsum(0.002 * rng.standard_normal(300)))
     x = np.outer(line, [1.0, 0.6]) + 0.1 * rng.standard_normal((300, 2))
-    holed = x.copy()
-    holed[120:150] = np.nan
-    model = ProbabilisticSFA(0, trend="linear").fit(holed)
-    filled, std = model.impute(holed, return_std=True)
+    incomplete = x.copy()
+    incomplete[120:150] = np.nan
+    model = ProbabilisticSFA(0, trend="linear").fit(incomplete)
+    filled, std = model.impute(incomplete, return_std=True)
     errors = np.abs(filled - x)[120:150]
     assert np.sqrt(np.mean(errors**2)) < 0.3
     assert np.mean(errors < 1.645 * std[120:150]) > 0.8
@@ -124,14 +124,14 @@ def test_imputation_of_smooth_motion_is_better_than_splines():
     rng = np.random.default_rng(0)
     paths = np.stack([gaussian_filter1d(rng.standard_normal(500), width)[100:-100] for width in (12, 18)], 1)
     x = paths / paths.std(axis=0) @ rng.standard_normal((2, 6)) + 0.02 * rng.standard_normal((300, 6))
-    holed, t = x.copy(), np.arange(300)
+    incomplete, t = x.copy(), np.arange(300)
     for d in range(6):
-        holed[40 * d : 40 * d + 30, d] = np.nan
-    holed[250:270] = np.nan
-    hidden = np.isnan(holed)
+        incomplete[40 * d : 40 * d + 30, d] = np.nan
+    incomplete[250:270] = np.nan
+    hidden = np.isnan(incomplete)
     spline = np.column_stack([PchipInterpolator(t[~hidden[:, d]], x[~hidden[:, d], d])(t) for d in range(6)])
-    model = ProbabilisticSFA(0, smooth=2, smoothness=2.5, noise="diagonal").fit(holed)
-    filled, std = model.impute(holed, return_std=True)
+    model = ProbabilisticSFA(0, smooth=2, smoothness=2.5, noise="diagonal").fit(incomplete)
+    filled, std = model.impute(incomplete, return_std=True)
     errors, of_spline = ((each - x)[hidden] for each in (filled, spline))
     assert np.sqrt(np.mean(errors**2)) < 0.3 * np.sqrt(np.mean(of_spline**2))
     assert np.mean(np.abs(errors) < 1.645 * std[hidden]) > 0.8

@@ -16,7 +16,7 @@ from probsfa.statespace.whiteness import (
 )
 
 
-def with_holes(rng, errors, share=0.2):
+def with_missing(rng, errors, share=0.2):
     return np.where(rng.random(errors.shape) < share, np.nan, errors)
 
 
@@ -25,7 +25,7 @@ def sinusoid(n, period):
 
 
 def test_autocorrelation_is_the_mean_product_of_the_pairs_that_are_observed(rng):
-    errors = with_holes(rng, rng.standard_normal((30, 3)))
+    errors = with_missing(rng, rng.standard_normal((30, 3)))
     got = autocorrelation(errors, [18, 12], np.array([1, 4]))
     for j in range(3):
         x = errors[:, j] - np.nanmean(errors[:, j])
@@ -50,14 +50,14 @@ def test_ljung_box_is_that_of_statsmodels_without_missing_values(rng):
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_ljung_box_is_uniform_for_white_noise_with_missing_values(share):
     rng = np.random.default_rng(3)
-    errors = with_holes(rng, rng.standard_normal((400, 300)), share)
+    errors = with_missing(rng, rng.standard_normal((400, 300)), share)
     p = ljung_box(autocorrelation(errors, [250, 150], np.array([*range(1, 11), 24])))
     assert scipy.stats.kstest(p, "uniform").pvalue > 0.01
 
 
 def test_tails_are_those_of_the_best_t(rng):
     x = rng.standard_t(4.0, (800, 1)) * 2.0
-    got = heavy_tails(with_holes(rng, x, 0.1))
+    got = heavy_tails(with_missing(rng, x, 0.1))
     nu, _, _ = scipy.stats.t.fit(x[:, 0] - np.median(x), floc=0.0)
     assert got.degrees_of_freedom[0] == pytest.approx(nu, rel=0.25)
     assert got.p_values[0] < 1e-6 and got.excess_kurtosis[0] > 1.0
@@ -69,7 +69,7 @@ def test_tails_are_those_of_the_best_t(rng):
 def test_ar1_noise_is_no_cycle(memory):
     rng = np.random.default_rng(5)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1000, 150)), axis=0)
-    p = highest_peak(with_holes(rng, x), [600, 400], np.arange(1000.0)).p_values
+    p = highest_peak(with_missing(rng, x), [600, 400], np.arange(1000.0)).p_values
     assert np.mean(p < 0.05) < 0.12 and np.mean(p < 1e-3) < 0.02
 
 
@@ -78,14 +78,14 @@ def test_a_cycle_is_found_with_its_period_and_share(lengths):
     rng = np.random.default_rng(7)
     x = rng.standard_normal((900, 40)) + 0.6 * sinusoid(900, 24.5)[:, None]
     # Half an hour is the step here, so that the period is half as many hours.
-    got = highest_peak(with_holes(rng, x), lengths, 0.5 * np.arange(900.0))
+    got = highest_peak(with_missing(rng, x), lengths, 0.5 * np.arange(900.0))
     assert np.all(got.p_values < 1e-3)
     assert np.all(np.abs(1.0 / got.periods - 1.0 / 12.25) < 0.5 * got.resolution)
     assert np.median(got.shares) == pytest.approx(0.18 / 1.18, rel=0.2)
 
 
 def test_what_is_left_without_a_cycle_does_not_go_with_it(rng):
-    x = with_holes(rng, rng.standard_normal((200, 2)) + sinusoid(200, 20.0)[:, None])
+    x = with_missing(rng, rng.standard_normal((200, 2)) + sinusoid(200, 20.0)[:, None])
     out = remove_cycle(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
     seen = ~np.isnan(x[:, 0])
     angle = 2.0 * np.pi * np.arange(200)[seen] / 20.0
@@ -99,7 +99,7 @@ def test_what_is_left_without_a_cycle_does_not_go_with_it(rng):
 def test_parts_of_a_steady_record_are_alike_and_a_step_is_not(memory):
     rng = np.random.default_rng(9)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1200, 150)), axis=0)
-    x = with_holes(rng, x)
+    x = with_missing(rng, x)
     p = compare_parts(x, split_into_parts(1200)).p_values
     assert np.mean(p < 0.05) < 0.14 and np.mean(p < 1e-3) < 0.03
     x[700:] += 3.0 * np.nanstd(x)

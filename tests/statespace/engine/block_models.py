@@ -5,7 +5,7 @@ import numpy as np
 from probsfa.statespace.engine.dynamics import entries
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import block_processes as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
+from tests.statespace.support import mask_values, scaled_error, to_panel, uneven_times
 from tests.tolerances import EXACT
 
 KINDS = {
@@ -46,7 +46,7 @@ def make_model(rng, kind, n_features=4, decay=(0.9,)):
 def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
     """Sequences, their times for the oracle, and a panel."""
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
-    data = punch(rng, oracle.draw(rng, params, times), holes)
+    data = mask_values(rng, oracle.draw(rng, params, times), holes)
     return data, times, to_panel(data, None if even else times)
 
 

@@ -21,7 +21,14 @@ from tests.statespace.engine.algorithms import (
 )
 from tests.statespace.engine.block_models import KINDS, make_data, make_model
 from tests.statespace.engine.block_models import assert_is_the_joint_gaussian as assert_pairs_are
-from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import (
+    MISSING_PATTERNS,
+    mask_values,
+    scaled_error,
+    to_panel,
+    to_parameters,
+    uneven_times,
+)
 from tests.tolerances import EXACT, small_noise_tolerance
 
 
@@ -43,12 +50,12 @@ def model_of(rng, n_features, n_components, slowest=0.98):
 
 
 @sparsely(("name", "sampling"), SAMPLINGS, shown=EACH_ONCE)
-@sparsely("holes", list(HOLES), shown=["scattered"])
+@sparsely("holes", list(MISSING_PATTERNS), shown=["scattered"])
 def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, holes, sampling):
     model = model_of(rng, 4, 3)
     lengths = [41, 1, 22]
     times = uneven_times(rng, lengths) if sampling == "uneven" else None
-    data = punch(rng, oracle.simulate(rng, model, lengths, times), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), holes)
     assert_is_the_joint_gaussian(algorithm, model, data, times)
 
 
@@ -58,7 +65,7 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, holes,
 def test_compiled_kernels_for_any_number_of_states(rng, name, n_components, holes):
     skip_without_core(name)
     model = model_of(rng, 3, n_components)
-    data = punch(rng, oracle.simulate(rng, model, [17, 1, 12]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [17, 1, 12]), holes)
     assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
 
 
@@ -67,7 +74,7 @@ def test_compiled_kernels_for_any_number_of_states(rng, name, n_components, hole
 def test_compiled_kernels_for_any_number_of_rows(rng, name, lengths):
     skip_without_core(name)
     model = model_of(rng, 5, 2)
-    data = punch(rng, oracle.simulate(rng, model, lengths), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, lengths), "scattered")
     assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
 
 
@@ -92,7 +99,7 @@ def test_many_states(rng, other, n_components):
     skip_without_core("core segments")
     model = model_of(rng, 40, n_components)
     params = to_parameters(model)
-    panel = to_panel(punch(rng, oracle.simulate(rng, model, [20]), "scattered"))
+    panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [20]), "scattered"))
     found, wanted = (ALGORITHMS[way].moments(params, panel) for way in ("core segments", other))
     assert_same(found, wanted)
 
@@ -145,7 +152,7 @@ def test_a_series_that_is_steady_twice(rng, algorithm):
 def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
     """Weights w change noise variances to r / w, and the normalisation; compare with a model for each row."""
     model = model_of(rng, 3, 2)
-    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     panel = to_panel(data, pad=True)
     weights = panel.mask * rng.uniform(0.2, 3.0, panel.mask.shape)
     found = algorithm.moments(to_parameters(model), panel.weighted(weights))
@@ -176,7 +183,7 @@ def test_any_noise_and_time_scale(rng, name, noise, slowest):
     skip_without_core(name)
     model = oracle.random_model(rng, 3, 2)._replace(noise=np.full(3, noise))
     model = model._replace(decay=np.array([slowest, -0.4]))
-    data = punch(rng, oracle.simulate(rng, model, [16]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [16]), "scattered")
     found = ALGORITHMS[name].moments(to_parameters(model), to_panel(data))
     wanted = oracle.exact_posterior(model, data)
     tolerance = small_noise_tolerance(noise)
@@ -190,7 +197,7 @@ def test_draws_have_the_moments_of_the_posterior(rng, name):
     """A draw is a linear function of normal variables, whose matrix gives the exact covariance."""
     skip_without_core(name)
     model = model_of(rng, 3, 2)
-    data = punch(rng, oracle.simulate(rng, model, [9, 4]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [9, 4]), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     n, rows = 13, panel.values.shape[0]
     normals = np.zeros((rows, 2 * n + 1, 2))
@@ -217,7 +224,7 @@ def test_draws_of_the_same_normals_are_the_same(rng):
 def test_leave_one_out_predictions_are_those_of_the_inverse_covariance(rng, name):
     skip_without_core(name)
     model = model_of(rng, 4, 3)
-    data = punch(rng, oracle.simulate(rng, model, [11, 6]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [11, 6]), "scattered")
     scores, precisions = ALGORITHMS[name].leave_one_out(to_parameters(model), to_panel(data))
     x = np.concatenate(data)
     loadings = oracle.observation_matrix(model, len(x))
@@ -250,7 +257,7 @@ def test_filtering_continues_from_a_state(rng, name):
     skip_without_core(name)
     model = model_of(rng, 4, 3)
     times = np.arange(60.0) + 1.5 * (np.arange(60) >= 35)  # another step between the parts than inside them
-    [data] = punch(rng, oracle.simulate(rng, model, [60], [times]), "scattered")
+    [data] = mask_values(rng, oracle.simulate(rng, model, [60], [times]), "scattered")
     params, algorithm = to_parameters(model), ALGORITHMS[name]
     whole = algorithm.filter(params, to_panel([data], [times]), np.zeros(3), np.eye(3))
     first = algorithm.filter(params, to_panel([data[:35]]), np.zeros(3), np.eye(3))
@@ -267,7 +274,7 @@ def test_student_filters_agree(rng, by_row):
     """Compare the compiled filter with that for any noise; both stop at changes of 1e-10."""
     skip_without_core("core recursions")
     model = model_of(rng, 4, 2)
-    [data] = punch(rng, oracle.simulate(rng, model, [60]), "scattered")
+    [data] = mask_values(rng, oracle.simulate(rng, model, [60]), "scattered")
     data[20, 1] = 30.0
     params, panel = to_parameters(model), to_panel([data])
     start = np.zeros(2), np.eye(2)

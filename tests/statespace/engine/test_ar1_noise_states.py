@@ -9,7 +9,7 @@ from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
 from tests.sampling import sparsely
 from tests.statespace.engine.algorithms import ALGORITHMS, skip_without_core
-from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
+from tests.statespace.support import mask_values, scaled_error, to_panel, uneven_times
 from tests.tolerances import EXACT
 
 LENGTHS = [35, 1, 12]
@@ -32,7 +32,7 @@ def make_model(rng, n_components, *, rhythm=False, n_features=2):
 def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
     """Sequences, their times for the oracle, and a panel."""
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
-    data = punch(rng, oracle.draw(rng, params, times), holes)
+    data = mask_values(rng, oracle.draw(rng, params, times), holes)
     return data, times, to_panel(data, None if even else times)
 
 

@@ -19,7 +19,14 @@ from tests.oracles import statespace as oracle
 from tests.statespace.engine.algorithms import assert_is_the_joint_gaussian, assert_same
 from tests.statespace.engine.block_models import assert_is_the_joint_gaussian as assert_blocks_are
 from tests.statespace.engine.block_models import make_data, make_model
-from tests.statespace.support import needs_core, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import (
+    mask_values,
+    needs_core,
+    scaled_error,
+    to_panel,
+    to_parameters,
+    uneven_times,
+)
 from tests.tolerances import EXACT
 
 pytestmark = needs_core
@@ -33,7 +40,7 @@ def model_of(rng, n_features=4, n_components=3, slowest=0.98):
 
 def make_case(rng, n_rows=60, n_features=4, n_components=3):
     model = model_of(rng, n_features, n_components)
-    data = punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [n_rows]), "scattered")
     return to_parameters(model), to_panel(data)
 
 
@@ -48,7 +55,7 @@ def test_chunks_continue_each_other_exactly(rng, monkeypatch, kind, kept_bytes, 
     model = model_of(rng, slowest=0.999)
     lengths = [75, 2, 90]
     times = uneven_times(rng, lengths) if sampling == "uneven" else None
-    data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), "scattered")
     core = Core(chunk_type=kind)
     assert_is_the_joint_gaussian(core, model, data, times)
     params, panel, shown = to_parameters(model), to_panel(data, times), {}
@@ -86,7 +93,7 @@ def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps)
     monkeypatch.setattr(passes, "_MIN_WORK_OF_THREAD", 0)
     model = model_of(rng, 5)
     times = uneven_times(rng, lengths)
-    data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), "scattered")
     assert_is_the_joint_gaussian(Core(chunk_type=Segments), model, data, times)
 
 
@@ -97,7 +104,7 @@ def test_loadings_whose_squares_underflow(rng, kind, size):
     model = model_of(rng)
     loadings = model.loadings.copy()
     loadings[:, 1] = size
-    data = punch(rng, oracle.simulate(rng, model, [30]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [30]), "scattered")
     assert_is_the_joint_gaussian(Core(chunk_type=kind), model._replace(loadings=loadings), data)
 
 
@@ -124,7 +131,7 @@ def test_each_instruction_set(rng, kind, level):
     try:
         for n_components in (2, 5, 9):
             model = model_of(rng, 4, n_components)
-            data = punch(rng, oracle.simulate(rng, model, [40, 9]), "scattered")
+            data = mask_values(rng, oracle.simulate(rng, model, [40, 9]), "scattered")
             assert_is_the_joint_gaussian(Core(chunk_type=kind), model, data)
     finally:
         module.use_level(before)
@@ -159,7 +166,7 @@ def test_kernels_refuse_wrong_arguments():
 
 
 def test_rows_that_are_read_on_demand(rng):
-    X = punch(rng, [rng.standard_normal((300, 4))], "scattered")[0]
+    X = mask_values(rng, [rng.standard_normal((300, 4))], "scattered")[0]
     params = to_parameters(model_of(rng))
     lazy = lazy_panel(lambda rows: X[rows], 4, (100, 200))
     for kind in (Segments, Recursions):
@@ -171,7 +178,7 @@ def test_rows_that_are_read_on_demand(rng):
 def test_rows_read_on_demand_have_weights(rng, monkeypatch, kind):
     monkeypatch.setattr(passes, "_READ_BYTES", 32 * 4 * 8)
     model = model_of(rng)
-    X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
+    X = mask_values(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
     weights = np.where(np.isnan(X), 0.0, rng.uniform(0.2, 3.0, X.shape))
     lazy = lazy_panel(lambda rows: X[rows], 4, (200,))._replace(weights=weights)
     params, core = to_parameters(model), Core(chunk_type=kind)
@@ -200,7 +207,7 @@ def test_rows_read_on_demand_are_not_kept_in_memory(rng, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", ["rows", "memmap", "float32", "columns first", "masked", "every other row"])
 def test_rows_are_packed_as_without_the_kernels(rng, tmp_path, kind):
-    X = punch(rng, [10.0 * rng.standard_normal((1500, 7))], "scattered")[0]
+    X = mask_values(rng, [10.0 * rng.standard_normal((1500, 7))], "scattered")[0]
     block = {
         "rows": X[::-1].copy(),
         "memmap": np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape),
@@ -245,7 +252,7 @@ def precise(seed, precision):
     """Return a model of nine factors with a given precision of filtered states, and data."""
     rng = np.random.default_rng(seed)
     model = model_of(rng, 4, 9, 0.9)
-    data = punch(rng, oracle.simulate(rng, model, [40]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [40]), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     gram = params.loadings.T @ (params.loadings / params.noise_variance[:, None])
     scale = np.linalg.eigvalsh(gram)[-1] / precision
@@ -304,7 +311,7 @@ def test_segments_that_do_not_divide_the_rows_are_refused(rng, name):
 def test_fits_with_and_without_the_compiled_engine_have_the_same_likelihood(rng, monkeypatch):
     """At the same parameters, because two optimizers may stop at different points within the tolerance."""
     model = oracle.random_model(rng, 5, 2)
-    X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
+    X = mask_values(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
     fitted = ProbabilisticSFA(2).fit(X)
     monkeypatch.setenv(kernels.ENVIRONMENT_VARIABLE, "0")
     assert fitted.log_likelihood(X) == pytest.approx(fitted.log_likelihood_, rel=EXACT)

@@ -6,7 +6,7 @@ import pytest
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, FactorSystem, Steps
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
-from tests.statespace.support import punch, to_panel, uneven_times
+from tests.statespace.support import mask_values, to_panel, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
 LENGTHS = [30, 1, 14]
@@ -25,7 +25,7 @@ def make_params(rng, n_components=2, n_features=5):
 
 def make_data(rng, params, *, even=True, holes="scattered", lengths=LENGTHS):
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
-    data = punch(rng, oracle.draw(rng, params, times), holes)
+    data = mask_values(rng, oracle.draw(rng, params, times), holes)
     return data, times, to_panel(data, None if even else times)
 
 

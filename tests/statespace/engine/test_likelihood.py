@@ -8,7 +8,7 @@ from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.engine.posterior import log_likelihood
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
+from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
 
@@ -18,7 +18,7 @@ def _parts(params):
 
 def _arrays(rng, n_steps, holes="scattered"):
     model = oracle.random_model(rng, 4, 2)
-    panel = to_panel(punch(rng, oracle.simulate(rng, model, [n_steps]), holes))
+    panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [n_steps]), holes))
     params = to_parameters(model)
     return _parts(params), (panel.values, panel.mask, panel.gap_index)
 
@@ -26,7 +26,7 @@ def _arrays(rng, n_steps, holes="scattered"):
 @sparsely("n_steps", [40, 400])
 def test_likelihood_for_jax_is_the_likelihood(rng, n_steps):
     model = oracle.random_model(rng, 4, 2)
-    data = punch(rng, oracle.simulate(rng, model, [n_steps]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [n_steps]), "scattered")
     params, panel = to_parameters(model), to_panel(data)
     with jax.enable_x64(True):
         data = (panel.values, panel.mask, jnp.asarray(panel.gap_index))

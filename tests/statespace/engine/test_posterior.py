@@ -22,7 +22,15 @@ from probsfa.statespace.engine.posterior import (
 from probsfa.statespace.panel import padded_length
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import HOLES, STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import (
+    MISSING_PATTERNS,
+    STRICT,
+    mask_values,
+    scaled_error,
+    to_panel,
+    to_parameters,
+    uneven_times,
+)
 from tests.tolerances import EXACT, small_noise_tolerance
 
 SHAPES = {"D below K": (2, 3), "D equals K": (3, 3), "D above K": (5, 3), "one of each": (1, 1)}
@@ -37,11 +45,11 @@ def assert_same_law(found, wanted, tolerance=EXACT):
 
 
 @sparsely("n_steps", [1, 2, 25], shown=[25])
-@pytest.mark.parametrize("holes", list(HOLES))
+@pytest.mark.parametrize("holes", list(MISSING_PATTERNS))
 @sparsely("shape", list(SHAPES), shown=["D above K"])
 def test_posterior_equals_the_joint_gaussian(rng, n_steps, holes, shape):
     model = oracle.random_model(rng, *SHAPES[shape])
-    data = punch(rng, oracle.simulate(rng, model, [n_steps]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [n_steps]), holes)
     found = smooth(to_parameters(model), to_panel(data))
     assert found.lag_one_covariances.shape == (n_steps - 1, SHAPES[shape][1], SHAPES[shape][1])
     assert_same_law(found, oracle.joint_posterior(model, data))
@@ -56,7 +64,7 @@ def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, holes
     if sampling == "uneven":
         model = model._replace(decay=np.abs(model.decay))
         times = uneven_times(rng, lengths)
-    data = punch(rng, oracle.simulate(rng, model, lengths, times), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), holes)
     found = smooth(to_parameters(model), to_panel(data, times))
     assert_same_law(found, oracle.joint_posterior(model, data, times))
 
@@ -65,7 +73,7 @@ def test_the_joint_gaussian_and_the_textbook_loop_agree(rng):
     """The two oracles have no common code."""
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.97, 0.8, 0.4]))
     times = uneven_times(rng, (7, 5))
-    data = punch(rng, oracle.simulate(rng, model, (7, 5), times), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, (7, 5), times), "scattered")
     dense, loop = oracle.joint_posterior(model, data, times), oracle.kalman_loop(model, data, times)
     assert scaled_error(loop.means, dense.means) < EXACT
     assert scaled_error(loop.covariances, dense.covariances) < EXACT
@@ -74,7 +82,7 @@ def test_the_joint_gaussian_and_the_textbook_loop_agree(rng):
 
 def test_log_likelihood_is_that_of_smoother_and_statistics(rng):
     model = oracle.random_model(rng, 5, 3)
-    panel = to_panel(punch(rng, oracle.simulate(rng, model, [5, 7]), "scattered"))
+    panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [5, 7]), "scattered"))
     params = to_parameters(model)
     alone = pytest.approx(log_likelihood(params, panel), rel=EXACT)
     assert smooth(params, panel).log_likelihood == alone
@@ -88,7 +96,7 @@ def assert_rows(found, loop):
 
 def test_sequences_are_independent(rng):
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [5, 7]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [5, 7]), "scattered")
     params = to_parameters(model)
     together = smooth(params, to_panel(data))
     assert_rows(together, oracle.kalman_loop(model, data))
@@ -100,7 +108,7 @@ def test_sequences_are_independent(rng):
 
 def test_padding_changes_nothing(rng):
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [25]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [25]), "scattered")
     padded, bare = to_panel(data), to_panel(data, pad=False)
     assert len(padded.values) == 32 and len(bare.values) == 25
     params = to_parameters(model)
@@ -123,7 +131,7 @@ def test_padded_lengths_are_few_and_close():
 def test_values_of_missing_entries_are_ignored(rng):
     """Results do not depend on values at missing entries."""
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     panel = to_panel(data)
     rubbish = rng.standard_normal(panel.values.shape)
     filled = panel._replace(values=np.where(panel.mask > 0, panel.values, rubbish))
@@ -167,7 +175,7 @@ def filter_all(params, panel):
 @sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
 def test_filter_equals_the_textbook_loop(rng, holes):
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [5, 7]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [5, 7]), holes)
     found, wanted = filter_all(to_parameters(model), to_panel(data)), oracle.kalman_loop(model, data)
     assert scaled_error(found.means, wanted.filtered_means) < EXACT
     assert scaled_error(found.covariances, wanted.filtered_covariances) < EXACT
@@ -176,7 +184,7 @@ def test_filter_equals_the_textbook_loop(rng, holes):
 
 def test_filter_is_causal_and_ends_where_the_smoother_does(rng):
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     params = to_parameters(model)
     filtered = filter_all(params, to_panel(data))
     for n in (1, 4, 12):
@@ -200,7 +208,7 @@ def test_empty_row_is_filtered_to_its_prediction(rng):
 
 def test_filter_resumed_is_the_filter_at_once(rng):
     model = oracle.random_model(rng, 5, 3)
-    data = punch(rng, oracle.simulate(rng, model, [12]), "scattered")[0]
+    data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")[0]
     params = to_parameters(model)
     at_once = filter_all(params, to_panel([data]))
     mean, covariance = np.zeros(3), np.eye(3)
@@ -217,7 +225,7 @@ def test_filter_resumed_is_the_filter_at_once(rng):
 def test_covariances_are_symmetric_and_positive(rng):
     for noise in (10.0, 1e-3, 1e-10):
         model = oracle.random_model(rng, 5, 3, noise)
-        data = punch(rng, oracle.simulate(rng, model, [25]), "scattered")
+        data = mask_values(rng, oracle.simulate(rng, model, [25]), "scattered")
         found = smooth(to_parameters(model), to_panel(data))
         turned = np.swapaxes(found.covariances, 1, 2)
         np.testing.assert_allclose(found.covariances, turned, rtol=1e-9, atol=1e-15)
@@ -232,7 +240,7 @@ def test_small_noise_stays_accurate(rng, noise, shape):
     """Seventy-digit arithmetic is the reference; jitter and covariance differences are inaccurate."""
     d, k = SHAPES[shape]
     model = oracle.random_model(rng, d, k, noise)._replace(decay=np.array([0.999, 0.9, 0.3])[:k])
-    data = punch(rng, oracle.simulate(rng, model, [8]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [8]), "scattered")
     wanted = oracle.exact_posterior(model, data)
     found = smooth(to_parameters(model), to_panel(data))
     tolerance = small_noise_tolerance(noise)
@@ -245,7 +253,7 @@ def test_small_noise_stays_accurate(rng, noise, shape):
 
 def test_exact_oracle_is_the_double_oracle_where_doubles_suffice(rng):
     model = oracle.random_model(rng, 3, 2)
-    data = punch(rng, oracle.simulate(rng, model, [4, 3]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [4, 3]), "scattered")
     exact, double = oracle.exact_posterior(model, data), oracle.joint_posterior(model, data)
     assert scaled_error(double.means, exact.means) < EXACT
     assert scaled_error(double.full, exact.full) < EXACT

@@ -13,7 +13,7 @@ from probsfa.statespace.engine.posterior import smooth, strategy_for_sampling
 from probsfa.statespace.engine.scan import ParallelScan
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
+from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT, small_noise_tolerance
 
 
@@ -27,7 +27,7 @@ def assert_same(found, wanted, tolerance=EXACT):
 def test_any_noise_against_decimals(rng, noise, size):
     """Errors are at most those due to rounding of ``C'x / r``; combinations add none."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
-    data = punch(rng, oracle.simulate(rng, model, [40, 26]), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [40, 26]), "scattered")
     with use_strategy("scan"):
         found = smooth(to_parameters(model), to_panel(data))
     wanted, tolerance = oracle.exact_posterior(model, data, digits=45), small_noise_tolerance(noise)
@@ -41,7 +41,7 @@ def both_ways(rng, n_components, derive):
     """Apply ``derive`` to the likelihood by the associative scan and by recursions."""
     n_rows = 101  # a prime number: each row is a segment
     model = oracle.random_model(rng, 4, n_components)
-    panel = to_panel(punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered"), pad=False)
+    panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [n_rows]), "scattered"), pad=False)
     with jax.enable_x64(True):
         data = tuple(map(jnp.asarray, (panel.values, panel.mask, panel.gap_index)))
         params = tuple(map(jnp.asarray, model))

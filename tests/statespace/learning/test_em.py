@@ -13,7 +13,14 @@ from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.ar1 import cubic_decay
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_model, to_panel, to_parameters, uneven_times
+from tests.statespace.support import (
+    mask_values,
+    scaled_error,
+    to_model,
+    to_panel,
+    to_parameters,
+    uneven_times,
+)
 from tests.tolerances import EXACT
 
 NO_FLOOR = np.full(5, 1e-300)
@@ -29,7 +36,7 @@ def case(
         times = uneven_times(rng, lengths)
     if noise == "isotropic":
         model = model._replace(noise=np.full(shape[0], variance))
-    return model, punch(rng, oracle.simulate(rng, model, lengths, times), holes), times
+    return model, mask_values(rng, oracle.simulate(rng, model, lengths, times), holes), times
 
 
 def m_step(model, data, times, kind, floor=NO_FLOOR):

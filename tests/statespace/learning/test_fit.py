@@ -15,7 +15,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_model, to_panel, to_parameters, uneven_times
+from tests.statespace.support import mask_values, to_model, to_panel, to_parameters, uneven_times
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -26,7 +26,7 @@ def fitted_model(estimator):
 
 def draw(rng, noise=0.3, n_rows=100):
     model = oracle.random_model(rng, 5, 2, noise)
-    return model, punch(rng, oracle.simulate(rng, model, [n_rows]), "scattered")[0]
+    return model, mask_values(rng, oracle.simulate(rng, model, [n_rows]), "scattered")[0]
 
 
 @QUIET

@@ -11,7 +11,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
-from tests.statespace.support import punch, to_panel, uneven_times
+from tests.statespace.support import mask_values, to_panel, uneven_times
 
 
 def make_params(rng, n_components=1, n_features=4):
@@ -27,7 +27,7 @@ def make_params(rng, n_components=1, n_features=4):
 
 def make_panel(rng, params, lengths, *, even=True):
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
-    return to_panel(punch(rng, oracle.draw(rng, params, times), "scattered"), None if even else times)
+    return to_panel(mask_values(rng, oracle.draw(rng, params, times), "scattered"), None if even else times)
 
 
 def make_noise(n_features, prior=1e-4):

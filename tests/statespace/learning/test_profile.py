@@ -15,7 +15,7 @@ from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.ar1 import MAX_DECAY
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_model, to_panel, to_parameters, uneven_times
+from tests.statespace.support import mask_values, to_model, to_panel, to_parameters, uneven_times
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def small():
     model = oracle.Model(
         np.array([0.9]), np.array([[1.0], [-0.7]]), np.array([0.3, 0.5]), np.array([2.0, -1.0])
     )
-    data = punch(rng, oracle.simulate(rng, model, [40]), "scattered")[0]
+    data = mask_values(rng, oracle.simulate(rng, model, [40]), "scattered")[0]
     return data, ProbabilisticSFA(1, tol=1e-8).fit(data)
 
 

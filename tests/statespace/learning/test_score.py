@@ -9,7 +9,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
 NOISES = ["diagonal", "isotropic", "known"]
@@ -24,7 +24,7 @@ def case(rng, sampling, noise, lengths=(5, 7), holes="scattered", variance=0.3):
         times = uneven_times(rng, lengths)
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, variance))
-    return model, punch(rng, oracle.simulate(rng, model, lengths, times), holes), times
+    return model, mask_values(rng, oracle.simulate(rng, model, lengths, times), holes), times
 
 
 def score_of(model, data, times, noise):
@@ -129,7 +129,7 @@ def test_score_across_a_gap_much_longer_than_the_time_scales(rng, gap):
     model, _, _ = case(rng, "uneven", "diagonal")
     model = model._replace(decay=np.array([0.5, 0.4, 0.1]))
     times = [np.r_[np.cumsum(rng.choice([0.5, 1.0], 5)), gap + np.cumsum(rng.choice([0.5, 1.0], 7))]]
-    data = punch(rng, oracle.simulate(rng, model, [12], times), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [12], times), "scattered")
     apart = [data[0][:5], data[0][5:]], [times[0][:5], times[0][5:]]
     wanted = score_of(model, *apart, "diagonal")
     np.testing.assert_allclose(score_of(model, data, times, "diagonal"), wanted, rtol=1e-9, atol=1e-9)

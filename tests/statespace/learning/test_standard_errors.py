@@ -7,7 +7,7 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace.processes import trend
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_model, uneven_times
+from tests.statespace.support import mask_values, to_model, uneven_times
 
 SHAPE = (2, 1)
 
@@ -18,7 +18,7 @@ def fitted_case(sampling, noise):
     variance = np.full(2, 0.4) if noise != "diagonal" else np.array([0.3, 0.5])
     model = oracle.Model(np.array([0.85]), np.array([[1.0], [-0.7]]), variance, np.array([2.0, -1.0]))
     times = uneven_times(rng, [40]) if sampling == "uneven" else None
-    data = punch(rng, oracle.simulate(rng, model, [40], times), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, [40], times), "scattered")
     estimator = ProbabilisticSFA(1, noise=0.4 if noise == "fixed" else noise, tol=1e-9)
     estimator.fit(data[0], times=None if times is None else times[0])
     found = to_model(estimator.params_)

@@ -7,7 +7,7 @@ import scipy.linalg
 from probsfa.statespace.learning.starts import interpolate, lagged_covariance, starts
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, to_panel
+from tests.statespace.support import mask_values, to_panel
 from tests.tolerances import EXACT
 
 LENGTHS = (40, 1, 25)
@@ -25,7 +25,7 @@ def centred_data(rng, n_features=4, n_components=2):
 def test_gaps_are_interpolated_linearly(rng):
     """Linear between observations, constant at the ends, and the mean for columns without observations."""
     model = oracle.random_model(rng, 3, 2)
-    data = punch(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
+    data = mask_values(rng, oracle.simulate(rng, model, LENGTHS), "scattered")
     data[0][:3, 0] = data[0][-2:, 0] = np.nan
     data[1][0, 1] = np.nan
     found = interpolate(to_panel(data))
