@@ -13,7 +13,7 @@ from probsfa.datasets import make_slow_mixture
 
 @pytest.fixture(scope="session")
 def frame():
-    """Eighty rows of three named columns with holes, and what was there."""
+    """Eighty rows of three named columns with missing values, and the complete rows."""
     series = make_slow_mixture(80, 3, decay=[0.95, 0.5], noise_variance=0.2, random_state=2)
     index = pd.date_range("2020-01-01", periods=80, freq="h", tz="Europe/Paris", name="when")
     whole = pd.DataFrame(5.0 + 100.0 * series.data, index=index, columns=["a", "b", "c"])

@@ -36,12 +36,12 @@ def distribution_of(model, mask, **options):
 log_prob_of = jax.jit(lambda series, x: series.log_prob(x))
 
 
-@sparsely("holes", MISSING_PATTERNS, shown=["scattered", "everything"])
+@sparsely("pattern", MISSING_PATTERNS, shown=["scattered", "everything"])
 @sparsely("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)], shown=[(9, 4, 2)])
-def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, holes):
+def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, pattern):
     t, d, k = shape
     model = oracle.random_model(rng, d, k)
-    (x,) = mask_values(rng, oracle.simulate(rng, model, [t]), holes)
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [t]), pattern)
     if np.isnan(x).all():
         wanted = 0.0
     else:
@@ -61,10 +61,10 @@ def test_several_sequences_and_uneven_gaps(rng):
     assert abs(float(log_prob) - wanted) < EXACT * abs(wanted)
 
 
-@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
-def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, holes):
+@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
+def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, pattern):
     model = positive_model(rng, 3, 2)
-    (x,) = mask_values(rng, oracle.simulate(rng, model, [8]), holes)
+    (x,) = mask_values(rng, oracle.simulate(rng, model, [8]), pattern)
     mask = ~np.isnan(x)
     slopes = jax.jit(jax.grad(lambda parts: distribution_of(parts, mask).log_prob(x)))(
         oracle.Model(*map(jnp.asarray, model))

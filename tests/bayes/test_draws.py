@@ -28,7 +28,7 @@ def test_in_data_units_mean_and_covariance_are_those_of_scaled_observations(rng,
     draws = make_draws(rng, n_sequences)
     shift, scale = rng.standard_normal(3), rng.uniform(0.5, 2.0, 3)
     out = in_data_units(draws, shift, scale)
-    stretch = np.diag(scale)
+    scaling = np.diag(scale)
     for chain, draw in np.ndindex(2, 7):
         plain = parameters_of_draw(draws, chain, draw, n_sequences or 1)
         scaled = parameters_of_draw(out, chain, draw, n_sequences or 1)
@@ -36,7 +36,7 @@ def test_in_data_units_mean_and_covariance_are_those_of_scaled_observations(rng,
         for one, other in zip(plain, scaled, strict=True):
             covariance = one.loadings @ one.loadings.T + np.diag(one.noise_variance)
             got = other.loadings @ other.loadings.T + np.diag(other.noise_variance)
-            np.testing.assert_allclose(got, stretch @ covariance @ stretch, rtol=1e-12)
+            np.testing.assert_allclose(got, scaling @ covariance @ scaling, rtol=1e-12)
             np.testing.assert_allclose(other.offset, shift + scale * one.offset, rtol=1e-12)
             np.testing.assert_array_equal(other.decay, one.decay)
 

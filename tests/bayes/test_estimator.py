@@ -97,11 +97,11 @@ def test_a_change_of_units_changes_the_units_of_the_answer(frame):
 def test_intervals_of_imputed_values_have_nominal_coverage(sampled, frame):
     X, truth = frame
     filled, std, low, high = sampled.impute(X, return_std=True, interval=0.9)
-    hole = X.isna()
+    missing = X.isna()
     assert isinstance(filled, pd.DataFrame) and filled.index.equals(X.index)
-    assert filled.where(~hole).equals(X) and (std.where(~hole, 0.0) == 0.0).all(axis=None)
-    assert (std.to_numpy()[hole] > 0.0).all()
-    inside = ((truth > low) & (truth < high)).to_numpy()[hole.to_numpy()]
+    assert filled.where(~missing).equals(X) and (std.where(~missing, 0.0) == 0.0).all(axis=None)
+    assert (std.to_numpy()[missing] > 0.0).all()
+    inside = ((truth > low) & (truth < high)).to_numpy()[missing.to_numpy()]
     assert abs(inside.mean() - 0.9) < mc_tolerance(0.09, inside.size, 4)
 
 
@@ -119,16 +119,16 @@ def test_uncertain_parameters_widen_what_one_draw_states(sampled, frame):
     """The law of total variance, over the draws that predictions are mixed of."""
     few = clone(sampled).set_params(n_predictive=8)
     vars(few).update({k: v for k, v in vars(sampled).items() if k.endswith("_") or k.startswith("_")})
-    hole = frame[0].isna().to_numpy()
-    std = few.impute(frame[0], return_std=True)[1].to_numpy()[hole]
+    missing = frame[0].isna().to_numpy()
+    std = few.impute(frame[0], return_std=True)[1].to_numpy()[missing]
     means, variances = [], []
     for chain, draw in itertools.product(range(4), (0, 149)):
         one = parameters_of_draw(sampled.draws_, chain, draw, 1)[0]
         panel = make_panel(Sequences(frame[0].to_numpy(), (80,)))
         latents = smooth(one, panel)
         mean, variance = observation_moments(one, latents.means, latents.covariances)
-        means.append(mean[hole])
-        variances.append(variance[hole])
+        means.append(mean[missing])
+        variances.append(variance[missing])
     np.testing.assert_allclose(std**2, np.mean(variances, axis=0) + np.var(means, axis=0), rtol=1e-8)
     assert np.all(std**2 > np.mean(variances, axis=0))
 
@@ -437,7 +437,7 @@ def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
 
 @pytest.mark.exhaustive
 def test_the_index_of_a_frame_is_its_times(guided, frame):
-    """Even hours are rows, with a length; uneven ones are times, and the status says so."""
+    """Even hours are equal to rows; uneven hours are times, which the status reports."""
     X = frame[0]
     assert guided.time_unit_ == 1.0 and guided.time_unit_seconds_ == 3600.0
     assert "index of X is used as times: rows are evenly spaced, 1 h apart" in guided.status_
@@ -452,9 +452,9 @@ def test_the_index_of_a_frame_is_its_times(guided, frame):
     np.testing.assert_array_equal(model.draws_.decay, other.draws_.decay)
     assert model.time_unit_seconds_ == 3600.0 and "rows are unevenly spaced" in model.status_
     np.testing.assert_array_equal(model.impute(cut), other.impute(plain, times=cut.index))
-    holes = X.copy()
-    holes.iloc[[20, 21, 50]] = np.nan
-    assert guided.log_likelihood(cut) == pytest.approx(guided.log_likelihood(holes), rel=1e-9)
+    incomplete = X.copy()
+    incomplete.iloc[[20, 21, 50]] = np.nan
+    assert guided.log_likelihood(cut) == pytest.approx(guided.log_likelihood(incomplete), rel=1e-9)
     with pytest.raises(ValueError, match="durations"):
         guided.impute(plain, times=np.arange(77.0))
     with pytest.raises(ValueError, match="increase"):

@@ -141,7 +141,7 @@ def test_factors_at_known_parameters_are_those_of_the_integral():
 
 @pytest.fixture(scope="module")
 def recording():
-    """A clean series, the same with outliers and holes, which, and a fit to that."""
+    """A clean series, its factors, the series with outliers and missing values, their mask, and a fit."""
     rng = np.random.default_rng(1)
     truth = ProbabilisticSFA.from_parameters([0.95], rng.uniform(0.5, 1.5, (4, 1)), 0.1)
     clean, latents = truth.sample(200, random_state=0)

@@ -10,7 +10,7 @@ from probsfa.datasets import hide_blocks, hide_values
 
 
 @pytest.fixture
-def holey():
+def incomplete():
     rng = np.random.default_rng(42)
     X = rng.standard_normal((400, 5))
     X[rng.random(X.shape) < 0.3] = np.nan
@@ -18,20 +18,20 @@ def holey():
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_only_observed_values_are_hidden(hide, holey):
-    hidden = hide(holey, random_state=0)
+def test_only_observed_values_are_hidden(hide, incomplete):
+    hidden = hide(incomplete, random_state=0)
     assert hidden.dtype == bool
-    assert hidden.shape == holey.shape
-    assert not np.isnan(holey[hidden]).any()
+    assert hidden.shape == incomplete.shape
+    assert not np.isnan(incomplete[hidden]).any()
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_values_under_a_mask_are_not_hidden_again(hide, holey):
-    masked = np.ma.masked_invalid(holey)
+def test_values_under_a_mask_are_not_hidden_again(hide, incomplete):
+    masked = np.ma.masked_invalid(incomplete)
     masked.data[masked.mask] = 999.0
-    np.testing.assert_array_equal(hide(masked, random_state=0), hide(holey, random_state=0))
-    frame = pd.DataFrame(holey).convert_dtypes()
-    np.testing.assert_array_equal(hide(frame, random_state=0), hide(holey, random_state=0))
+    np.testing.assert_array_equal(hide(masked, random_state=0), hide(incomplete, random_state=0))
+    frame = pd.DataFrame(incomplete).convert_dtypes()
+    np.testing.assert_array_equal(hide(frame, random_state=0), hide(incomplete, random_state=0))
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
@@ -49,18 +49,18 @@ def test_what_is_no_number_is_refused(hide, cells, match):
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_seed_decides(hide, holey):
-    first = hide(holey, random_state=3)
-    np.testing.assert_array_equal(first, hide(holey, random_state=3))
-    np.testing.assert_array_equal(first, hide(holey, random_state=np.random.default_rng(3)))
-    assert np.any(first != hide(holey, random_state=4))
+def test_seed_decides(hide, incomplete):
+    first = hide(incomplete, random_state=3)
+    np.testing.assert_array_equal(first, hide(incomplete, random_state=3))
+    np.testing.assert_array_equal(first, hide(incomplete, random_state=np.random.default_rng(3)))
+    assert np.any(first != hide(incomplete, random_state=4))
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_input_is_left_alone(hide, holey):
-    before = holey.copy()
-    hide(holey, random_state=0)
-    np.testing.assert_array_equal(holey, before)
+def test_input_is_left_alone(hide, incomplete):
+    before = incomplete.copy()
+    hide(incomplete, random_state=0)
+    np.testing.assert_array_equal(incomplete, before)
 
 
 def test_values_are_hidden_independently():
@@ -100,15 +100,15 @@ def test_every_value_can_be_hidden_by_a_block():
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, np.nan])
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_fraction_out_of_range(hide, fraction, holey):
+def test_fraction_out_of_range(hide, fraction, incomplete):
     with pytest.raises(ValueError, match="fraction"):
-        hide(holey, fraction=fraction)
+        hide(incomplete, fraction=fraction)
 
 
 @pytest.mark.parametrize("length", [0, 401, 2.5])
-def test_length_out_of_range(length, holey):
+def test_length_out_of_range(length, incomplete):
     with pytest.raises(ValueError, match="length.*1.*400"):
-        hide_blocks(holey, length)
+        hide_blocks(incomplete, length)
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])

@@ -46,7 +46,7 @@ def random_parameters(rng, D=2, M=2, K=2, noise=0.3):
     )
 
 
-def with_holes(rng, X, fraction=0.2):
+def with_missing(rng, X, fraction=0.2):
     X = X.copy()
     X[rng.uniform(size=X.shape) < fraction] = np.nan
     X[1] = np.nan  # a row in which nothing is observed
@@ -72,7 +72,7 @@ def padded(gates, panel):
 
 def test_updates_and_bound_are_those_of_the_definition(rng):
     params = random_parameters(rng)
-    X = with_holes(rng, simulate(params, 5, rng)[0])
+    X = with_missing(rng, simulate(params, 5, rng)[0])
     gates = rng.uniform(size=(5, 2))
     panel = panel_of(X)
     updated = sweeps(batch_of(params), panel, padded(gates, panel))
@@ -87,7 +87,7 @@ def test_updates_and_bound_are_those_of_the_definition(rng):
 def test_factors_at_known_gates_are_those_of_the_dense_gaussian(rng):
     params = random_parameters(rng)
     X, _, gates = simulate(params, 5, rng)
-    X = with_holes(rng, X)
+    X = with_missing(rng, X)
     panel = panel_of(X)
     means, covariance = oracle.posterior_at_gates(params, X, gates)
     updated = sweeps(batch_of(params), panel, padded(gates, panel))
@@ -99,7 +99,7 @@ def test_bound_is_below_the_exact_log_likelihood():
     for seed in range(10):
         rng = np.random.default_rng(seed)
         params = random_parameters(rng, noise=10.0 ** rng.uniform(-1, 1))
-        X = with_holes(rng, simulate(params, 5, rng)[0])
+        X = with_missing(rng, simulate(params, 5, rng)[0])
         exact = oracle.log_likelihood(params, X)
         bound = infer(params, panel_of(X)).lower_bound
         assert exact - 5.0 < bound <= exact + EXACT
@@ -107,7 +107,7 @@ def test_bound_is_below_the_exact_log_likelihood():
 
 def test_bound_is_exact_where_the_posterior_factorises(rng):
     params = random_parameters(rng)
-    X = with_holes(rng, simulate(params, 5, rng)[0])
+    X = with_missing(rng, simulate(params, 5, rng)[0])
     silent = params._replace(loadings=np.zeros((2, 2, 2)))
     np.testing.assert_allclose(
         infer(silent, panel_of(X)).lower_bound, oracle.log_likelihood(silent, X), rtol=EXACT
@@ -120,7 +120,7 @@ def test_bound_is_exact_where_the_posterior_factorises(rng):
 
 def test_without_dynamics_the_likelihood_is_exact(rng):
     params = random_parameters(rng)
-    X = with_holes(rng, simulate(params, 5, rng)[0])
+    X = with_missing(rng, simulate(params, 5, rng)[0])
     independent = params._replace(decay=np.zeros(2))
     inferred = white_factor_posterior(batch_of(params), panel_of(X))
     np.testing.assert_allclose(inferred.bounds[0], oracle.log_likelihood(independent, X), rtol=EXACT)
@@ -205,9 +205,9 @@ def test_the_bound_never_falls(rng, n_rows, D, K, M, missing):
 
 
 def test_one_round_of_learning_raises_the_bound_before_any_step_is_refused(rng):
-    # The climb takes no step that lowers the bound; the steps themselves never do, up to rounding.
+    # The optimizer rejects steps that lower the bound; up to rounding, coordinate steps never do.
     params = random_parameters(rng, D=4)
-    X = with_holes(rng, simulate(params, 60, rng)[0])
+    X = with_missing(rng, simulate(params, 60, rng)[0])
     panel = panel_of(X)
     now, gates = learning.random_starts(panel, 2, 2, 3, rng)
     before = -np.inf
@@ -238,7 +238,7 @@ def test_gates_and_bound_are_recovered(which):
     model = BilinearSFA(2, n_gates=2, random_state=0).fit(X)
     posterior = model.posterior(X)
     assert adjusted_rand_score(states(what), states(posterior.gate_probabilities)) >= 0.9
-    # With two chains the bound has several maxima, and the best of nine climbs may be at another one than
+    # With two chains the bound has several maxima, and the best of nine runs may be at another one than
     # that near the truth, by some hundredths of a nat for each row.
     truth = infer(params, panel_of(X))
     assert model.lower_bound_ > truth.lower_bound - 0.1 * len(X)

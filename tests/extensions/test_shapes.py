@@ -26,7 +26,7 @@ pytestmark = [
 
 
 def emission_rows(rng, kind, n_rows, D):
-    """Rows of a kind, with holes where there is room for them."""
+    """Return rows of a kind, with missing values if there are enough rows."""
     X = {
         "bernoulli": lambda: rng.integers(0, 2, (n_rows, D)),
         "categorical": lambda: rng.integers(0, 3, (n_rows, D)),

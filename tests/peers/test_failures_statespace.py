@@ -45,7 +45,7 @@ def model_of(rng, decay, n_features, noise):
     )
 
 
-def holes_in(rng, x, fraction=0.2):
+def with_missing(rng, x, fraction=0.2):
     return np.where(rng.random(x.shape) < fraction, np.nan, x)
 
 
@@ -54,7 +54,7 @@ def fitted():
     """A fit to 100 incomplete rows of five features: model, data, estimator."""
     rng = np.random.default_rng(2)
     model = model_of(rng, [0.97, 0.6], 5, 0.3)
-    data = holes_in(rng, oracle.simulate(rng, model, [100])[0])
+    data = with_missing(rng, oracle.simulate(rng, model, [100])[0])
     return model, data, ProbabilisticSFA(2).fit(data)
 
 
@@ -76,7 +76,7 @@ def test_posterior_stays_positive_at_small_noise():
     """Cholesky factors were NaN during smoothing and drawing (dynamax issues 320 and 404)."""
     rng = np.random.default_rng(1)
     model = model_of(rng, [0.999, 0.9], 5, 1e-10)
-    x = holes_in(rng, oracle.simulate(rng, model, [100])[0])
+    x = with_missing(rng, oracle.simulate(rng, model, [100])[0])
     posterior = smooth(parameters_of(model), panel_of(x))
     assert np.all(np.isfinite(posterior.std)) and np.linalg.eigvalsh(posterior.covariances).min() > 0
     draws = draw_factors(parameters_of(model), panel_of(x), 10, rng)
@@ -249,7 +249,7 @@ def test_many_features_and_150_em_steps():
 def test_more_than_a_hundred_series():
     """Over 100 series were slow and gave indefinite covariances (statsmodels 6864)."""
     rng = np.random.default_rng(6)
-    x = holes_in(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 120, 1.0), [100])[0])
+    x = with_missing(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 120, 1.0), [100])[0])
     found = ProbabilisticSFA(2).fit(x)
     assert found.converged_ and np.all(found.noise_variance_ > 0)
     assert np.all(np.isfinite(found.impute(x)))
@@ -388,7 +388,7 @@ def dynamic_factor(x):
 def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
     """EM of statsmodels ignores the stationary start and stops at the first decrease of the likelihood."""
     rng = np.random.default_rng(10)
-    x = holes_in(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 4, 0.3), [120])[0])
+    x = with_missing(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 4, 0.3), [120])[0])
     x[40:50] = np.nan
     x -= np.nanmean(x, axis=0)
     peer = dynamic_factor(x)

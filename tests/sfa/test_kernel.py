@@ -303,7 +303,7 @@ def test_bad_values_are_refused(rng):
 
 
 def held_out_by_hand(X, lengths, folds, n_components, gamma, regularizations, lag=1):
-    """Fit to all rows but one stretch, with support vectors from these alone, and measure on the stretch."""
+    """Fit to all rows but one segment, with support vectors among them, and measure slowness on it."""
     start = np.repeat(np.cumsum([0, *lengths])[:-1], lengths)
     number = np.repeat(np.arange(len(lengths)), lengths)
     found = np.zeros((len(folds), len(regularizations), n_components))

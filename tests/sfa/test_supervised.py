@@ -49,7 +49,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def rings(rng, n=300):
-    """Three classes on rings: no direction tells them apart, quadratic functions do."""
+    """Three classes on rings: quadratic functions separate them, linear functions do not."""
     y = rng.integers(0, 3, n)
     angle, radius = rng.uniform(0, 2 * np.pi, n), 1 + y + 0.15 * rng.standard_normal(n)
     return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]), np.array(["a", "b", "c"])[y]
@@ -154,7 +154,7 @@ def test_selection_uses_held_out_samples(rng):
 
 
 def test_all_features_where_classes_differ_in_their_spread(rng):
-    """The means are the same: what tells the classes is no slow feature of the clustered graph."""
+    """The means are equal, so that no slow feature of the clustered graph separates the classes."""
     y = np.arange(600) % 3
     X = rng.standard_normal((600, 4)) * np.array([[1, 1, 1, 1], [4, 1, 1, 1], [1, 1, 4, 1]])[y]
     few = GraphSFAClassifier(expansion=None).fit(X[:300], y[:300])

@@ -23,7 +23,7 @@ N_ROWS, N_COLUMNS = 30, 2
 
 @pytest.fixture(scope="module")
 def asked():
-    """A model, its parameters, rows with holes, and their times for the oracle."""
+    """A model, its parameters, rows with missing values, and their times for the oracle."""
     rng = np.random.default_rng(5)
     params = make_model(rng, 2).replace(memory_scale=np.array([0.9, 0.6]))
     params = canonical(params, np.ones(N_COLUMNS))
@@ -64,10 +64,10 @@ def test_factors_are_those_that_columns_share(asked):
 def test_imputation_uses_the_ar1_noise(asked):
     model, params, data, times = asked
     filled, std = model.impute(data[0], return_std=True)
-    holes = np.flatnonzero(np.isnan(data[0]).ravel())
-    mean, covariance = oracle.given(params, data, times, holes)
-    assert scaled_error(filled.ravel()[holes], mean) < EXACT
-    assert scaled_error(std.ravel()[holes] ** 2, np.diag(covariance)) < EXACT
+    missing = np.flatnonzero(np.isnan(data[0]).ravel())
+    mean, covariance = oracle.given(params, data, times, missing)
+    assert scaled_error(filled.ravel()[missing], mean) < EXACT
+    assert scaled_error(std.ravel()[missing] ** 2, np.diag(covariance)) < EXACT
 
 
 def test_contributions_add_up_with_that_of_the_ar1_noise(asked):
@@ -75,8 +75,8 @@ def test_contributions_add_up_with_that_of_the_ar1_noise(asked):
     parts = model.contributions(data[0])
     assert parts.shape == (N_ROWS, N_COLUMNS, 3)
     np.testing.assert_allclose(parts[:, :, :2], model.transform(data[0])[:, None] * params.loadings)
-    holes = np.isnan(data[0])
-    np.testing.assert_allclose((parts.sum(axis=2) + model.mean_)[holes], model.impute(data[0])[holes])
+    missing = np.isnan(data[0])
+    np.testing.assert_allclose((parts.sum(axis=2) + model.mean_)[missing], model.impute(data[0])[missing])
 
 
 def test_forecasts_carry_the_ar1_noise_on(asked):
@@ -134,10 +134,10 @@ def test_news_are_of_the_values_that_came_in(asked):
 
 def test_draws_of_values_have_the_moments_of_the_joint_gaussian(asked):
     model, params, data, times = asked
-    holes = np.flatnonzero(np.isnan(data[0]).ravel())[:6]
+    missing = np.flatnonzero(np.isnan(data[0]).ravel())[:6]
     draws = model.sample_posterior(data[0], 4000, of="values", random_state=0)
     mean, covariance = oracle.given(params, data, times, np.flatnonzero(np.isnan(data[0]).ravel()))
-    drawn = draws.reshape(4000, -1)[:, holes]
+    drawn = draws.reshape(4000, -1)[:, missing]
     std = np.sqrt(np.diag(covariance)[:6])
     assert np.all(np.abs(drawn.mean(axis=0) - mean[:6]) < 5.0 * std / np.sqrt(4000))
     np.testing.assert_allclose(np.cov(drawn.T), covariance[:6, :6], atol=0.15 * std.max() ** 2)
@@ -287,7 +287,7 @@ def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_er
     params = make_model(rng, 1, n_features=3).replace(
         noise_variance=np.full(3, 1e-9), memory_scale=np.array([0.9, 0.6, 1.2]), offset=np.zeros(3)
     )
-    data, _, panel = make_data(rng, params, even=True, holes="none", lengths=[40])
+    data, _, panel = make_data(rng, params, even=True, missing="none", lengths=[40])
     peer = factors.DynamicFactor(
         data[0], k_factors=1, factor_order=1, error_order=1, error_cov_type="diagonal"
     )

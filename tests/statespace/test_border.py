@@ -1,4 +1,4 @@
-"""What ProbabilisticSFA says about data and parameters it cannot take, and what it takes all the same."""
+"""Messages of ProbabilisticSFA about invalid data and parameters, and unusual input that is valid."""
 
 import numpy as np
 import pandas as pd
@@ -161,7 +161,7 @@ TAKEN["one cell in a column"][0][30, 2] = 1.0
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-# Of random walks, two latents say less than straight lines; impute says so.
+# For random walks, two latent factors predict worse than linear interpolation, which impute reports.
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
 @sparsely(
     "case",

@@ -1,4 +1,4 @@
-"""Moments of columns with holes: NumPy's own over all rows, however the rows are cut into parts."""
+"""Moments of columns with missing values equal those of NumPy, for any division of the rows into parts."""
 
 import numpy as np
 import pytest

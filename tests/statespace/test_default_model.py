@@ -1,4 +1,4 @@
-"""The number of factors and the noise that a fit takes where nobody names them."""
+"""The default number of factors and the default noise of a fit."""
 
 import warnings
 from dataclasses import replace

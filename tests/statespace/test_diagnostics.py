@@ -1,4 +1,4 @@
-"""What prediction errors say of a model: exact for each kind of hole, quiet where it fits, loud where not."""
+"""Residual diagnostics: exact for each pattern of missing values; they detect misfit and only misfit."""
 
 import warnings
 

@@ -78,7 +78,7 @@ def test_least_squares_do_not_depend_on_the_preconditioner(rng, monkeypatch):
 
 @pytest.fixture(scope="module")
 def driven():
-    """Two columns with holes, a trend and a switch as covariates; and the model of them."""
+    """Two columns with missing values, a trend and a switch as covariates, and the fitted model."""
     rng = np.random.default_rng(3)
     model = oracle.Model(
         np.array([0.8]), np.array([[1.0], [0.7]]), np.array([0.3, 0.2]), np.array([1.0, -1.0])

@@ -23,7 +23,7 @@ FREE = np.array([[True, True], [False, True], [True, False], [True, False]])
 
 @pytest.fixture(scope="module")
 def series():
-    """Some rows of two latents with a pattern of zeros, with holes."""
+    """Rows with missing values, of two latent factors whose loadings have a pattern of zeros."""
     rng = np.random.default_rng(5)
     model = oracle.Model(np.array([0.5, 0.95]), LOADINGS, np.array([0.2, 0.3, 0.1, 0.2]), np.arange(4.0))
     [x] = oracle.simulate(rng, model, [40])

@@ -1,4 +1,4 @@
-"""A Gaussian fit that gross outliers decide of says so, and one to data without them does not."""
+"""A Gaussian fit dominated by gross outliers has a warning; a fit to data without them has none."""
 
 import numpy as np
 import pytest

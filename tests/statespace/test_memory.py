@@ -1,4 +1,4 @@
-"""Filling holes takes the memory of the result and little more, and gives the same."""
+"""Imputation needs little more memory than its result, and has the same result."""
 
 import sys
 import threading

@@ -52,7 +52,7 @@ def mixture(seed=0, n_rows=200, decay=(0.98, 0.7), n_features=4):
 
 
 def noisy(seed, n_rows=500):
-    """Two latents, the second fast and weak, under much noise: the likelihood tells both."""
+    """Two latent factors, the second fast and weak, with much noise: the likelihood detects both."""
     rng = np.random.default_rng([seed, 0])
     timescales = np.array([60.0, 12.0]) * rng.uniform(0.7, 1.4, 2) * [1.0, 0.4]
     loadings = rng.standard_normal((6, 2)) * [1.0, 0.6]
@@ -160,7 +160,7 @@ def test_a_complete_series_hides_single_values_and_blocks(rng):
     hidden = hide_for_comparison(values, fraction=0.2, n_masks=4, block=24, rng=rng)
     assert hidden.kinds == ("single values",) * 2 + ("blocks of 24 rows",) * 2
     assert 0.15 < hidden.all.mean() < 0.25
-    # A group is one hole of one column: consecutive rows of the same part.
+    # A group is one missing block of one column: consecutive rows of the same part.
     for group in np.unique(hidden.group[hidden.all])[:50]:
         rows, columns = np.nonzero(hidden.group == group)
         assert len(set(columns)) == 1 and np.all(np.diff(rows) == 1)

@@ -11,7 +11,7 @@ from tests.statespace.support import mask_values
 
 @pytest.fixture
 def case(rng):
-    """A model, its oracle, old data with holes, new data with more cells, revisions and two more rows."""
+    """A model, its oracle, an incomplete series, and the series with added and revised values and rows."""
     model = oracle.random_model(rng, 4, 3)
     [x] = oracle.simulate(rng, model, [14])
     fitted = ProbabilisticSFA.from_parameters(*model)
@@ -155,7 +155,7 @@ def test_what_is_no_news_is_refused(case):
 
 
 def test_values_and_futures_are_drawn_together(rng):
-    """Moments of sums over a hole and the rows that follow, with their noise, against the joint Gaussian."""
+    """Moments of sums over a missing block and the next rows, with noise, against the joint Gaussian."""
     model = oracle.random_model(rng, 3, 2)
     [x] = oracle.simulate(rng, model, [10])
     x[4:7, 0] = np.nan
@@ -185,4 +185,4 @@ def test_factors_of_rows_that_follow_are_drawn_too(rng):
     np.testing.assert_array_equal(cells[:, :40], np.broadcast_to(X, (2, 40, 3)))
     assert np.isfinite(cells).all() and np.ptp(cells[:, 41], axis=0).min() > 0.0
     with pytest.raises(ValueError, match="of must be"):
-        model.sample_posterior(X, of="holes")
+        model.sample_posterior(X, of="unknown")

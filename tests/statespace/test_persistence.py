@@ -118,7 +118,7 @@ def test_the_name_is_used_as_given(series, tmp_path):
 
 
 def test_a_saved_file_has_the_usual_permissions(series, tmp_path):
-    """As any file the user writes: what the umask says, so that a colleague can read it."""
+    """Saved files have the permissions of the umask, like any file that the user writes."""
     (tmp_path / "plain").write_text("")
     series[2].save(tmp_path / "model.npz")
     modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "model.npz")]

@@ -46,7 +46,7 @@ def test_standard_errors_of_a_model_saved_by_the_first_version(expected):
 def test_a_fit_reaches_what_was_saved_by_the_first_version(expected):
     saved = probsfa.load(DATA / "saved_v1.npz")
     again = probsfa.ProbabilisticSFA(**saved.get_params()).fit(expected["X"])
-    # Climbs have changed since, what they climb has not: apart by no more than a step is worth.
+    # The optimizer has changed since, the likelihood has not: the difference is below that of one step.
     n_parameters = 2 + again.loadings_.size + 2 * again.mean_.size
     assert abs(again.log_likelihood_ - saved.log_likelihood_) < FitOptions(2).tolerance(n_parameters)
     assert again.converged_

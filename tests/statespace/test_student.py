@@ -56,7 +56,7 @@ def contaminated(rng, model, n_rows, share=0.05, size=20.0):
 
 @pytest.fixture(scope="module")
 def weighted():
-    """A model, a series with holes, weights of its cells, and the posterior by the dense definition."""
+    """A model, an incomplete series, weights of its values, and the posterior by the dense definition."""
     rng = np.random.default_rng(5)
     model = oracle.random_model(rng, 5, 3)
     x = mask_values(rng, oracle.simulate(rng, model, [41]), "scattered")[0]

@@ -1,4 +1,4 @@
-"""Times that an index tells, data at another rate than the fit's, and forecasts at any time ahead."""
+"""Times from an index, data at another rate than the fit's, and forecasts at any time ahead."""
 
 import re
 import warnings

@@ -128,7 +128,7 @@ def test_powers_are_the_most_likely_ones(rng):
 
 @pytest.fixture(scope="module")
 def amounts():
-    """A log-normal column, one between 0 and 10, a plain one; holes; and the model of them."""
+    """Columns with missing values (log-normal, between 0 and 10, normal), and the model fitted to them."""
     rng = np.random.default_rng(5)
     model = oracle.Model(np.array([0.9, 0.5]), rng.standard_normal((3, 2)), np.full(3, 0.1), np.zeros(3))
     [y] = oracle.simulate(rng, model, [120])

@@ -44,7 +44,7 @@ def test_rotated_coordinates_are_one_image_already(rng):
 
 @pytest.mark.parametrize(("gap", "known"), [(1.0, False), (0.0, True), (3.0, False)])
 def test_a_maximum_where_two_time_scales_are_one_is_noticed(rng, gap, known):
-    """There the density in the chart has a spike, in which a climb may end."""
+    """There the density in the chart has a spike, in which an optimizer may end."""
     target, data, values = small_problem(rng)
     frame = choose_chart(target, values, data).rotation
     loadings = values["loadings"]

@@ -20,15 +20,15 @@ N = 120
 
 
 def table():
-    """A column of each kind, driven by one latent, with holes."""
+    """A column of each kind, driven by one latent factor, with missing values."""
     params = parameters(6, (0.95,)).replace(loadings=np.ones((6, 1)))
     kinds = ["bernoulli", "poisson", "negative_binomial", "gaussian", "student_t"]
     columns = {kind: draw(kind, params, N, seed=5)[0][:, j] for j, kind in enumerate(kinds)}
     columns["gaussian"] = 100.0 + 5.0 * columns["gaussian"]
     columns["categorical"] = 10.0 * np.digitize(draw("gaussian", params, N, seed=5)[0][:, 5], [-0.5, 0.8])
     frame = pd.DataFrame(columns, index=pd.date_range("2024", periods=N, freq="h"))
-    holes = np.random.default_rng(0).random(frame.shape) < 0.15
-    return frame.mask(holes), {"poisson": "poisson", "student_t": "student_t", "categorical": "categorical"}
+    missing = np.random.default_rng(0).random(frame.shape) < 0.15
+    return frame.mask(missing), {"poisson": "poisson", "student_t": "student_t", "categorical": "categorical"}
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,10 @@ def test_probabilities_of_levels(fitted):
     frame, model = fitted
     p = model.level_probabilities(frame)
     assert set(p) == {"bernoulli", "categorical"}
-    hole = frame["bernoulli"].isna().to_numpy()
-    np.testing.assert_allclose(p["bernoulli"][hole, 1], model.impute(frame)["bernoulli"][hole], atol=EXACT)
+    missing = frame["bernoulli"].isna().to_numpy()
+    np.testing.assert_allclose(
+        p["bernoulli"][missing, 1], model.impute(frame)["bernoulli"][missing], atol=EXACT
+    )
     assert all(np.allclose(part.sum(axis=1), 1.0) for part in p.values())
     best = model.levels_[5][np.argmax(p["categorical"], axis=1)]
     gap = frame["categorical"].isna().to_numpy()
@@ -141,11 +143,11 @@ def test_predictive_density_of_values_adds_up(fitted):
     np.testing.assert_allclose(sum(density(0, k) for k in (0, 1)), 1.0, atol=1e-8)
     np.testing.assert_allclose(sum(density(1, k) for k in range(200)), 1.0, atol=1e-6)
     np.testing.assert_allclose(sum(density(5, k) for k in (0.0, 10.0, 20.0)), 1.0, atol=1e-8)
-    hole = np.flatnonzero(frame["gaussian"].isna())[0]
+    missing = np.flatnonzero(frame["gaussian"].isna())[0]
     filled, std = model.impute(frame, return_std=True)
-    at = filled["gaussian"].iloc[hole]
-    peak = 1.0 / np.sqrt(2.0 * np.pi) / std["gaussian"].iloc[hole]
-    assert density(3, at)[hole] == pytest.approx(peak, rel=1e-8)
+    at = filled["gaussian"].iloc[missing]
+    peak = 1.0 / np.sqrt(2.0 * np.pi) / std["gaussian"].iloc[missing]
+    assert density(3, at)[missing] == pytest.approx(peak, rel=1e-8)
 
 
 def test_lists_lengths_and_names(fitted):

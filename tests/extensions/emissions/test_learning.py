@@ -1,4 +1,4 @@
-"""Learning by the bound: gradients, climbs that never fall, and the laws that fits obey."""
+"""Maximization of the bound: gradients, nondecreasing bounds, and identities of fits."""
 
 import numpy as np
 import pandas as pd

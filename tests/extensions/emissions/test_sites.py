@@ -102,12 +102,12 @@ def test_sequences_are_apart_and_a_missing_row_is_time_that_passes():
     np.testing.assert_allclose(whole.means, np.concatenate([part.means for part in parts]), atol=1e-5)
     assert whole.bound == pytest.approx(sum(part.bound for part in parts), abs=1e-8)
     times = np.delete(np.arange(40.0), [5, 6, 20])
-    holes = X.copy()
-    holes[[5, 6, 20]] = np.nan
-    with_holes, _ = infer(params, cells("poisson", holes), shape, tol=1e-12)
+    incomplete = X.copy()
+    incomplete[[5, 6, 20]] = np.nan
+    even, _ = infer(params, cells("poisson", incomplete), shape, tol=1e-12)
     uneven, _ = infer(params, cells("poisson", X[times.astype(int)], times=times), shape, tol=1e-12)
-    assert uneven.bound == pytest.approx(with_holes.bound, abs=1e-8)
-    np.testing.assert_allclose(uneven.means, with_holes.means[times.astype(int)], atol=1e-5)
+    assert uneven.bound == pytest.approx(even.bound, abs=1e-8)
+    np.testing.assert_allclose(uneven.means, even.means[times.astype(int)], atol=1e-5)
 
 
 @pytest.mark.parametrize("core", ["0", "1"])

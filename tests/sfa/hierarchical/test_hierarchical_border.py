@@ -1,4 +1,4 @@
-"""What HierarchicalSFA says about input it cannot use."""
+"""Messages of HierarchicalSFA about invalid input."""
 
 import numpy as np
 import pytest

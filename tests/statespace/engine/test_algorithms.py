@@ -50,22 +50,22 @@ def model_of(rng, n_features, n_components, slowest=0.98):
 
 
 @sparsely(("name", "sampling"), SAMPLINGS, shown=EACH_ONCE)
-@sparsely("holes", list(MISSING_PATTERNS), shown=["scattered"])
-def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, holes, sampling):
+@sparsely("pattern", list(MISSING_PATTERNS), shown=["scattered"])
+def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, pattern, sampling):
     model = model_of(rng, 4, 3)
     lengths = [41, 1, 22]
     times = uneven_times(rng, lengths) if sampling == "uneven" else None
-    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), pattern)
     assert_is_the_joint_gaussian(algorithm, model, data, times)
 
 
 @pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.parametrize("n_components", [1, 2, 4, 5, 6, 7, 8, 9, 13])
-@sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered", "everything"])
-def test_compiled_kernels_for_any_number_of_states(rng, name, n_components, holes):
+@sparsely("pattern", ["none", "scattered", "empty rows", "everything"], shown=["scattered", "everything"])
+def test_compiled_kernels_for_any_number_of_states(rng, name, n_components, pattern):
     skip_without_core(name)
     model = model_of(rng, 3, n_components)
-    data = mask_values(rng, oracle.simulate(rng, model, [17, 1, 12]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [17, 1, 12]), pattern)
     assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
 
 

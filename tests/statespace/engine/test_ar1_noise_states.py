@@ -29,10 +29,10 @@ def make_model(rng, n_components, *, rhythm=False, n_features=2):
     )
 
 
-def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):
+def make_data(rng, params, *, even, pattern="scattered", lengths=LENGTHS):
     """Sequences, their times for the oracle, and a panel."""
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
-    data = mask_values(rng, oracle.draw(rng, params, times), holes)
+    data = mask_values(rng, oracle.draw(rng, params, times), pattern)
     return data, times, to_panel(data, None if even else times)
 
 

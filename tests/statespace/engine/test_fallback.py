@@ -1,4 +1,4 @@
-"""Without the compiled engine JAX computes the results, and one warning tells how to install it."""
+"""Without the compiled engine JAX computes the results, and one warning explains how to install it."""
 
 import importlib
 import sys

@@ -23,9 +23,9 @@ def make_params(rng, n_components=2, n_features=5):
     )
 
 
-def make_data(rng, params, *, even=True, holes="scattered", lengths=LENGTHS):
+def make_data(rng, params, *, even=True, pattern="scattered", lengths=LENGTHS):
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
-    data = mask_values(rng, oracle.draw(rng, params, times), holes)
+    data = mask_values(rng, oracle.draw(rng, params, times), pattern)
     return data, times, to_panel(data, None if even else times)
 
 
@@ -43,10 +43,10 @@ def matrix_of(apply, shape):
 
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("n_components", [1, 3])
-@pytest.mark.parametrize("holes", ["none", "scattered"])
-def test_solutions_are_moments_of_the_joint_gaussian(rng, even, n_components, holes):
+@pytest.mark.parametrize("pattern", ["none", "scattered"])
+def test_solutions_are_moments_of_the_joint_gaussian(rng, even, n_components, pattern):
     params = make_params(rng, n_components)
-    data, times, panel = make_data(rng, params, even=even, holes=holes)
+    data, times, panel = make_data(rng, params, even=even, pattern=pattern)
     system, values = FactorSystem(params, Steps.of(panel)), centred(params, panel)
     mean, covariance = oracle.posterior_of_latents(params, data, times)
     solution = system.solve(system.information(values)[None], tol=1e-11)
@@ -88,7 +88,7 @@ def test_preconditioner_is_exact_where_a_column_has_one_kind_of_noise(rng, zero)
         params = params.replace(noise_variance=np.full(5, 1e-9), memory_scale=np.full(5, 1.0))
     else:
         params = params.replace(memory_scale=np.full(5, 1e-9))
-    _, _, panel = make_data(rng, params, holes="none")
+    _, _, panel = make_data(rng, params, pattern="none")
     system = FactorSystem(params, Steps.of(panel))
     precision = matrix_of(system.apply, system.shape)
     product = matrix_of(system.precondition, system.shape) @ precision

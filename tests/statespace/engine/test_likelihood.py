@@ -16,9 +16,9 @@ def _parts(params):
     return params.decay, params.loadings, params.noise_variance, params.offset
 
 
-def _arrays(rng, n_steps, holes="scattered"):
+def _arrays(rng, n_steps, pattern="scattered"):
     model = oracle.random_model(rng, 4, 2)
-    panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [n_steps]), holes))
+    panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [n_steps]), pattern))
     params = to_parameters(model)
     return _parts(params), (panel.values, panel.mask, panel.gap_index)
 

@@ -45,26 +45,26 @@ def assert_same_law(found, wanted, tolerance=EXACT):
 
 
 @sparsely("n_steps", [1, 2, 25], shown=[25])
-@pytest.mark.parametrize("holes", list(MISSING_PATTERNS))
+@pytest.mark.parametrize("pattern", list(MISSING_PATTERNS))
 @sparsely("shape", list(SHAPES), shown=["D above K"])
-def test_posterior_equals_the_joint_gaussian(rng, n_steps, holes, shape):
+def test_posterior_equals_the_joint_gaussian(rng, n_steps, pattern, shape):
     model = oracle.random_model(rng, *SHAPES[shape])
-    data = mask_values(rng, oracle.simulate(rng, model, [n_steps]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [n_steps]), pattern)
     found = smooth(to_parameters(model), to_panel(data))
     assert found.lag_one_covariances.shape == (n_steps - 1, SHAPES[shape][1], SHAPES[shape][1])
     assert_same_law(found, oracle.joint_posterior(model, data))
 
 
-@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
+@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
 @sparsely("lengths", [(12,), (1, 1, 1), (1, 9, 2), (5, 7)], shown=[(1, 9, 2)])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, holes, sampling):
+def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, pattern, sampling):
     model = oracle.random_model(rng, 5, 3)
     times = None
     if sampling == "uneven":
         model = model._replace(decay=np.abs(model.decay))
         times = uneven_times(rng, lengths)
-    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, lengths, times), pattern)
     found = smooth(to_parameters(model), to_panel(data, times))
     assert_same_law(found, oracle.joint_posterior(model, data, times))
 
@@ -172,10 +172,10 @@ def filter_all(params, panel):
     return filter_rows(params, panel, np.zeros(k), np.eye(k))
 
 
-@sparsely("holes", ["none", "scattered", "empty rows"], shown=["scattered"])
-def test_filter_equals_the_textbook_loop(rng, holes):
+@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
+def test_filter_equals_the_textbook_loop(rng, pattern):
     model = oracle.random_model(rng, 5, 3)
-    data = mask_values(rng, oracle.simulate(rng, model, [5, 7]), holes)
+    data = mask_values(rng, oracle.simulate(rng, model, [5, 7]), pattern)
     found, wanted = filter_all(to_parameters(model), to_panel(data)), oracle.kalman_loop(model, data)
     assert scaled_error(found.means, wanted.filtered_means) < EXACT
     assert scaled_error(found.covariances, wanted.filtered_covariances) < EXACT

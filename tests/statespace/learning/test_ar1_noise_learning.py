@@ -101,7 +101,7 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
     metric = AR1NoiseMetric(coordinates, states, complete)
     dense = metric.to_dense()
     own = coordinates.ar1_noise_states
-    dense[own, own] -= np.eye(3)  # what is added for memories that nobody hears
+    dense[own, own] -= np.eye(3)  # added for AR(1) noise without observations
     assert scaled_error(dense, wanted) < 1e-6
     step = metric.solve(at, np.ones(coordinates.size, dtype=bool), 0.1)
     assert scaled_error(metric.to_dense(0.1) @ step, at) < 1e-8

@@ -27,7 +27,7 @@ NO_FLOOR = np.full(5, 1e-300)
 
 
 def case(
-    rng, sampling="even", lengths=(5, 7), holes="scattered", noise="diagonal", variance=0.3, shape=(5, 3)
+    rng, sampling="even", lengths=(5, 7), pattern="scattered", noise="diagonal", variance=0.3, shape=(5, 3)
 ):
     model = oracle.random_model(rng, *shape, variance)
     times = None
@@ -36,7 +36,7 @@ def case(
         times = uneven_times(rng, lengths)
     if noise == "isotropic":
         model = model._replace(noise=np.full(shape[0], variance))
-    return model, mask_values(rng, oracle.simulate(rng, model, lengths, times), holes), times
+    return model, mask_values(rng, oracle.simulate(rng, model, lengths, times), pattern), times
 
 
 def m_step(model, data, times, kind, floor=NO_FLOOR):
@@ -118,7 +118,7 @@ def test_cubic_finds_the_best_decay(cross):
 
 
 def test_m_step_of_one_row_keeps_the_decay(rng):
-    model, data, _ = case(rng, lengths=(1, 1), holes="none")
+    model, data, _ = case(rng, lengths=(1, 1), pattern="none")
     found = m_step(model, data, None, "diagonal")
     np.testing.assert_array_equal(found.decay, model.decay)
     assert all(np.all(np.isfinite(part)) for part in found.to_arrays().values())

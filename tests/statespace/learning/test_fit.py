@@ -36,7 +36,7 @@ def test_solvers_agree(rng, solver, noise):
     model, data = draw(rng)
     best = ProbabilisticSFA(2, noise=noise, tol=1e-6).fit(data)
     found = ProbabilisticSFA(2, noise=noise, solver=solver, max_iter=3000, tol=1e-6).fit(data)
-    if not found.converged_:  # EM crawls, and says so
+    if not found.converged_:  # EM converges slowly, which the status reports
         assert solver == "em"
         assert best.log_likelihood_ - 1.0 < found.log_likelihood_ < best.log_likelihood_
         return

@@ -46,7 +46,7 @@ def test_the_best_variance_is_the_numerical_optimum(counts, mean_square):
         rho = np.exp(log_rho)
         return 0.5 * (counts * log_rho + power / rho) - log_density(rho)
 
-    if power == 0.0:  # nothing but the floor holds it, unless one cell says less than the prior
+    if power == 0.0:  # only the floor bounds it, unless one value has less information than the prior
         assert best == pytest.approx(max(WEAK_PRIOR * (2.0 - counts) / counts, 0.0))
         return
     wanted = minimize_scalar(loss, bounds=(-40.0, 5.0), method="bounded", options={"xatol": 1e-11})

@@ -16,7 +16,7 @@ NOISES = ["diagonal", "isotropic", "known"]
 SAMPLINGS = ["even", "uneven"]
 
 
-def case(rng, sampling, noise, lengths=(5, 7), holes="scattered", variance=0.3):
+def case(rng, sampling, noise, lengths=(5, 7), pattern="scattered", variance=0.3):
     model = oracle.random_model(rng, 5, 3, variance)
     times = None
     if sampling == "uneven":
@@ -24,7 +24,7 @@ def case(rng, sampling, noise, lengths=(5, 7), holes="scattered", variance=0.3):
         times = uneven_times(rng, lengths)
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, variance))
-    return model, mask_values(rng, oracle.simulate(rng, model, lengths, times), holes), times
+    return model, mask_values(rng, oracle.simulate(rng, model, lengths, times), pattern), times
 
 
 def score_of(model, data, times, noise):
@@ -41,9 +41,9 @@ def test_score_equals_finite_differences(rng, sampling, noise):
     assert scaled_error(score_of(model, data, times, noise), wanted) < 1e-9
 
 
-@pytest.mark.parametrize("holes", ["none", "empty rows", "one column", "all but one entry"])
-def test_score_with_other_missing_values(rng, holes):
-    model, data, _ = case(rng, "even", "diagonal", holes=holes)
+@pytest.mark.parametrize("pattern", ["none", "empty rows", "one column", "all but one entry"])
+def test_score_with_other_missing_values(rng, pattern):
+    model, data, _ = case(rng, "even", "diagonal", pattern=pattern)
     wanted = oracle.numerical_score(model, data, "diagonal")
     assert scaled_error(score_of(model, data, None, "diagonal"), wanted) < 1e-9
 
@@ -73,7 +73,7 @@ def test_score_with_small_noise(rng):
 
 
 def test_the_score_without_observations_is_zero(rng):
-    model, data, _ = case(rng, "even", "diagonal", holes="everything")
+    model, data, _ = case(rng, "even", "diagonal", pattern="everything")
     np.testing.assert_allclose(score_of(model, data, None, "diagonal"), 0.0, atol=1e-12)
 
 
