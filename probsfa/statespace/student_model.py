@@ -65,7 +65,7 @@ class StudentModel(LinearGaussianModel):
         return self.fitted.tails
 
     @property
-    def _scale(self) -> FloatArray:
+    def _squared_scale(self) -> FloatArray:
         """Squared scales (D,) of the noise; zero for constant columns."""
         return self.fitted.predictive_params.noise_variance / self.noise.variance
 
@@ -75,11 +75,11 @@ class StudentModel(LinearGaussianModel):
         return super().n_parameters + self.noise.n_parameters
 
     def _panel(self, sequences: Sequences) -> Panel:
-        """Return packed rows, which are not marked as complete because their weights differ."""
+        """Return the panel, not marked as complete, because all weights of a complete panel are one."""
         return super()._panel(sequences)._replace(complete=False)
 
     def _infer(self, sequences: Sequences) -> tuple[Panel, InferredWeights]:
-        """Return packed rows with inferred weights, and the result of the inference."""
+        """Return the panel with inferred weights, and the result of the inference."""
         panel, params = self._panel(sequences), self._params_of_posterior(sequences)
         inferred = infer_weights(params, panel, self.noise)
         check_finite(sequences, params, inferred.bound, inferred.squared_residuals)
@@ -95,7 +95,7 @@ class StudentModel(LinearGaussianModel):
             return super().posterior(sequences)
         panel, inferred = self._infer(self.without_constant_columns(sequences))
         posterior = IdiosyncraticPosterior(self.fitted.params, panel).posterior()
-        n = sequences.n_rows  # each row has an equal share
+        n = sequences.n_rows  # the bound of single rows is not computed: each row has the mean
         return posterior._replace(row_log_likelihoods=np.full(n, inferred.bound / n))
 
     @property
@@ -107,7 +107,7 @@ class StudentModel(LinearGaussianModel):
         return self._infer(self.without_constant_columns(sequences))[1].bound
 
     def _value_moments(self, sequences: Sequences) -> tuple[ValueMoments, Panel, InferredWeights]:
-        """Return moments of the noise-free values given all rows, and the packed rows with their weights."""
+        """Return moments of the noise-free values given all rows, the weighted panel, and the weights."""
         panel, inferred = self._infer(sequences)
         params = self._params_of_posterior(sequences)
         moments = value_moments(params, panel)
@@ -119,7 +119,7 @@ class StudentModel(LinearGaussianModel):
         mask = sequences.mask.astype(np.float64)
         if not self.noise.by_row:
             return np.broadcast_to(self.fitted.predictive_params.noise_variance, mask.shape)
-        return self.noise.expected_variances(inferred.squared_residuals, mask) * self._scale
+        return self.noise.expected_variances(inferred.squared_residuals, mask) * self._squared_scale
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values, with standard deviations of predicted observations."""
@@ -160,7 +160,7 @@ class StudentModel(LinearGaussianModel):
 
     def _draw_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
         """Draw the observation noise of new rows."""
-        return self.noise.draw(shape, self._scale, rng)
+        return self.noise.draw(shape, self._squared_scale, rng)
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values with Student-t noise around draws of the latent states."""
@@ -172,7 +172,7 @@ class StudentModel(LinearGaussianModel):
             draws = params.offset + draw_factors(params, panel, n_draws, rng) @ params.loadings.T
         check_finite(sequences, params, draws)
         mask = sequences.mask.astype(np.float64)
-        draws += self.noise.draw(draws.shape, self._scale, rng, inferred.squared_residuals, mask)
+        draws += self.noise.draw(draws.shape, self._squared_scale, rng, inferred.squared_residuals, mask)
         return np.where(np.isnan(values), draws, values)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
@@ -187,15 +187,15 @@ class StudentModel(LinearGaussianModel):
         transitions = steps.at(slice(0, panel.n_rows))
         predictions = one_step(fitted.predictive_params, transitions, filtering.means, filtering.covariances)
         check_finite(sequences, params, predictions.means)
-        scale = self._scale
+        squared_scale = self._squared_scale
 
         def scores(values: FloatArray, means: FloatArray, explained: FloatArray) -> FloatArray:
-            return noise.scores(values - means, explained, scale)
+            return noise.scores(values - means, explained, squared_scale)
 
-        one_step_explained = predictions.std**2 - noise.variance * scale
+        one_step_explained = predictions.std**2 - noise.variance * squared_scale
         by_kind = {"one step": scores(values, predictions.means, one_step_explained)}
         sample = self.sample_of(sequences)
-        by_kind["cells"], by_kind["rows"] = self._left_out_scores(sample, scale)
+        by_kind["cells"], by_kind["rows"] = self._left_out_scores(sample, squared_scale)
         if block < sample.n_rows:
             hidden = hide_blocks(sample.values, block, 0.1, random_state=0)
             remaining = replace(sample, values=np.where(hidden, np.nan, sample.values))
@@ -205,7 +205,7 @@ class StudentModel(LinearGaussianModel):
             )
         return self._diagnosed(PredictionErrors(*predictions, by_kind, block), timed, robust=True)
 
-    def _left_out_scores(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _left_out_scores(self, sample: Sequences, squared_scale: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return normal scores of leave-one-out errors, and of errors of values whose rows are left out."""
         params, values, noise = self._state_space, sample.values, self.noise
         panel, inferred = self._infer(sample)
@@ -214,11 +214,11 @@ class StudentModel(LinearGaussianModel):
         means, explained = left_out_row_moments(
             params, values, posterior.means, posterior.covariances, weights
         )
-        scores_of_rows = noise.scores(values - means, explained, scale)
+        scores_of_rows = noise.scores(values - means, explained, squared_scale)
         means, explained = self._left_out_moments(panel, value_moments(params, panel), inferred)
         mask = sample.mask.astype(np.float64)
         scores_of_values = noise.scores_in_rows(
-            values - means, explained, scale, inferred.squared_residuals, mask
+            values - means, explained, squared_scale, inferred.squared_residuals, mask
         )
         return scores_of_values, scores_of_rows
 

@@ -69,32 +69,33 @@ class ContaminatedNoise(HeavyTails):
         tried = [self.with_shape(odds) for odds in np.geomspace(*self.shapes, 200)]
         return max(tried, key=lambda noise: noise.log_density(squared_residuals, mask).sum())
 
-    def density(self, cells, scales):
-        variances = cells.explained[:, None] + scales[cells.columns][:, None] / WEIGHTS
+    def density(self, cells, squared_scales):
+        variances = cells.explained[:, None] + squared_scales[cells.columns][:, None] / WEIGHTS
         terms = -0.5 * (np.log(2.0 * np.pi * variances) + cells.errors[:, None] ** 2 / variances)
         return float(logsumexp(np.log(self.shares) + terms, axis=1).sum())
 
-    def left_out_density(self, cells, scales):
+    def left_out_density(self, cells, squared_scales):
         step = np.exp(1e-5)
-        sides = np.where(np.eye(scales.size, dtype=bool), step, 1.0)
+        sides = np.where(np.eye(squared_scales.size, dtype=bool), step, 1.0)
         by_scales = [
-            (self.density(cells, scales * e) - self.density(cells, scales / e)) / 2e-5 for e in sides
+            (self.density(cells, squared_scales * e) - self.density(cells, squared_scales / e)) / 2e-5
+            for e in sides
         ]
         up, down = self.with_shape(self.odds * step), self.with_shape(self.odds / step)
-        by_shape = (up.density(cells, scales) - down.density(cells, scales)) / 2e-5
-        return self.density(cells, scales), np.array(by_scales), by_shape
+        by_shape = (up.density(cells, squared_scales) - down.density(cells, squared_scales)) / 2e-5
+        return self.density(cells, squared_scales), np.array(by_scales), by_shape
 
-    def scores(self, errors, explained, scale):
-        std = [np.sqrt(np.maximum(explained, 0.0) + scale / w) for w in WEIGHTS]
+    def scores(self, errors, explained, squared_scale):
+        std = [np.sqrt(np.maximum(explained, 0.0) + squared_scale / w) for w in WEIGHTS]
         tail = sum(p * ndtr(-np.abs(errors) / s) for p, s in zip(self.shares, std, strict=True))
         return -np.sign(errors) * ndtri(np.maximum(tail, 1e-300))
 
-    def scores_in_rows(self, errors, explained, scale, squared_residuals, mask):
-        return self.scores(errors, explained, scale)
+    def scores_in_rows(self, errors, explained, squared_scale, squared_residuals, mask):
+        return self.scores(errors, explained, squared_scale)
 
-    def draw(self, shape, scale, rng, squared_residuals=None, mask=None):
+    def draw(self, shape, squared_scale, rng, squared_residuals=None, mask=None):
         weights = WEIGHTS[(rng.random(shape) < self.shares[1]).astype(int)]
-        return rng.standard_normal(shape) * np.sqrt(scale / weights)
+        return rng.standard_normal(shape) * np.sqrt(squared_scale / weights)
 
 
 def register(monkeypatch):

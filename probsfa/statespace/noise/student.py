@@ -32,8 +32,8 @@ __all__ = ["MAX_DEGREES", "MIN_DEGREES", "StudentNoise"]
 MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0
 
 
-# Minimum number of quadrature nodes for the weight of a value in sums over many values, and their number
-# elsewhere; number of values in a batch.
+# Quadrature over the weight of a value: minimum number of nodes for sums of log densities
+# (`left_out_density`), and number of nodes for normal scores. Number of values that are processed together.
 _N_FAST_NODES, _N_NODES, _BLOCK_SIZE = 48, 120, 8192
 
 
@@ -99,7 +99,7 @@ class StudentNoise(HeavyTails):
         return np.asarray(np.sum(terms, axis=1))
 
     def at_best_shape(self, squared_residuals: FloatArray, mask: FloatArray) -> "StudentNoise":
-        """Return the noise with the degrees of freedom that maximise the bound, within their limits."""
+        """Return the noise with the degrees of freedom that maximize the bound, within their limits."""
         s, n = self.shared(squared_residuals), self.shared(mask)
         s, n = s[n > 0.0], n[n > 0.0]
         sizes, counts = np.unique(n, return_counts=True)
@@ -118,7 +118,7 @@ class StudentNoise(HeavyTails):
         self,
         errors: FloatArray,
         explained: FloatArray,
-        scale: FloatArray,
+        squared_scale: FloatArray,
         degrees_of_freedom: float | FloatArray | None = None,
     ) -> FloatArray:
         """Return normal scores of errors, which are standard normal if the predicted distribution is correct.
@@ -134,7 +134,7 @@ class StudentNoise(HeavyTails):
             Values less predicted means, NaN where missing.
         explained : ndarray of shape (N, D)
             Variances of the normal part, ``v``.
-        scale : ndarray of shape (D,) or (N, D)
+        squared_scale : ndarray of shape (D,) or (N, D)
             Squared scales of the Student-t part, ``r``.
         degrees_of_freedom : float or ndarray of shape (N, D), optional
             ``nu``; by default the degrees of freedom of the noise.
@@ -146,15 +146,15 @@ class StudentNoise(HeavyTails):
         """
         result = np.full(errors.shape, np.nan)
         degrees = self.degrees_of_freedom if degrees_of_freedom is None else degrees_of_freedom
-        r, nu = np.broadcast_to(scale, errors.shape), np.broadcast_to(degrees, errors.shape)
+        r, nu = np.broadcast_to(squared_scale, errors.shape), np.broadcast_to(degrees, errors.shape)
         is_valid = ~np.isnan(errors) & ~np.isnan(explained) & (explained + r > 0.0)
         for nu_value in np.unique(nu[is_valid]):
             has_nu = is_valid & (nu == nu_value)
             weights, probabilities = _gamma_nodes(float(nu_value))
-            e, v, squared_scale = np.abs(errors[has_nu]), np.maximum(explained[has_nu], 0.0), r[has_nu]
+            e, v, selected_r = np.abs(errors[has_nu]), np.maximum(explained[has_nu], 0.0), r[has_nu]
             tail = np.zeros_like(e)
             for w, p in zip(weights, probabilities, strict=True):
-                tail += p * ndtr(-e / np.sqrt(v + squared_scale / w))
+                tail += p * ndtr(-e / np.sqrt(v + selected_r / w))
             result[has_nu] = -np.sign(errors[has_nu]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
         return result
 
@@ -162,7 +162,7 @@ class StudentNoise(HeavyTails):
         self,
         errors: FloatArray,
         explained: FloatArray,
-        scale: FloatArray,
+        squared_scale: FloatArray,
         squared_residuals: FloatArray,
         mask: FloatArray,
     ) -> FloatArray:
@@ -172,15 +172,17 @@ class StudentNoise(HeavyTails):
         the other values of the row.
         """
         if not self.by_row:
-            return self.scores(errors, explained, scale)
+            return self.scores(errors, explained, squared_scale)
         others = mask.sum(axis=1, keepdims=True) - mask
         squared_error = np.maximum(squared_residuals.sum(axis=1, keepdims=True) - squared_residuals, 0.0)
         degrees = self.degrees_of_freedom + others
         return self.scores(
-            errors, explained, scale * (self.degrees_of_freedom + squared_error) / degrees, degrees
+            errors, explained, squared_scale * (self.degrees_of_freedom + squared_error) / degrees, degrees
         )
 
-    def left_out_density(self, left_out: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
+    def left_out_density(
+        self, left_out: LeftOut, squared_scales: FloatArray
+    ) -> tuple[float, FloatArray, float]:
         """Compute the log density of leave-one-out errors and its derivatives, by quadrature.
 
         ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
@@ -190,7 +192,7 @@ class StudentNoise(HeavyTails):
         ----------
         left_out : LeftOut
             Leave-one-out predictions.
-        scales : ndarray of shape (D,)
+        squared_scales : ndarray of shape (D,)
             Squared scale of the noise of each column, ``r``.
 
         Returns
@@ -198,12 +200,12 @@ class StudentNoise(HeavyTails):
         value : float
             Log density in nats.
         by_log_scales : ndarray of shape (D,)
-            Derivative by ``log r``.
+            Derivative with respect to ``log r``.
         by_log_shape : float
-            Derivative by ``log nu``.
+            Derivative with respect to ``log nu``.
         """
         degrees = self.degrees_of_freedom
-        r = scales[left_out.columns]
+        r = squared_scales[left_out.columns]
         max_squared_error = float(np.max(left_out.errors**2 / (left_out.explained + r), initial=0.0))
         weights, log_p = _log_gamma_nodes(degrees, max_squared_error)
         log_p_derivative = 0.5 * (
@@ -222,14 +224,14 @@ class StudentNoise(HeavyTails):
             value += float(np.sum(largest + np.log(total)))
             slope += float(np.sum((log_p_derivative @ q) / total))
             by_scales[part] = 0.5 * np.sum(q * noise * (squared_error - 1.0) / variance, axis=0) / total
-        by_column = np.zeros(scales.size)
+        by_column = np.zeros(squared_scales.size)
         np.add.at(by_column, left_out.columns, by_scales)
         return value, by_column, degrees * slope
 
     def draw(
         self,
         shape: tuple[int, ...],
-        scale: FloatArray,
+        squared_scale: FloatArray,
         rng: np.random.Generator,
         squared_residuals: FloatArray | None = None,
         mask: FloatArray | None = None,
@@ -247,7 +249,7 @@ class StudentNoise(HeavyTails):
             a = 0.5 * (nu + mask.sum(axis=1, keepdims=True))
             b = 0.5 * (nu + squared_residuals.sum(axis=1, keepdims=True))
         weights = rng.gamma(np.broadcast_to(a, weights_shape)) / b
-        return np.asarray(rng.standard_normal(shape) * np.sqrt(scale / weights))
+        return np.asarray(rng.standard_normal(shape) * np.sqrt(squared_scale / weights))
 
 
 def _log_norm(n: FloatArray, nu: float) -> FloatArray:

@@ -115,17 +115,20 @@ class HeavyTails(ABC):
 
     @abstractmethod
     def at_best_shape(self, squared_residuals: FloatArray, mask: FloatArray) -> Self:
-        """Return the noise with the shape that maximises the log density, within its limits."""
+        """Return the noise with the shape that maximizes the log density, within its limits."""
 
     @abstractmethod
-    def left_out_density(self, left_out: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
-        """Return the log density of leave-one-out errors, and its derivatives by ``log r`` and log shape."""
+    def left_out_density(
+        self, left_out: LeftOut, squared_scales: FloatArray
+    ) -> tuple[float, FloatArray, float]:
+        """Return the log density of errors, and derivatives with respect to ``log r`` and the log shape."""
 
     @abstractmethod
-    def scores(self, errors: FloatArray, explained: FloatArray, scale: FloatArray) -> FloatArray:
+    def scores(self, errors: FloatArray, explained: FloatArray, squared_scale: FloatArray) -> FloatArray:
         """Return normal scores ``Phi^-1(F(e))`` (N, D) of errors ``e`` with the distribution function ``F``.
 
-        An error is the sum of a normal variable with variances `explained` and of this noise.
+        An error is the sum of a normal variable with variances `explained` (N, D), and of this noise with
+        squared scales ``r`` (`squared_scale`, (D,) or (N, D)).
         """
 
     @abstractmethod
@@ -133,7 +136,7 @@ class HeavyTails(ABC):
         self,
         errors: FloatArray,
         explained: FloatArray,
-        scale: FloatArray,
+        squared_scale: FloatArray,
         squared_residuals: FloatArray,
         mask: FloatArray,
     ) -> FloatArray:
@@ -143,7 +146,7 @@ class HeavyTails(ABC):
     def draw(
         self,
         shape: tuple[int, ...],
-        scale: FloatArray,
+        squared_scale: FloatArray,
         rng: np.random.Generator,
         squared_residuals: FloatArray | None = None,
         mask: FloatArray | None = None,
