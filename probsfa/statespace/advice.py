@@ -43,7 +43,8 @@ _MIN_ERROR_CORRELATION, _RELATIVE_RIDGE = 0.3, 0.05
 # Minimum autocorrelation at lag 2 of the increments of a smooth column. Lag 1 is not used, because white
 # noise causes negative autocorrelations.
 _MIN_INCREMENT_CORRELATION = 0.25
-# The factors transfer the misfit of one column to others, at most by this fraction.
+# Factors transfer the misfit of one column to other columns. Misfit of less than this fraction of the largest
+# misfit is therefore not reported.
 _MIN_RELATIVE_SIZE = 1.0 / 3.0
 #: Number of consecutive lags that are tested.
 N_LAGS = 10
@@ -144,7 +145,7 @@ class _CleanedErrors(NamedTuple):
     errors : ndarray of shape (N, D)
         The errors.
     stationary : ndarray of shape (N, D)
-        The errors, centred and standardised in each part of the series.
+        The errors, centred and standardized in each part of the series.
     parts : list of slice
         The parts.
     periods : list of ndarray of shape (D,)
@@ -161,7 +162,7 @@ class _CleanedErrors(NamedTuple):
 
 
 def _remove_cycles(innovations: FloatArray, sequences: Sequences, times: FloatArray) -> _CleanedErrors:
-    """Remove significant cycles from each column, and standardise the parts of the series."""
+    """Remove significant cycles from each column, and standardize the parts of the series."""
     errors, periods, resolution = innovations, list[FloatArray](), np.nan
     for _ in range(_MAX_CYCLES):
         peak = highest_peak(errors, sequences.lengths, times)
@@ -444,13 +445,13 @@ def _count_autocorrelated_combinations(errors: FloatArray, lengths: Sequence[int
     return max(int(np.count_nonzero(autocorrelations >= _MIN_ERROR_CORRELATION)), 1)
 
 
-def _smoothness_message(is_smooth: BoolArray, first: FloatArray, n_smooth: int, names: _Names) -> str:
-    largest = _largest_column(is_smooth, first)
+def _smoothness_message(is_smooth: BoolArray, lag_one: FloatArray, n_smooth: int, names: _Names) -> str:
+    largest = _largest_column(is_smooth, lag_one)
     path, verb, its = ("path", "is", "Its") if np.count_nonzero(is_smooth) == 1 else ("paths", "are", "Their")
     return (
-        f"The {path} of {names.list_columns(is_smooth, first)} {verb} smooth. {its} increments are "
+        f"The {path} of {names.list_columns(is_smooth, lag_one)} {verb} smooth. {its} increments are "
         "positively autocorrelated, unlike those of AR(1) factors, and one-step prediction errors have an "
-        f"autocorrelation of {first[largest]:.2f}. Use smooth={n_smooth}."
+        f"autocorrelation of {lag_one[largest]:.2f}. Use smooth={n_smooth}."
     )
 
 

@@ -7,12 +7,13 @@ blocks, where errors of the dynamics are large. Two factors correct the standard
 *Number of values.* A column with ``n`` observed values and ``p`` parameters is treated as a regression. The
 maximum likelihood estimate of the variance is multiplied by ``n / (n - p)``, and by ``1 + p / n`` for the
 uncertainty of the coefficients. Quantiles are those of a t distribution with ``n - p`` degrees of freedom.
-The factor converges to one for long series.
+The factor converges to one as the number of values increases.
 
 *Distance.* Values are held out in the pattern of the missing values. The second factor depends on the
 distance of a value to the nearest observed value of its column. With this factor, 90 % intervals cover 90 %
-of the values held out at this distance. The logarithm of the factor is multiplied by ``1 - (error /
-log(factor))^2``, at least zero (positive-part James-Stein), so that calibrated intervals hardly change.
+of the values held out at this distance. The logarithm of the factor is multiplied by ``1 - (h /
+log(factor))^2``, where ``h`` is its standard error; negative multipliers are replaced by zero (positive-part
+James-Stein estimator). Intervals whose coverage is already correct therefore hardly change.
 
 References
 ----------
@@ -35,8 +36,8 @@ __all__ = ["Calibration", "HeldOutPredictions", "calibrate", "distance_to_observ
 
 # Nominal coverage at which intervals are calibrated.
 _NOMINAL_COVERAGE = 0.9
-# Minimum number of missing blocks in a class of distances, for the standard error of the coverage.
-_MIN_GAPS = 8
+# Minimum number of held-out blocks in a class of distances; the standard error of the coverage requires them.
+_MIN_BLOCKS = 8
 
 
 class Calibration(NamedTuple):
@@ -167,7 +168,7 @@ def calibrate(predictions: HeldOutPredictions, small_sample: FloatArray) -> Cali
     -------
     Calibration
         Calibration with one factor for each class of distances: ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on.
-        A class with too few missing blocks is merged with the class of smaller distances.
+        A class with fewer than eight held-out blocks is merged with the class of smaller distances.
     """
     log_distance = np.log(
         np.maximum(np.where(np.isfinite(predictions.distances), predictions.distances, 1.0), 1.0)
@@ -179,7 +180,7 @@ def calibrate(predictions: HeldOutPredictions, small_sample: FloatArray) -> Cali
     members = np.zeros_like(is_valid)
     for interval in range(last, -1, -1):
         members = members | (is_valid & (octave == interval))
-        if np.unique(predictions.groups[members]).size < _MIN_GAPS:
+        if np.unique(predictions.groups[members]).size < _MIN_BLOCKS:
             continue
         distances.append(float(np.exp(np.mean(log_distance[members]))))
         scores = np.abs(predictions.errors[members]) / predictions.std[members]

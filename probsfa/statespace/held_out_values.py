@@ -251,13 +251,13 @@ class Evidence(NamedTuple):
     Attributes
     ----------
     chosen : int
-        The selected model.
+        Index of the selected model.
     behind : ndarray of shape (M,)
         Difference of the mean score of each model from the best score.
     standard_error : ndarray of shape (M,)
         Standard errors of these differences, zero for the best model.
     equal : ndarray of bool of shape (M,)
-        Models whose scores do not differ significantly from the best score.
+        Mask of the models whose scores do not differ significantly from the best score.
     """
 
     chosen: int
@@ -322,9 +322,9 @@ def compare_scores_of_draws(
         Evidence, with differences and standard errors over the values of all draws.
     """
     evidence_by_draw = [compare_scores(one, group, bic) for one, group in zip(scores, groups, strict=True)]
-    differences = np.cumsum([0, *(group.max() + 1 for group in groups[:-1])])
-    numbers = np.concatenate([group + first for group, first in zip(groups, differences, strict=True)])
-    full = compare_scores(np.concatenate(scores, axis=1), numbers, bic)
+    first_groups = np.cumsum([0, *(group.max() + 1 for group in groups[:-1])])
+    all_groups = np.concatenate([group + first for group, first in zip(groups, first_groups, strict=True)])
+    full = compare_scores(np.concatenate(scores, axis=1), all_groups, bic)
     equal = np.any([evidence.equal for evidence in evidence_by_draw], axis=0)
     return full._replace(chosen=int(np.argmin(np.where(equal, bic, np.inf))), equal=equal)
 

@@ -145,15 +145,15 @@ class ModelSelection:
         """Return the compared candidates as a table, and the reason."""
         names = ("model", "rows", "score", "behind", "standard_error", "rmse", "mae", "verdict")
         last = [row for row in self.records if row["round"] > 0] or list(self.records)
-        cells = [[_format_entry(row[name]) for name in names] for row in last]
+        entries = [[_format_entry(row[name]) for name in names] for row in last]
         heads = [name.replace("_", " ") for name in names]
-        widths = [max(len(row[j]) for row in [heads, *cells]) for j in range(len(names))]
+        widths = [max(len(row[j]) for row in [heads, *entries]) for j in range(len(names))]
         lines = [
             "  ".join(
                 text.ljust(w) if j in (0, 7) else text.rjust(w)
                 for j, (text, w) in enumerate(zip(row, widths, strict=True))
             )
-            for row in [heads, *cells]
+            for row in [heads, *entries]
         ]
         return "\n".join([*(line.rstrip() for line in lines), self.reason])
 

@@ -260,7 +260,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return posterior._replace(row_log_likelihoods=posterior.row_log_likelihoods + bound_minus_likelihood)
 
     def _infer(self, sequences: Sequences) -> tuple[Panel, InferredWeights | None]:
-        """Return the packed rows and, with Student-t noise, the inferred weights of their values."""
+        """Return the panel and, with Student-t noise, the inferred weights of its values."""
         return self._panel(sequences), None
 
     def leave_one_out_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
@@ -442,25 +442,25 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if sequences.n_rows > _N_CHECKED_ROWS:
             sample = choose_segments(sequences.mask, sequences.lengths, _N_CHECKED_ROWS)
             rows = sequences if sample is None else sequences.segments_as_sequences(sample)
-        if rows.n_rows > 2 * _N_CHECKED_ROWS:  # many short sequences, taken whole
+        if rows.n_rows > 2 * _N_CHECKED_ROWS:  # many short sequences, which are not divided
             return self
-        suspicious = candidate_rows(sequences, _N_CANDIDATE_ROWS)
-        segments = _rows_before(sequences, suspicious)
+        candidates = candidate_rows(sequences, _N_CANDIDATE_ROWS)
+        segments = _rows_before(sequences, candidates)
         try:
             with np.errstate(all="ignore"):
                 errors = self.one_step_errors(rows)
-                suspicious_errors = self.one_step_errors(sequences.segments_as_sequences(segments))
+                candidate_errors = self.one_step_errors(sequences.segments_as_sequences(segments))
         except np.linalg.LinAlgError:  # rounding errors with near-zero noise
             return self
         last_rows = np.cumsum([part.stop - part.start for part in segments]) - 1
-        outliers = gross_outliers(errors, suspicious_errors[last_rows], suspicious, sequences.n_rows)
+        outliers = gross_outliers(errors, candidate_errors[last_rows], candidates, sequences.n_rows)
         status = self.fitted.status.adding(
             "misfit", misfit_message(errors, rows.lengths, rows.feature_names)
         ).adding("outliers", outlier_message(outliers, rows.feature_names), values=outliers.positions)
         return replace(self, fitted=replace(self.fitted, status=status))
 
     def one_step_errors(self, sequences: Sequences) -> FloatArray:
-        """Return standardised one-step prediction errors (N, D)."""
+        """Return standardized one-step prediction errors (N, D)."""
         return self._one_step(sequences.with_time_unit(self.fitted.time_unit))[2]
 
     def forecast(
@@ -598,13 +598,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return diagnose(errors, timed, fitted.axis.seconds(fitted.time_unit), properties)
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return one-step predictions, their standard deviations and standardised errors, all (N, D)."""
+        """Return one-step predictions, their standard deviations and standardized errors, all (N, D)."""
         filtering, steps = filter_all(self._state_space, make_panel(timed))
         predictions = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
         return *predictions, standardised_errors(timed.values, *predictions)
 
     def _left_out_errors(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
-        """Return standardised errors of values, rows, and blocks of rows that are left out."""
+        """Return standardized errors of values, rows, and blocks of rows that are left out."""
         params, posterior = self.fitted.predictive_params, self._posterior(sequences)
         values = sequences.values
         moments = observation_moments(params, posterior.means, posterior.covariances)
@@ -649,7 +649,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
 
     def _noise_floors(self, sequences: Sequences) -> FloatArray:
-        """Return possible lower bounds (D, n) of standardised noise variances in the fit.
+        """Return possible lower bounds (D, n) of standardized noise variances in the fit.
 
         Parameters at a lower bound have no standard error.
         """

@@ -136,8 +136,8 @@ class Matern32(Process):
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
         """See :class:`.Process`; in closed form.
 
-        With the drift ``F`` and the second column ``a`` of ``A``, the derivatives by ``d`` are ``F A`` and
-        ``4 a a'``.
+        With the drift ``F`` and the second column ``a`` of ``A``, the derivatives with respect to ``d`` are
+        ``F A`` and ``4 a a'``.
         """
         d = (self.rate * gaps[:, None])[:, :, None, None]
         matrix, _ = self.transitions(gaps)
@@ -156,19 +156,19 @@ class Matern32(Process):
         d = self.rate
         a, one_minus_a = np.exp(-d), -np.expm1(-d)
         s = 2.0 * np.sin(0.5 * omega[:, None]) ** 2
-        level = -np.expm1(-2.0 * d) + 2.0 * d * a
+        at_zero = -np.expm1(-2.0 * d) + 2.0 * d * a
         series = -(d**3) * (1.0 / 3.0 + d**2 / 30.0 + d**4 / 840.0)
-        steep = np.where(d < 0.1, series, np.sinh(d) - d * np.cosh(d))
-        top = one_minus_a**2 * level + 4.0 * a**2 * s * steep
-        bottom = one_minus_a**2 + 2.0 * a * s
-        by_top = (
-            2.0 * a * one_minus_a * level
+        hyperbolic = np.where(d < 0.1, series, np.sinh(d) - d * np.cosh(d))
+        numerator = one_minus_a**2 * at_zero + 4.0 * a**2 * s * hyperbolic
+        t = one_minus_a**2 + 2.0 * a * s
+        numerator_slope = (
+            2.0 * a * one_minus_a * at_zero
             + one_minus_a**2 * (2.0 * a**2 + 2.0 * a - 2.0 * d * a)
-            - 4.0 * a**2 * s * (2.0 * steep + d * np.sinh(d))
+            - 4.0 * a**2 * s * (2.0 * hyperbolic + d * np.sinh(d))
         )
-        by_bottom = 2.0 * a * one_minus_a - 2.0 * a * s
-        slopes = d * (by_top / bottom**2 - 2.0 * top * by_bottom / bottom**3)
-        return (top / bottom**2)[:, :, None], slopes[:, :, None, None]
+        t_slope = 2.0 * a * one_minus_a - 2.0 * a * s
+        slopes = d * (numerator_slope / t**2 - 2.0 * numerator * t_slope / t**3)
+        return (numerator / t**2)[:, :, None], slopes[:, :, None, None]
 
 
 @cache

@@ -210,8 +210,8 @@ class Rhythm(Process):
 
     def curvature(self, gradient: FloatArray) -> FloatArray:
         """See :class:`.Process`."""
-        differences = np.maximum((-1.0 - np.log(self.decay)) * gradient[0], 0.0)
-        return np.array([differences, np.zeros_like(differences)])
+        of_decay = np.maximum((-1.0 - np.log(self.decay)) * gradient[0], 0.0)
+        return np.array([of_decay, np.zeros_like(of_decay)])
 
     @property
     def periods(self) -> FloatArray:

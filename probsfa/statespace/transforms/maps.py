@@ -78,7 +78,7 @@ class Transform(ABC):
             with np.errstate(divide="ignore", invalid="ignore"):
                 middle = np.where(s > 0.0, (self.kink - m) / np.where(s > 0.0, s, 1.0), 0.0)
             middle = np.clip(middle, -reach, reach)
-            total = spread = power = 0.0
+            mass = first_moment = second_moment = 0.0
             with np.errstate(over="ignore"):
                 centre = self.inverse(m)
             for low, high in ((-reach, middle), (middle, reach)):
@@ -86,12 +86,12 @@ class Transform(ABC):
                 density = 0.5 * (high - low) * weights * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
                 with np.errstate(over="ignore"):
                     deviation = self.inverse(m + s * z) - centre
-                    total = total + density.sum(axis=1)
-                    spread = spread + (density * deviation).sum(axis=1)
-                    power = power + (density * deviation**2).sum(axis=1)
-            shift = spread / total
+                    mass = mass + density.sum(axis=1)
+                    first_moment = first_moment + (density * deviation).sum(axis=1)
+                    second_moment = second_moment + (density * deviation**2).sum(axis=1)
+            shift = first_moment / mass
             out[0][part] = centre[:, 0] + shift
-            out[1][part] = np.sqrt(np.maximum(power / total - shift**2, 0.0))
+            out[1][part] = np.sqrt(np.maximum(second_moment / mass - shift**2, 0.0))
         return out
 
 
@@ -375,7 +375,7 @@ class Bounds(Transform):
         if self.lower is not None and self.upper is not None:
             return super().moments(means, std)
         sign = -1.0 if self.lower is None else 1.0
-        mean, spread = Log().moments(sign * means, std)
+        mean, std_of_x = Log().moments(sign * means, std)
         bound = self.upper if self.lower is None else self.lower
         assert bound is not None
-        return bound + sign * mean, spread
+        return bound + sign * mean, std_of_x
