@@ -73,7 +73,7 @@ class ColumnMoments(NamedTuple):
         return self.stds <= 8.0 * np.finfo(np.float64).eps * np.abs(self.means)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the shift and scale (D,) that standardise the columns.
+        """Return the shift and scale (D,) that standardize the columns.
 
         Parameters
         ----------
@@ -271,7 +271,7 @@ def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np
     Parameters
     ----------
     errors : ndarray of shape (N, D)
-        Standardised errors, NaN where missing.
+        Standardized errors, NaN where missing.
     lengths : sequence of int
         Rows of each sequence.
     lags : ndarray of int of shape (L,)

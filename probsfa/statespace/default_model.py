@@ -1,9 +1,19 @@
 """Selection of the model if neither the number of factors nor the noise is specified.
 
-Some observed values are hidden, and four candidates are fitted to the remaining values. One candidate has
-white noise and as many factors as columns (at most 64). Three candidates have AR(1) noise of each column and
-at most sixteen, at most four, and no factors. Stochastic cycles are added to the best candidate while they
-improve the predictions of hidden values. The model with the best predictions is then fitted to all values.
+Some observed values are hidden, and four candidates are fitted to the remaining values:
+
+==========================  ==============================================
+noise of each column        number of factors
+==========================  ==============================================
+white                       number of columns, at most 64
+AR(1)                       number of columns, at most 16
+AR(1)                       number of columns, at most 4
+AR(1)                       0
+==========================  ==============================================
+
+In long or wide data, the maximum numbers of factors are smaller, to limit the time of a fit. Stochastic
+cycles are added to the best candidate while they improve the predictions of hidden values. The model with the
+best predictions is then fitted to all values.
 
 Linear interpolation is a limiting case of a model with AR(1) noise of each column.
 """
@@ -68,8 +78,9 @@ _MAX_EVALUATIONS = 40
 # Maximum number of stochastic cycles, as in `select_model`, and maximum number of cycles that do not improve
 # predictions.
 _MAX_CYCLES, _MAX_FAILURES = 3, 2
-# Upper limit of the score of a hidden value in the test for outliers, in standard deviations; the mean of a
-# column as prediction has such errors. With higher limits (3 and 6), a few artefacts had too much weight.
+# Upper limit of the score of a hidden value in the test for outliers, in standard deviations of the column. A
+# prediction by the mean of the column has about this score. With limits of 3 and 6, the scores of a few
+# artefacts dominated the mean.
 _MAX_SCORE = 1.0
 # Maximum number of factors of the first model in the test for outliers.
 _MAX_FIRST_FACTORS = 16
@@ -144,8 +155,9 @@ def _without_outliers(
     for n_components in sorted({min(most_factors, _MAX_FIRST_FACTORS), most_factors}):
         requested = {**candidates[-1], "n_components": n_components}
         # Both fits start from initial values computed from the data. If the second fit started at the result
-        # of the first, it would have more evaluations in total, and regular values were then left out as
-        # outliers (error of the gas sensors 0.159 instead of 0.114).
+        # of the first, it would have more evaluations in total. In a record of gas sensors, regular values
+        # were then left out as outliers, and the error of imputed values was 0.159 instead of 0.114 standard
+        # deviations.
         with_outliers_model = _fit_compared(fit, options, requested, remaining)
         if with_outliers_model.fitted.interrupted:
             return None, with_outliers_model

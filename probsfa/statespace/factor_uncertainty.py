@@ -58,7 +58,7 @@ def covariances_of_mixture(
     coordinates : Coordinates
         Layout of the free parameters.
     params : StateSpace
-        Parameters for standardised data, in state-space form.
+        Parameters for standardized data, in state-space form.
     n_values : ndarray of shape (D,)
         Number of observed values of each column.
     lengths : ndarray of int of shape (M,)

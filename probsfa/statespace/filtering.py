@@ -91,7 +91,7 @@ class _FilteredStates:
 
     @property
     def innovations(self) -> FloatArray:
-        """Standardised prediction errors (T, D)."""
+        """Standardized prediction errors (T, D)."""
         return standardised_errors(self.values, *self.one_step)
 
 
@@ -237,7 +237,7 @@ class RowErrors(NamedTuple):
     n_values : ndarray of int of shape (T,)
         Number of observed values of each row.
     value_errors : ndarray of shape (T, D)
-        Standardised error of each value given the previous rows and the other values of its row; NaN where a
+        Standardized error of each value given the previous rows and the other values of its row; NaN where a
         value is missing. Its square is the difference of the squared distances with and without the value.
     """
 
@@ -296,7 +296,7 @@ def transition_matrices(result: FilterResult) -> FloatArray:
 
 
 def gains(result: FilterResult) -> FloatArray:
-    """Return the Kalman gain (T, K, D): derivatives of the filtered means by the values of the row.
+    """Return the Kalman gain (T, K, D): derivatives of filtered means with respect to the values of the row.
 
     The gain is ``P C' R^-1`` with the filtered covariance ``P`` of the states; it is zero for missing values.
     """
@@ -307,7 +307,7 @@ def gains(result: FilterResult) -> FloatArray:
 
 
 def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
-    """Return errors divided by predicted standard deviations; NaN for missing values and zero deviations."""
+    """Return errors divided by predicted standard deviations; NaN for missing values or zero deviations."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(std > 0.0, (values - means) / std, np.nan)
 
@@ -323,7 +323,7 @@ def misfit_message(innovations: FloatArray, lengths: Sequence[int], names: Seque
     Parameters
     ----------
     innovations : ndarray of shape (N, D)
-        Standardised one-step prediction errors of some of the rows.
+        Standardized one-step prediction errors of some of the rows.
     lengths : sequence of int
         Rows of each sequence.
     names : sequence of str or None
@@ -356,7 +356,7 @@ def filter_all(params: StateSpace, panel: Panel) -> tuple[Filtering, Transition]
     params : StateSpace
         Parameters of the model.
     panel : Panel
-        Packed observations of any number of sequences.
+        Observations of any number of sequences.
 
     Returns
     -------

@@ -216,7 +216,7 @@ def random_parts(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequence
         For each part, a mask (N, D) of its values, and the rows in which they are missing.
     """
     rows, columns = np.nonzero(sequences.mask)
-    order = np.random.default_rng(0).permutation(len(rows))  # equal in each call
+    order = np.random.default_rng(0).permutation(len(rows))  # the same parts in each call
     parts = []
     for part in np.array_split(order, min(_N_PARTS, len(order)) or 1):
         hidden = np.zeros(sequences.values.shape, dtype=bool)

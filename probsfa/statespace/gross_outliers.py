@@ -141,7 +141,7 @@ def _median(x: FloatArray) -> float:
 
 
 def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.intp], n_rows: int) -> Outliers:
-    """Find gross outliers in standardised one-step prediction errors.
+    """Find gross outliers in standardized one-step prediction errors.
 
     Parameters
     ----------

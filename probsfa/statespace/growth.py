@@ -41,9 +41,9 @@ def enlarged(
     Parameters
     ----------
     params : StateSpace
-        Parameters of the smaller model, for standardised data.
+        Parameters of the smaller model, for standardized data.
     panel : Panel
-        Standardised observations.
+        Standardized observations.
     latents : Latents
         Numbers of processes of the larger model, no fewer of any kind than in `params`.
     noise : Noise
@@ -77,7 +77,7 @@ def reduced(params: StateSpace, latents: Latents) -> StateSpace:
     Parameters
     ----------
     params : StateSpace
-        Parameters of the larger model, for standardised data.
+        Parameters of the larger model, for standardized data.
     latents : Latents
         Numbers of processes of the smaller model, no more of any kind than in `params`.
     """

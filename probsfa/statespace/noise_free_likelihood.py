@@ -18,9 +18,9 @@ Notes on the paper:
 * Eqs. 13-20 omit terms that do not depend on the weights. Here they are included, because likelihoods with
   different decays and variances are compared. One of them, ``log v_n``, is an edge term that is not in eq.
   18.
-* Eq. 18 assumes that the first row has the stationary variance, eq. 8. For another variance, the factor of
-its
-  outer product is ``s_n^2 / v_n - 1 + l_n`` instead of ``l_n (1 - l_n)``; the closed form is the same.
+* Eq. 18 assumes that the first row has the stationary variance, eq. 8. For another variance, the outer
+  product of the first row is multiplied by ``s_n^2 / v_n - 1 + l_n`` instead of ``l_n (1 - l_n)``; the closed
+  form is the same.
 * Eq. 22 has the index n in its coefficients, but its derivation from eq. 21 leads to m. At a maximum both are
   correct, because both sides are symmetric.
 * Eq. 23 requires different decays. This condition is sufficient only for decays inside (-1, 1), because
@@ -61,7 +61,7 @@ class NoiseFreeLogLikelihood(NamedTuple):
     exact : float
         Log-likelihood, Turner & Sahani (2007), eq. 13.
     without_edges : float
-        Log-likelihood without edge terms, eqs. 19-20, which slow feature analysis maximises.
+        Log-likelihood without edge terms, eqs. 19-20, which slow feature analysis maximizes.
     first_variance : float
         Edge term due to the variance of the first row, which differs from the variance of an innovation.
     edge_rows : float
@@ -149,7 +149,7 @@ def noise_free_log_likelihood(
 
     See Also
     --------
-    noise_free_maximum_likelihood : Parameters that maximise the likelihood.
+    noise_free_maximum_likelihood : Parameters that maximize the likelihood.
     probsfa.ProbabilisticSFA.log_likelihood : Log-likelihood with observation noise and missing values.
 
     References
@@ -221,7 +221,7 @@ def noise_free_maximum_likelihood(
     Without edge terms this is slow feature analysis. If all decays are different, the rows of the weights are
     the directions of slow feature analysis, and the largest decay belongs to the slowest direction. The
     factors have variances ``sigma_n^2 / ((1 - lambda_n)^2 + lambda_n delta_n)`` (eqs. 22-23), with the delta
-    value ``delta_n`` of the direction. With edge terms the likelihood is maximised by Newton's method, from
+    value ``delta_n`` of the direction. With edge terms the likelihood is maximized by Newton's method, from
     this solution.
 
     Parameters
@@ -234,7 +234,7 @@ def noise_free_maximum_likelihood(
     innovation_variance : float or array-like of shape (D,), optional
         Innovation variances, which set the scale of the factors; by default ``1 - decay ** 2``.
     edge_terms : bool, default=False
-        Whether to maximise the exact likelihood instead of the likelihood without edge terms.
+        Whether to maximize the exact likelihood instead of the likelihood without edge terms.
     lengths : sequence of int, optional
         Lengths of consecutive, independent sequences.
 
@@ -273,8 +273,8 @@ def noise_free_maximum_likelihood(
     >>> from probsfa import SFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(500, 3, decay=[0.9, 0.7, 0.2], noise_variance=0.0, random_state=0).data
-    >>> held = noise_free_maximum_likelihood(X, [0.3, 0.2, 0.1])
-    >>> print((held.weights / SFA().fit(X).components_).round(3))
+    >>> fixed = noise_free_maximum_likelihood(X, [0.3, 0.2, 0.1])
+    >>> print((fixed.weights / SFA().fit(X).components_).round(3))
     [[1.299 1.299 1.299]
      [1.121 1.121 1.121]
      [1.017 1.017 1.017]]
@@ -336,7 +336,7 @@ def noise_free_maximum_likelihood(
 def _maximize(
     moments: _Moments, decay: FloatArray, weights: FloatArray, *, learn: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return decays and weights that maximise the exact likelihood, for innovations of unit variance.
+    """Return decays and weights that maximize the exact likelihood, for innovations of unit variance.
 
     Updates are multiplicative, ``W <- (I + E) W``. The log-likelihood per row is, with the quadratic forms
     ``F_n`` of :func:`_quadratic_forms`,
@@ -444,7 +444,7 @@ def _maximize_over_decay(moments: _Moments, n: int) -> float:
     """Return the maximum likelihood decay of a factor with a fixed direction and free variance.
 
     The sum of squares ``Q`` of the innovations, including first rows in units of their variance, is a
-    quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay minimises ``T/2 log Q - S/2
+    quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay minimizes ``T/2 log Q - S/2
     log(1 - decay^2)`` and is a root of a cubic polynomial.
     """
     B, A, first, last = (moment[n, n] for moment in moments[:4])

@@ -58,7 +58,10 @@ def robust_scale_with_outliers(values: FloatArray, lengths: Sequence[int]) -> Fl
 
 
 def far_from_adjacent(sequences: Sequences, spread: FloatArray) -> BoolArray:
-    """Return a mask (N, D) of values more than six scales (D,) from the median of adjacent values."""
+    """Return a mask (N, D) of values far from the median of adjacent values.
+
+    Far is more than six robust standard deviations `spread` (D,); columns with a `spread` of zero have none.
+    """
     far = np.zeros(sequences.values.shape, dtype=bool)
     tested = np.flatnonzero(spread > 0.0)
     errors = distance_from_adjacent(sequences.values[:, tested], sequences.lengths)
@@ -90,7 +93,7 @@ class OutlierModel(LinearGaussianModel):
 
     @classmethod
     def of(cls, fitted: MaximumLikelihood, spread: FloatArray) -> Self:
-        """Return the model with scales (D,) of columns that may have outliers, zero for other columns."""
+        """Return the model with the result (D,) of :func:`robust_scale_with_outliers`."""
         return cls(replace(fitted, outlier_spread=spread))
 
     def outliers(self, sequences: Sequences) -> BoolArray:

@@ -170,14 +170,14 @@ def cache_sized_parts(n_rows: int) -> Iterator[slice]:
 
 
 class Units(NamedTuple):
-    """Shift and scale (D,) that standardise the columns."""
+    """Shift and scale (D,) that standardize the columns."""
 
     shift: FloatArray
     scale: FloatArray
 
 
 class _BlockReader:
-    """Reads blocks of values and mask; the last block is cached, because values and mask are read in turn."""
+    """Reads blocks of values and mask; the last block is cached for the mask, which is read next."""
 
     def __init__(self, read: ReadRows, units: Units | None, pack: "PackRows") -> None:
         self._read, self._units, self._pack = read, units, pack
@@ -202,7 +202,7 @@ def empty_aligned(block: FloatArray) -> FloatArray:
 
 
 def pack_rows(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Return standardised values of a block, zero where missing, and its mask."""
+    """Return standardized values of a block, zero where missing, and its mask."""
     values, mask = empty_aligned(block), empty_aligned(block)
     for part in cache_sized_parts(len(block)):
         rows, target = as_float_array(block[part], "X"), values[part]
@@ -267,7 +267,7 @@ def lazy_panel(
     step : float, optional
         Time between all successive rows, if it is constant.
     units : Units, optional
-        Shift and scale of the columns; by default values are not standardised.
+        Shift and scale of the columns; by default values are not standardized.
     pack : callable, default=pack_rows
         Function that returns values and mask of a block of rows.
 

@@ -1,4 +1,4 @@
-"""Standardised prediction errors of values that are left out one at a time, in rows, or in blocks of rows."""
+"""Standardized prediction errors of values that are left out one at a time, in rows, or in blocks of rows."""
 
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ def coverage(errors: FloatArray) -> FloatArray:
 def left_out_errors(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> FloatArray:
-    """Return standardised leave-one-out errors (T, D) of values.
+    """Return standardized leave-one-out errors (T, D) of values.
 
     Parameters are those of :func:`.leave_one_out_moments`.
     """
@@ -70,7 +70,7 @@ def left_out_errors(
 def left_out_rows(
     params: StateSpace, values: FloatArray, means: FloatArray, covariances: FloatArray
 ) -> FloatArray:
-    """Return standardised errors of the values of each row given all other rows.
+    """Return standardized errors of the values of each row given all other rows.
 
     The row adds ``J = C' R^-1 C`` to the posterior precision of its state, and ``h = C' R^-1 (x - mu)`` to
     the precision times the mean. Without the row, the mean is ``(1 - V J)^-1 (m - V h)`` and the covariance

@@ -11,7 +11,7 @@ _REPORT_INTERVAL = 0.1
 
 
 class Progress:
-    """A progress bar on standard error that shows the number of posterior evaluations; a context manager.
+    """A progress bar on standard error that shows the number of likelihood evaluations; a context manager.
 
     After each evaluation, a fit calls the instance with the number of evaluations and the best value. After
     each optimizer step of initial parameters by the Whittle likelihood, it calls :meth:`on_whittle_step`;
@@ -29,7 +29,7 @@ class Progress:
         self,
         total: int | None,
         desc: str = "fit",
-        unit: str = "posterior",
+        unit: str = "evaluation",
         value: str = "log-likelihood",
     ) -> None:
         self._total, self._desc, self._unit, self._value = total, desc, unit, value

@@ -75,9 +75,10 @@ def _decay(estimate: FloatArray, half_width: FloatArray) -> Limits:
     )
 
 
-#: Functions that return the limits of an interval from an estimate and a half-width on the linear scale. The
-#: interval is symmetric on the scale of the key, to which the delta method converts the half-width. The scale
-#: "decay" is ``log(-log a)`` for a positive decay ``a``, and ``atanh a`` for a negative decay.
+#: Functions that return the limits of an interval from an estimate and a half-width on the linear scale. A
+#: key names the scale on which the interval is symmetric; the delta method converts the half-width to this
+#: scale. The scale "decay" is ``log(-log a)`` for a positive decay ``a``, and ``atanh a`` for a negative
+#: decay.
 INTERVALS: dict[str, Callable[[FloatArray, FloatArray], Limits]] = {
     "linear": _linear,
     "log": _log,

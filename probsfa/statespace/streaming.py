@@ -76,7 +76,7 @@ class InBlocks:
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
-        """Return segments of the standardised observations, and a function for statistics of all rows."""
+        """Return segments of the standardized observations, and a function for statistics of all rows."""
         panel = stream(self.X, self.lengths, shift, scale, self.times)
         return Observations(
             sample(self.X, self.lengths, shift, scale, self.times),
@@ -126,7 +126,7 @@ def stream(
     lengths : tuple of int
         Length of each sequence.
     shift, scale : ndarray of shape (D,)
-        Shift and scale that standardise the columns.
+        Shift and scale that standardize the columns.
     times : ndarray of shape (T,), optional
         Times of the rows, in units of the model's time; evenly spaced by default.
 

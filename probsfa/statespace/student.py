@@ -1,7 +1,7 @@
 r"""Variational inference of the weights of values under Student-t noise (:mod:`.noise.student`).
 
 The posterior of latent states ``z`` and weights ``w`` is approximated by ``q(z) q(w)``. Alternating updates
-of both distributions maximise a lower bound of the log-likelihood (Tipping & Lawrence 2005):
+of both distributions maximize a lower bound of the log-likelihood (Tipping & Lawrence 2005):
 
     q(z)   is the posterior of the Gaussian model in which the noise of a value has variance ``r / E[w]``;
     q(w)   is Gamma((nu + n) / 2, (nu + s) / 2), hence E[w] = (nu + n) / (nu + s),
@@ -14,7 +14,7 @@ bound is
     log t(s) = -n/2 log(2 pi r) + log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)
                - (nu + n) / 2 log(1 + s / nu),
 
-and the optimal degrees of freedom ``nu`` maximise the sum. The engine raises the density of each value to the
+and the optimal degrees of freedom ``nu`` maximize the sum. The engine raises the density of each value to the
 power of its weight (:class:`~probsfa.statespace.panel.Panel`). The power is the density with variance ``r /
 w`` up to a constant factor, which this module includes in the bound.
 
@@ -99,7 +99,7 @@ def value_moments(params: StateSpace, panel: Panel, n_draws: int = N_DRAWS) -> V
         Parameters of the model. AR(1) noise of columns is integrated out if it is not among the states; then
         variances and log-likelihood are estimates.
     panel : Panel
-        Packed observations, with weights.
+        Observations, with weights.
     n_draws : int, default=32
         Number of draws for variances if AR(1) noise is integrated out.
 
@@ -111,7 +111,8 @@ def value_moments(params: StateSpace, panel: Panel, n_draws: int = N_DRAWS) -> V
         integrated = IdiosyncraticPosterior(params, panel, n_draws=n_draws)
         weights = panel.value_weights[: panel.n_rows]
         used = weights > 0.0
-        # Sum of the logarithms of the factors by which powers of densities are not normalised.
+        # A density to the power of a weight is not normalized. Sum of its logarithms minus those of the
+        # densities with variance r / w.
         log_factors = 0.5 * (used - weights) @ np.log(2.0 * np.pi * params.noise_variance)
         log_factors -= 0.5 * np.sum(np.log(weights, where=used, out=np.zeros(weights.shape)), axis=1)
         log_likelihood = integrated.log_likelihood() + float(np.sum(log_factors))
@@ -152,7 +153,7 @@ class Weights(NamedTuple):
         """Return the bound of each row (N,) less its log-likelihood from the engine.
 
         The difference is `constant` plus ``(w - 1) / 2 log(2 pi r)`` for each value, because the engine uses
-        the density with variance ``r`` to the power ``w``, which is not normalised.
+        the density with variance ``r`` to the power ``w``, which is not normalized.
         """
         n = panel.n_rows
         surplus = self.values[:n] - panel.mask[:n]
@@ -227,7 +228,7 @@ def infer_weights(
     params : StateSpace
         Parameters of the model.
     panel : Panel
-        Packed observations.
+        Observations.
     noise : HeavyTails
         Distribution of the weights, and which values share one.
     start : ndarray of shape (T, D), optional
@@ -371,7 +372,7 @@ def left_out_moments(
     params : StateSpace
         Parameters of the model.
     panel : Panel
-        Packed observations.
+        Observations.
     moments : ValueMoments
         Moments of the posterior under the weights.
     weights : ndarray of shape (T, D)

@@ -82,7 +82,7 @@ class TransformedFilterResult(FilterResult):
 
     @property
     def innovations(self) -> Any:
-        """Standardised prediction errors of the transformed columns, shape (T, D); NaN where missing."""
+        """Standardized prediction errors of the transformed columns, shape (T, D); NaN where missing."""
         return like_array(self._like, self._inner.innovations)
 
     def quantile(self, probability: float) -> Any:
@@ -274,7 +274,7 @@ class TransformedModel(MaximumLikelihoodModel):
         )
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """Test the prediction errors of the model; predictions are in data units, errors standardised."""
+        """Test the prediction errors of the model; predictions are in data units, errors standardized."""
         diagnostics = self.inner.diagnose(self.transform(sequences), block)
         means = diagnostics.predictions + self.effects(sequences)
         means, std = self.transforms.moments(means, diagnostics.prediction_std)

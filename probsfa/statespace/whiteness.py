@@ -1,4 +1,4 @@
-"""Tests of standardised prediction errors, which are white, normal and stationary if the model is correct.
+"""Tests of standardized prediction errors, which are white, normal and stationary if the model is correct.
 
 Errors are arrays (N, D) of the concatenated rows of all sequences, NaN where a value is missing. Functions
 return one result for each column. Pairs of rows from different sequences are not used.
@@ -107,7 +107,7 @@ def heavy_tails(errors: FloatArray) -> Tails:
     Parameters
     ----------
     errors : ndarray of shape (N, D)
-        Standardised errors, NaN where missing.
+        Standardized errors, NaN where missing.
 
     Returns
     -------
@@ -292,7 +292,7 @@ def highest_peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) 
     Parameters
     ----------
     errors : ndarray of shape (N, D)
-        Standardised errors, NaN where missing.
+        Standardized errors, NaN where missing.
     lengths : sequence of int
         Rows of each sequence.
     times : ndarray of shape (N,)

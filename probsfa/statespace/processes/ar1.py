@@ -54,19 +54,19 @@ def from_free(free: FloatArray, *, evenly_sampled: bool) -> FloatArray:
 
 
 def slope(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Return the derivative of the decay by its coordinate."""
+    """Return the derivative of the decay with respect to its coordinate."""
     if evenly_sampled:
         return (1.0 - decay) * (1.0 + decay)
     return decay * np.log(decay)
 
 
 def ratio(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Return the derivative of ``atanh a`` by the coordinate."""
+    """Return the derivative of ``atanh a`` with respect to the coordinate."""
     return slope(decay, evenly_sampled=evenly_sampled) / ((1.0 - decay) * (1.0 + decay))
 
 
 def spectra(decay: FloatArray, omega: FloatArray, *, evenly_sampled: bool) -> tuple[FloatArray, FloatArray]:
-    """Return spectra (W, K) at frequencies (W,), and their derivatives by the coordinates."""
+    """Return spectra (W, K) at frequencies (W,), and derivatives with respect to the coordinates."""
     innovation = (1.0 - decay) * (1.0 + decay)
     # |1 - a exp(-iw)|^2 as a sum of positive terms, which is accurate for all a and w.
     half = 0.5 * omega[:, None]

@@ -32,8 +32,8 @@ Transitions = tuple[FloatArray, FloatArray]
 # Step of central differences for coordinates of order one: the cube root of the machine precision.
 _DIFFERENCE_STEP = 6e-6
 # For spectra, transition matrices of non-stationary processes are multiplied by one minus this number, so
-# that spectra are finite. Spectra only determine optimizer steps, and lower frequencies (in radians per row)
-# have less than one period in most series.
+# that spectra are finite. Spectra determine only optimizer steps. At frequencies below 3e-4 radians per row,
+# where this changes a spectrum, most series contain less than one period.
 _EIGENVALUE_MARGIN = 3e-4
 
 
@@ -65,7 +65,7 @@ def closest_signs(loadings: FloatArray, fixed: FloatArray) -> FloatArray:
 
 
 def block_score(innovation: Any, counts: Any, power: Any, moments: Any) -> tuple[Any, Any]:
-    """Return derivatives of the expected log density of transitions by ``A`` and ``Q``, (U, N, B, B).
+    """Return derivatives (U, N, B, B) of the expected log density with respect to ``A`` and ``Q``.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class Process(ABC):
     # ----------------------------------------------------------------------- estimation
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
-        """Return derivatives of ``A`` and ``Q``, both (U, N, B, B), by each coordinate."""
+        """Return derivatives of ``A`` and ``Q``, both (U, N, B, B), with respect to each coordinate."""
         free, slopes = self.to_free(), []
         for forward, backward in self._difference_steps(free):
             after, before = (self.at(free + step).transitions(gaps) for step in (forward, backward))
@@ -325,7 +325,7 @@ class Process(ABC):
     def score(
         self, gaps: FloatArray, counts: FloatArray, power: FloatArray, moments: FloatArray
     ) -> FloatArray:
-        """Return the derivative (C, N) of the expected log density of transitions by the coordinates.
+        """Return the derivative (C, N) of the expected log density with respect to the coordinates.
 
         Parameters are those of :func:`block_score`, and the gaps (U,).
         """
@@ -419,7 +419,7 @@ class Process(ABC):
         return np.asarray(power[:, :, list(self.loaded_states)])
 
     def damping(self, n_rows: float) -> FloatArray:
-        """Return the information (C, N) of `n_rows` transitions with observed states on the coordinates."""
+        """Return the information (C, N) in `n_rows` observed transitions about the coordinates."""
         if not self.n_free():
             return np.zeros((0, len(self)))
         inverse = np.linalg.inv(self.transitions(np.ones(1))[1][0])
@@ -431,9 +431,10 @@ class Process(ABC):
         return np.array(information)
 
     def curvature(self, gradient: FloatArray) -> FloatArray:
-        """Return the positive terms (C, N) of minus the second derivative that contain the gradient (C, N).
+        """Return terms (C, N) of minus the second derivative that are proportional to the gradient (C, N).
 
-        These terms exist because parameters are nonlinear functions of the coordinates; zero by default.
+        These terms exist because parameters are nonlinear functions of the coordinates. Negative terms are
+        replaced by zero. By default all terms are zero.
         """
         return np.zeros_like(gradient)
 

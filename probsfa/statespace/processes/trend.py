@@ -21,8 +21,8 @@ __all__ = ["LocalLevel", "LocalLinearTrend"]
 # steps; initial standard deviations of a local linear trend are 1e6 (level) and 1e4 (slope) steps of the
 # slope. With much larger variances, filtered variances would have no significant digits.
 _INITIAL_LEVEL_VARIANCE, _INITIAL_LINE_VARIANCE, _INITIAL_SLOPE_VARIANCE = 1e10, 1e12, 1e8
-# Longest optimizer step in the standard deviation of the steps of a trend, in standard deviations of columns.
-# With longer steps, the optimizer often replaces a trend by a slow AR(1) factor.
+# Largest change of the standard deviation of a trend's steps in one optimizer step, in standard deviations of
+# the column. After larger changes, fits often replaced a trend by a slow AR(1) factor.
 _LONGEST_STEP = 3e-3
 # Range of the variance of steps of a level, relative to the variance of steps of its slope.
 _MIN_RATIO, _MAX_RATIO = 1e-6, 1e8

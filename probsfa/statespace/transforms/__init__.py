@@ -12,17 +12,18 @@ kind                ``y``                                                   ``x`
 ``"log1p"``         ``log(1 + x)``                                          0 or above
 ``"sqrt"``          ``sqrt x``                                              0 or above
 ``"box-cox"``       ``(x^p - 1) / p``, Box & Cox (1964)                     above 0
-``"yeo-johnson"``   the same of ``1 + x``, and mirrored of ``1 - x``        any; Yeo & Johnson (2000)
+``"yeo-johnson"``   Box-Cox of ``1 + x``; for negative ``x``, minus         any; Yeo & Johnson (2000)
+                    Box-Cox of ``1 - x`` with the power ``2 - p``
 ``(a, b)``          ``log((x - a) / (b - x))``                              from a to b
 ``(a, None)``       ``log(x - a)``                                          a or above
 ``(None, b)``       ``-log(b - x)``                                         b or below
 ==================  ======================================================  =================================
 
-In the last three kinds ``y`` is infinite at a bound; in ``"sqrt"`` the slope of ``y`` is infinite. Values
-closer to the bound than a margin are therefore moved to the margin. The margin is half the smallest nonzero
-distance of training values from the bound. It is limited to 0.001 to 0.01 times the range (with one bound, to
-0.001 to 0.05 times the median distance). Back-transformed values below the range of ``"log1p"``, ``"sqrt"``
-and ``"box-cox"`` are zero.
+In the last three kinds ``y`` is infinite at a bound; in ``"sqrt"`` the slope of ``y`` is infinite at 0.
+Values closer to the bound than a margin are therefore moved to the margin. The margin is half the smallest
+nonzero distance of training values from the bound. It is limited to 0.001 to 0.01 times the range (with one
+bound, to 0.001 to 0.05 times the median distance). Back-transformed values below the range of ``"log1p"``,
+``"sqrt"`` and ``"box-cox"`` are zero.
 """
 
 from probsfa.statespace.transforms.argument import make_transforms

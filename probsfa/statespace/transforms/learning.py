@@ -29,8 +29,7 @@ _SHARE_OF_CLOSEST, _MIN_MARGIN, _MAX_SHARE_OF_RANGE, _MAX_SHARE_OF_MEDIAN = 0.5,
 # single nonzero value. A distribution with more equal values has no density.
 _MIN_VALUES, _MIN_DISTINCT_VALUES, _MAX_SHARE_OF_EQUAL = 50, 10, 0.2
 # Minimum gains of "auto" over no transform, in nats: conditional log-likelihood in total and per value, and
-# marginal log-likelihood. The last number is the minimum gain of the logarithm over other transforms per
-# value.
+# marginal log-likelihood. Minimum gain per value of the logarithm over other transforms.
 _MIN_GAIN, _MIN_GAIN_PER_VALUE, _MIN_MARGINAL_GAIN = 10.0, 0.05, 2.0
 _MIN_GAIN_OF_LOG_PER_VALUE = 0.1
 
