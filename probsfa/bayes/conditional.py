@@ -1,4 +1,4 @@
-"""Rows of series given the parameters of each draw: observations minus the effects of covariates."""
+"""Observations for each posterior draw, minus the effects of covariates with the coefficients of the draw."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -17,14 +17,14 @@ __all__ = ["GivenDraw", "effects_of_draw", "pairs_of_mixture", "rows_given_draws
 
 
 class GivenDraw(NamedTuple):
-    """Rows with one noise, given the parameters of a draw.
+    """The parameters of one draw, and a panel of observations with these parameters.
 
     Attributes
     ----------
     params : StateSpace
         Parameters of the draw.
     panel : Panel
-        The rows minus the effects of covariates.
+        The observations minus the effects of covariates.
     effects : ndarray (N, D) or float
         The effects of covariates; zero without covariates.
     """
@@ -35,7 +35,7 @@ class GivenDraw(NamedTuple):
 
 
 def pairs_of_mixture(fitted: FittedPosterior, n_wanted: int) -> list[tuple[int, int]]:
-    """Return the chain and the number of each draw of the predictive mixture."""
+    """Return chain and index of about `n_wanted` draws, evenly spaced in each chain, for predictions."""
     selected = thinned_indices(fitted.draws, n_wanted).tolist()
     return [(chain, draw) for chain in range(len(fitted.draws.decay)) for draw in selected]
 
@@ -43,7 +43,7 @@ def pairs_of_mixture(fitted: FittedPosterior, n_wanted: int) -> list[tuple[int, 
 def rows_given_draws(
     fitted: FittedPosterior, sequences: Sequences, chosen: Iterable[tuple[int, int]]
 ) -> Iterator[list[GivenDraw]]:
-    """Yield, for selected draws (chain, draw), all rows, in parts with one noise each.
+    """Yield all observations for each of the selected draws.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def rows_given_draws(
     sequences : Sequences
         Checked data in data units, with covariates if the model has any.
     chosen : iterable of (int, int)
-        Chain and number of each draw.
+        Chain and index of each draw.
 
     Yields
     ------
     list of GivenDraw
-        One part; for a hierarchical model one for each sequence.
+        One entry; for a hierarchical model one for each sequence, because noise variances differ.
     """
     panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     ends = np.cumsum([panel.n_rows for panel in panels]).tolist()
@@ -78,7 +78,7 @@ def effects_of_draw(fitted: FittedPosterior, chain: int, draw: int, exog: FloatA
 
 
 def _less(params: StateSpace, panel: Panel, effects: FloatArray) -> GivenDraw:
-    """Return rows minus effects (N, D); rows of padding have no effects."""
+    """Return observations minus effects (N, D); padding of the panel is unchanged."""
     values = np.array(panel.values[:])
     values[: panel.n_rows] -= panel.mask[: panel.n_rows] * effects
     return GivenDraw(params, panel._replace(values=values), effects)

@@ -1,11 +1,11 @@
 """Convergence of Markov chains: R-hat and effective sample sizes, with the definitions of ArviZ and Stan.
 
 Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), "Rank-normalization, folding, and localization: an
-improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. They are
-implemented here because importing ArviZ takes longer than computing the measures of a fit.
+improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. The
+diagnostics are implemented here because importing ArviZ takes longer than computing them.
 
-The argument of each measure is an array (C, N, E): N draws of E numbers in each of C chains. The result is an
-array (E,).
+The argument of each diagnostic is an array (C, N, E): N draws of E entries in each of C chains. The result is
+an array (E,).
 """
 
 import numpy as np
@@ -33,9 +33,10 @@ _TAIL_PROBABILITY = 0.05
 
 
 def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
-    """Return the larger of two R-hats of split chains: of ranks, and of ranks of distances from the median.
+    """Return rank-normalized split R-hat: the larger of that of the draws and that of the folded draws.
 
-    For a single chain, the two halves are compared.
+    Folded draws are absolute deviations from the median; their R-hat detects chains of different widths.
+    For a single chain, its two halves are compared.
     """
     halves = _split(draws)
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
@@ -43,12 +44,12 @@ def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
 
 
 def bulk_ess(draws: FloatArray) -> FloatArray:
-    """Return the effective sample size of the ranks of split chains."""
+    """Return the bulk effective sample size: that of rank-normalized split chains."""
     return _ess(_rank_normalized(_split(draws)))
 
 
 def tail_ess(draws: FloatArray) -> FloatArray:
-    """Return the smaller effective sample size of the estimates of the 5 % and the 95 % quantile."""
+    """Return the tail effective sample size: the smaller of those of the 5 % and the 95 % quantile."""
     ends = np.quantile(draws, [_TAIL_PROBABILITY, 1.0 - _TAIL_PROBABILITY], axis=(0, 1))
     return np.minimum(*(_ess(_split((draws <= end).astype(np.float64))) for end in ends))
 
@@ -56,11 +57,20 @@ def tail_ess(draws: FloatArray) -> FloatArray:
 def convergence_diagnostics(
     draws: AnyDraws, degrees: FloatArray | None = None
 ) -> dict[str, dict[str, FloatArray]]:
-    """Return rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
+    """Return R-hat, bulk and tail effective sample size of each entry of each parameter.
 
-    Results are in ``"rhat"``, ``"ess"`` and ``"ess_tail"``, by name of the parameter, including degrees of
-    freedom (C, N), if any, and without parameters that the model lacks. NaN for constant entries, such as
-    known noise, and for fewer than four draws.
+    Parameters
+    ----------
+    draws : Draws or StructuralDraws
+        Draws of the parameters; empty arrays are ignored.
+    degrees : ndarray (C, N), optional
+        Draws of the degrees of freedom.
+
+    Returns
+    -------
+    dict
+        ``"rhat"``, ``"ess"`` and ``"ess_tail"``, each a dict from the name of a parameter to an array of its
+        shape. NaN for constant entries, such as known noise, and for fewer than four draws.
     """
     measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
     out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
@@ -127,8 +137,8 @@ def _ess(draws: FloatArray) -> FloatArray:
     correlation[0] = 1.0
     n_pairs = max(1, (n - 1) // 2)
     pairs = correlation[0 : 2 * n_pairs : 2] + correlation[1 : 2 * n_pairs : 2]
-    # Sum of all pairs before the first pair with a sum of zero or less, of which a positive first number is
-    # added.
+    # The sum ends at the first pair whose sum is zero or less. Of this pair, the first autocorrelation is
+    # added if it is positive.
     positive = np.cumprod(pairs[:-1] > 0.0, axis=0, dtype=bool)
     last = np.sum(positive, axis=0)
     monotone_sum = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)

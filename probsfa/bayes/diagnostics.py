@@ -17,7 +17,7 @@ from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
 from probsfa.bayes.sampling.importance import MAX_TAIL_INDEX
 
-# R-hat above which more draws do not help.
+# Above this R-hat, the advice is not to increase n_draws alone: the chains disagree.
 _MAX_RHAT_OF_SHORT_RUNS = 1.05
 
 
@@ -34,7 +34,7 @@ class FitReport(NamedTuple):
     status : str
         How the fit ended, with advice.
     doubts : tuple of str
-        A message for each pair of factors that cannot be distinguished.
+        A warning for each pair of factors whose order of time scales is uncertain.
     """
 
     diagnostics: dict[str, Any]
@@ -120,9 +120,8 @@ def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
             )
         return (
             f"{disagreement} Compare the chains in draws_. If each stays at different values, the "
-            "posterior has "
-            "several modes: use a narrower prior of time scales or noise, because longer chains do not "
-            "help. Otherwise increase n_warmup and n_draws."
+            "posterior has several modes: use a narrower prior of time scales or noise, because longer "
+            "chains do not help. Otherwise increase n_warmup and n_draws."
         )
     return f" Raise n_draws (required: {MIN_ESS:.0f} effective draws, R-hat at most {MAX_RHAT})."
 

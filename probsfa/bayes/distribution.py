@@ -35,8 +35,8 @@ class FactorialAR1(dist.Distribution):
     noise_variance : float or Array (..., D)
         Noise variance, positive.
     offset : float or Array (..., D) or (..., T, D), default=0.0
-        Mean of the observations. If the last dimension but one has length `T`, the mean of each row, such as
-        covariates times coefficients.
+        Mean of the observations. With shape (..., T, D) each row has a mean, such as covariates times
+        coefficients.
     mask : bool Array (T, D) or (..., T, D), optional
         True where observed. Other values of a series are ignored, including NaN.
     n_steps : int, optional
@@ -45,7 +45,7 @@ class FactorialAR1(dist.Distribution):
         Index in `gaps` of the time between a row and the previous row; ``len(gaps)`` where a new sequence
         starts. By default the rows are one sequence.
     gaps : Array (U,), optional
-        The distinct times between rows; by default all are one step.
+        The distinct times between rows, in steps; by default all are one step.
     validate_args : bool, optional
         As in other NumPyro distributions.
 
@@ -53,15 +53,15 @@ class FactorialAR1(dist.Distribution):
     ------
     ValueError
         If shapes do not fit; if neither `mask` nor `n_steps` is given; if the shape of `offset` fits both the
-        rows and a batch of series; or if a decay is negative and one of `gaps` is not a whole number.
+        rows and a batch of series; or if a decay is negative and one of `gaps` is not an integer.
 
     Notes
     -----
-    Gradients of `log_prob` are exact and require one posterior (Fisher's identity); only reverse mode is
-    supported. The gradient with respect to `gaps` is NaN if a decay is not positive. The distribution can be
-    a latent site of a model with another likelihood; such a site must not have missing values. The series can
-    depend on parameters, as in ``log_prob(X - U @ b)``. Small noise requires double precision: use the
-    distribution inside ``jax.enable_x64(True)``.
+    Gradients of `log_prob` are exact and take one run of the Kalman smoother (Fisher's identity); only
+    reverse-mode differentiation is supported. The gradient with respect to `gaps` is NaN if a decay is not
+    positive. The distribution can be a latent site of a model with another likelihood; such a site must not
+    have missing values. The argument of `log_prob` can depend on parameters, as in ``log_prob(X - U @ b)``.
+    Small noise requires double precision: use the distribution inside ``jax.enable_x64(True)``.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class FactorialAR1(dist.Distribution):
 
     @property
     def _row_offset(self) -> Array:
-        """Return the mean of the observations of each row, (..., T, D), or of all rows, (..., 1, D)."""
+        """Return the offset with an axis for rows: (..., T, D), or (..., 1, D) if all rows have the same."""
         return self.offset if self._offset_by_row else self.offset[..., None, :]
 
     @property
@@ -217,7 +217,7 @@ def _per_feature(name: str, value: Any, n_features: int, dtype: Any) -> Array:
 
 
 def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[int, ...]) -> bool:
-    """Return whether an offset has a mean for each row; the batch shape is that of the other arguments."""
+    """Return whether an offset has a mean for each row; `batch_shape` is that of the other arguments."""
     n_steps = event_shape[0]
     by_row = offset.ndim >= 2 and offset.shape[-2] == n_steps
     if by_row and batch_shape[-1:] == (n_steps,) and offset.ndim == len(batch_shape) + 1:

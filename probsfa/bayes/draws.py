@@ -15,7 +15,7 @@ _EMPTY: FloatArray = np.zeros(0)
 
 
 class Draws(NamedTuple):
-    """Parameters of many draws.
+    """Posterior draws of the parameters.
 
     Leading axes are those of the draws, usually ``(chain, draw)``.
 
@@ -28,7 +28,7 @@ class Draws(NamedTuple):
     noise_variance : ndarray (..., D), or (..., S, D) for a hierarchical model of S sequences
         Variance of the observation noise.
     offset : ndarray (..., D)
-        Mean of the observations; with covariates, that for covariates of zero.
+        Mean of the observations; with covariates, their mean where all covariates are zero.
     exog_coef : ndarray (..., D, P)
         Coefficients of covariates.
     """
@@ -41,10 +41,10 @@ class Draws(NamedTuple):
 
 
 class StructuralDraws(NamedTuple):
-    """Parameters of many draws of a model with processes beside AR(1) factors, or with AR(1) noise.
+    """Posterior draws of the parameters of a model with AR(1) noise or processes other than AR(1) factors.
 
     The fields are the arrays of :class:`probsfa.statespace.StateSpace` and the coefficients of covariates,
-    ``exog_coef``, all with leading axes of the draws; fields that the model does not use are empty.
+    ``exog_coef``. All have the leading axes of the draws; fields that the model does not use are empty.
     """
 
     decay: Any
@@ -67,7 +67,7 @@ class StructuralDraws(NamedTuple):
 
     @property
     def other_processes(self) -> Latents:
-        """Numbers of processes beside AR(1) factors."""
+        """Numbers of processes other than AR(1) factors."""
         return Latents(0, {kind: self.of_kind(kind)[0].shape[-1] for kind in KINDS})
 
 
@@ -86,9 +86,10 @@ def in_data_units(
     exog_shift: FloatArray = _EMPTY,
     exog_scale: FloatArray = _EMPTY,
 ) -> AnyDraws:
-    """Return draws for ``shift + scale * x`` from those for ``x``, with shifts and scales (D,).
+    """Convert draws for observations ``x`` to draws for observations ``shift + scale * x``.
 
-    Covariates change from ``u`` to ``exog_shift + exog_scale * u``, with shifts and scales (P,).
+    Shifts and scales have shape (D,). Covariates ``u`` become ``exog_shift + exog_scale * u``, with shifts
+    and scales (P,).
     """
     if isinstance(draws, StructuralDraws) and draws.memory_scale.shape[-1]:
         draws = draws._replace(memory_scale=draws.memory_scale * scale)
@@ -105,13 +106,13 @@ def in_data_units(
 
 
 def as_parameters(draws: AnyDraws, of_array: Callable[[Any], FloatArray]) -> StateSpace:
-    """Return parameters from a function of each array of draws, without the coefficients of covariates."""
+    """Return the parameters that a function of each array of draws gives, without ``exog_coef``."""
     arrays = {name: array for name, array in draws._asdict().items() if name != "exog_coef"}
     return StateSpace.from_arrays({name: of_array(array) for name, array in arrays.items()})
 
 
 def posterior_mean(draws: AnyDraws) -> StateSpace:
-    """Return the mean of draws (C, N, ...); for the noise of a hierarchical model also over sequences."""
+    """Return the mean over draws (C, N, ...), for the noise of a hierarchical model also over sequences."""
     params = as_parameters(draws, lambda x: np.mean(x, axis=(0, 1)))
     if params.noise_variance.ndim == 1:
         return params

@@ -38,8 +38,8 @@ from probsfa.statespace.methods import StateSpaceMethods
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
 
-# Draws of each chain with n_draws="auto": at first, and at most. On 100 rows with a superfluous factor R-hat
-# was up to 1.011 after 1000 draws.
+# Draws of each chain with n_draws="auto": before the first test of convergence, and at most. On 100 rows with
+# a superfluous factor R-hat was up to 1.011 after 1000 draws.
 _N_DRAWS, _MAX_DRAWS = 1000, 4000
 
 _PROGRESS_BAR = (
@@ -70,10 +70,11 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         importance weights, which takes seconds. Variational inference has four starts. If they end in
         different modes, the result is a mixture of the modes.
     n_warmup, n_chains : int, default=500, 4
-        Warm-up iterations of each chain (rounded up to a multiple of 75, at least 150), and number of chains.
+        Warm-up iterations of each chain (for NUTS rounded up to a multiple of 75, at least 150), and number
+        of chains.
     n_draws : int or "auto", default="auto"
-        Draws of each chain. ``"auto"`` is 1000; for NUTS, chains that have not converged are continued up to
-        4000 draws. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
+        Draws of each chain. ``"auto"`` is 1000, and NUTS continues chains that have not converged up to 4000
+        draws. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
         Whether chains run in one vectorized program, in parallel threads, or one after the other. ``"auto"``
         is ``"parallel"`` on CPUs and ``"vectorized"`` on accelerators.
@@ -86,10 +87,11 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     hierarchical : bool, default=False
         Whether each sequence of a list has its own noise variances; all other parameters are shared.
     robust : bool, default=False
-        Student-t noise with a weight for each value, by Gibbs sampling. Requires normal priors of loadings
-        and offset, ``inference="nuts"`` and ``hierarchical=False``.
+        Student-t noise with a weight for each value. The parameters are then drawn by Gibbs sampling instead
+        of NUTS. Requires normal priors of loadings and offset, ``inference="nuts"`` and
+        ``hierarchical=False``. `chain_method`, `target_accept` and `max_tree_depth` are not used.
     rhythms, smooth : int, default=0
-        Numbers of stochastic cycles and of smooth factors beside the AR(1) factors.
+        Numbers of stochastic cycles and of smooth factors, in addition to the AR(1) factors.
     smoothness : {1.5, 2.5}, default=1.5
         Smooth factors are Matern-3/2 or Matern-5/2 processes.
     trend : {0, "level", "linear"}, default=0
@@ -114,7 +116,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         ``exog_coef`` (chain, draw, D, P), and the parameters of other processes, as named in
         :class:`probsfa.statespace.StateSpace`.
     params_, map_ : StateSpace
-        Posterior means, and maximum a posteriori in the coordinates of the sampler.
+        Posterior means, and maximum a posteriori: the parameters at the maximum of the posterior density of
+        the unconstrained parameters. With `robust`, `map_` is the maximum of a lower bound of the likelihood.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest factor first; medians of time scales.
     exog_coef_, exog_names_ : ndarray (D, P), (P,)
@@ -122,23 +125,26 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     degrees_of_freedom_ : float
         Posterior mean, with `robust`.
     time_unit_, time_unit_seconds_ : float
-        Time step of `decay_` (1.0 is a row or the median step of dates), and its length in seconds, if known.
+        Time step to which `decay_` refers: 1.0 for rows without times, otherwise the median time between
+        rows; and the same in seconds, if known.
     inference_data_ : arviz.InferenceData or xarray.DataTree
         Results for ArviZ, made on first access; see :meth:`to_datatree`.
     diagnostics_ : dict
         ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, as in ArviZ; ``"divergences"``.
         With ``"svi"`` the tail index ``"pareto_k"`` of the importance weights, above 0.7 for a poor
-        approximation; and ``"mode_shares"`` (mixture weights) and ``"mode_bounds"`` (evidence lower bounds)
-        of the modes.
+        approximation; and ``"mode_shares"`` (mixture weights) and ``"mode_bounds"`` (ELBO) of the modes.
     converged_, status_ : bool, str
         Whether R-hat is at most 1.01 and effective sample sizes at least 400 (with ``"svi"``: the tail index
         at most 0.7); how the fit ended and what to try.
     elbo_ : ndarray
-        Evidence lower bound at each step, with ``"svi"``.
+        Evidence lower bound (ELBO) at each step, with ``"svi"``.
+    sample_stats_ : dict of ndarray (chain, draw)
+        Statistics of NUTS for each draw, such as ``"diverging"`` and ``"n_steps"``; with `robust` only
+        ``"log_density_given_latents"``; empty with ``"svi"``.
     relabelling_ : str
         How draws were relabelled.
     fitted_ : FittedPosterior
-        Record of the fit.
+        Draws, training data and units of the fit, for internal use.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -156,9 +162,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     then the states of other processes.
 
     With `robust`, `log_likelihood` and `score` are lower bounds, `filter` is approximate, and log densities
-    of rows in `posterior` are NaN. :meth:`to_datatree` then has no ``log_likelihood`` and
-    ``prior_predictive``. `robust` and `hierarchical` cannot be combined with ``noise="ar1"``, `rhythms`,
-    `smooth` or `trend`.
+    of rows in `posterior` are NaN. `robust` and `hierarchical` cannot be combined with ``noise="ar1"``,
+    `rhythms`, `smooth` or `trend`.
 
     References
     ----------
@@ -371,15 +376,24 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         -------
         xarray.DataTree
             - ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
-              ``noise_variance``, ``offset`` and ``exog_coef``, in data units; ``posterior_raw``: the same
-              before relabelling;
+              ``noise_variance``, ``offset`` and ``exog_coef``, in data units, and of the parameters of
+              other processes; ``posterior_raw``: the same before relabelling;
             - ``posterior_predictive``: ``observations`` and ``latents`` given the data, and
               ``observed_values``, each value drawn given all others;
             - ``log_likelihood``: the log density of each row given the rows before it (``observations``),
               and of each value given all other values (``observed_values``);
             - ``prior``, ``prior_predictive``, ``sample_stats``, ``observed_data``, ``constant_data``.
 
-            Rows have the time index of the data, and factors run slowest first.
+            Rows have the time index of the data, and factors run slowest first. Some models lack groups:
+
+            ========================================  =======================================================
+            with                                      groups and variables that are absent
+            ========================================  =======================================================
+            ``inference="svi"``                       ``sample_stats``
+            ``robust=True``                           ``log_likelihood``, ``prior_predictive``,
+                                                      ``observed_values``
+            other processes or ``noise="ar1"``        ``prior``, ``prior_predictive``
+            ========================================  =======================================================
 
         Notes
         -----
@@ -397,13 +411,13 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     # ------------------------------------------------------------------- storage
 
     def _to_arrays(self) -> dict[str, Any]:
-        """Return the posterior as values for a file."""
+        """Return the fit as numbers, texts and arrays for a file."""
         names = getattr(self, "feature_names_in_", None)
         return persistence.to_arrays(self.fitted_, self.get_params(deep=False), names)
 
     @classmethod
     def _from_arrays(cls, state: dict[str, Any]) -> Self:
-        """Return the estimator of these values."""
+        """Return the estimator from the values of :meth:`_to_arrays`."""
         fitted, options = persistence.from_arrays(state)
         estimator = cls(**options)
         check_settings(estimator)

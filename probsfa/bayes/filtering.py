@@ -101,7 +101,7 @@ def filter_sequences(
     sequences : Sequences
         Checked data, in data units.
     n_predictive : int
-        Draws to mix, spread over the chains.
+        Number of draws to average, evenly spaced in each chain.
     state : BayesianFilterState, optional
         State after the rows before a single sequence.
 
@@ -146,7 +146,7 @@ def _filter_one(
 ) -> BayesianFilterResult:
     """Filter one sequence with the parameters of each draw, and return the moments of the mixture.
 
-    The sequence is given for each draw, less the effects of covariates.
+    The entries of `sequences` are the sequence minus the effects of covariates, one for each draw.
     """
     n, k = sequences[0].n_rows, draws[0].n_states
     mean, between, within = np.zeros((n, k)), np.zeros((n, k, k)), np.zeros((n, k, k))

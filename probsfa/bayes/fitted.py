@@ -1,4 +1,4 @@
-"""The record of a fit: posterior draws, and the data and units required for predictions."""
+"""The result of a fit: posterior draws, and the data and units required for predictions."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from probsfa.statespace.parameters import StateSpace
 
 
 class Units(NamedTuple):
-    """Units of the model: its values are ``(x - shift) / scale``, and its covariates likewise.
+    """Units of the model: its observations are ``(x - shift) / scale``, and its covariates likewise.
 
     Attributes
     ----------
@@ -57,17 +57,18 @@ class Inferred(NamedTuple):
     Attributes
     ----------
     vectors : ndarray (C, N, P)
-        Draws of the unconstrained vector, of C chains.
+        N draws of the unconstrained parameters in each of C chains.
     sample_stats : dict of ndarray (C, N)
-        Statistics of each draw of the sampler; empty for other methods.
+        Statistics of the sampler for each draw. Empty for a variational fit, and after an interrupt of the
+        warm-up.
     interrupted : bool
-        Whether a keyboard interrupt ended it.
+        Whether a keyboard interrupt ended the run.
     elbo : ndarray (S,) or None
-        Estimates of the evidence lower bound, one for each step of a variational fit.
+        Estimates of the evidence lower bound (ELBO), one for each step of a variational fit.
     pareto_k : float or None
         Tail index of the importance weights of a variational fit.
     modes : ndarray (M, 2) or None
-        Share of the draws, and evidence lower bound, of each mode of a variational fit.
+        Share of the draws, and ELBO, of each mode of a variational fit.
     """
 
     vectors: FloatArray
@@ -91,13 +92,14 @@ class FittedPosterior:
     raw_draws : Draws
         The same draws before relabelling.
     maximum : StateSpace
-        Maximum a posteriori in the sampler's coordinates, in data units.
+        Parameters in data units at the maximum of the posterior density of the unconstrained parameters; with
+        Student-t noise at the maximum of a lower bound of the likelihood.
     relabelling : Relabelling
         The signed permutation of each draw, one chain after the other.
     inferred : Inferred
-        The draws in the sampler's coordinates, and statistics of the sampler.
+        Draws of the unconstrained parameters, and statistics of the sampler.
     units : Units
-        Units of the priors.
+        Units of the model, to which the priors refer.
     target : Target
         The posterior density.
     data : TargetData
@@ -109,7 +111,7 @@ class FittedPosterior:
     seed : int
         Seed of predictive draws for ArviZ.
     degrees : ndarray (C, N) or None, default=None
-        Draws of the degrees of freedom of Student-t noise; the noise variances in `draws` are then squared
+        Draws of the degrees of freedom of Student-t noise. The noise variances in `draws` are then squared
         scales. None for Gaussian noise.
     exog_names : tuple of str
         Names of the covariates.
@@ -132,10 +134,10 @@ class FittedPosterior:
 
     @property
     def reported_states(self) -> NDArray[np.intp]:
-        """States of :attr:`.StateSpace.state_space` other than those of the AR(1) noise of columns."""
+        """Indices of the states that predictions report: all except the AR(1) noise of columns."""
         return self.maximum.shared_states
 
     @property
     def hierarchical(self) -> bool:
-        """Return whether each sequence has its own noise."""
+        """Whether each sequence has its own noise variances."""
         return self.target.n_sequences is not None

@@ -1,4 +1,4 @@
-"""A fitted posterior as a model: predictions are mixtures over the draws of the parameters."""
+"""The methods of a fitted posterior. Predictions are mixtures over the draws of the parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class BayesianModel(FittedModel):
 
     @property
     def time_unit(self) -> float:
-        """Unit of time of the decays."""
+        """Time step to which the decays refer."""
         return self.fitted.units.time_unit
 
     @property
@@ -84,12 +84,12 @@ class BayesianModel(FittedModel):
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters of the plug-in model."""
+        """Number of free parameters of the model at the posterior means."""
         return int(self.plug_in.n_parameters)
 
     @property
     def n_sequences(self) -> int | None:  # type: ignore[override]
-        """Number of sequences of a hierarchical model, each of which has noise variances."""
+        """Number of sequences of a hierarchical model; None for other models."""
         return self.fitted.target.n_sequences
 
     @cached_property
@@ -145,15 +145,15 @@ class BayesianModel(FittedModel):
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Simulate a new series and its factors, with the parameters of one draw."""
+        """Simulate a new series and its factors, with the parameters of a random posterior draw."""
         return draw_series(self.fitted, n_steps, rng, exog)
 
     def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw factors given the data, each with the parameters of another draw."""
+        """Draw factors given the data, each time with the parameters of a random posterior draw."""
         return draw_latent_paths(self.fitted, sequences, n_draws, rng)
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the missing values of series, each with the parameters of another draw."""
+        """Draw the missing values of series, each time with the parameters of a random posterior draw."""
         return draw_observations(self.fitted, sequences, n_draws, rng)
 
     def log_likelihood(self, sequences: Sequences) -> float:
@@ -177,7 +177,7 @@ class BayesianModel(FittedModel):
             "timescales_": timescales(draws, self.time_unit),
             "decay_": draws.decay,
             "loadings_": draws.loadings,
-            "noise_variance_": noise if noise.ndim == 3 else noise.mean(axis=2),  # of several sequences
+            "noise_variance_": noise if noise.ndim == 3 else noise.mean(axis=2),  # over sequences
             "mean_": draws.offset,
         }
         if self.fitted.exog_names:

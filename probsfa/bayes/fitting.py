@@ -35,7 +35,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace, rescale
 
-#: Opens a progress bar for a number of iterations; it has ``update(n)``, as in tqdm.
+#: Opens a progress bar for a number of iterations with a unit; the bar has ``update(n)``, as in tqdm.
 ProgressBar = Callable[[int, str], AbstractContextManager[Any]]
 
 
@@ -55,7 +55,7 @@ class ModelSettings(NamedTuple):
 
     @property
     def kinds(self) -> Kinds | None:
-        """Processes other than AR(1) factors, including AR(1) noise; None if there are none."""
+        """Processes other than AR(1) factors, including AR(1) noise; None if the model has no others."""
         ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
         options = FitOptions(0, processes=ProcessOptions.of(self))
         return Kinds(options.latents, ar_noise) if options.n_other_processes or ar_noise else None
@@ -74,7 +74,7 @@ class InferenceSettings(NamedTuple):
 
 
 class InferenceProblem(NamedTuple):
-    """A posterior density, its data, and coordinates in which it is nearly isotropic.
+    """A posterior density, its data, and coordinates in which it is nearly standard normal.
 
     Attributes
     ----------
@@ -83,11 +83,11 @@ class InferenceProblem(NamedTuple):
     data : TargetData
         Data of the posterior density.
     laplace : LaplaceApproximation
-        Maximum of the density and curvature at the maximum, which define the coordinates.
+        Maximum of the density, and its curvature there, which define the coordinates.
     labelling : Labelling
         Labels of the factors at the maximum.
     modes : list of LaplaceApproximation
-        The known modes of the density; the first is `laplace`.
+        Known modes of the density; the first is `laplace`.
     """
 
     target: Target
@@ -192,7 +192,7 @@ def _fit_robust(
     lead = chains.degrees.shape
     scaled_draws = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
     draws_in_data_units = units.in_data_units(scaled_draws)
-    # Loadings times the standard deviation of innovations hardly depend on the time scales a posteriori.
+    # In units of the innovations, loadings and time scales are nearly independent a posteriori.
     by_innovation = scaled_draws.loadings * np.sqrt(1.0 - scaled_draws.decay[..., None, :] ** 2)
     # In double precision a decay may round to zero or one.
     decays = np.clip(scaled_draws.decay, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
@@ -228,22 +228,22 @@ def _fit_robust(
 
 
 class _Prepared(NamedTuple):
-    """The maximum of the likelihood in data units and in those of the sampler, and the posterior density.
+    """The maximum of the likelihood, and the model in its units.
 
     Attributes
     ----------
     start : Start
         The maximum in data units.
     units : Units
-        Units of the sampler.
+        Units of the model.
     inner : StateSpace
-        The maximum in the units of the sampler.
+        The maximum in units of the model.
     rows : Sequences
-        The data in the units of the sampler.
+        The data in units of the model.
     target : Target
         The posterior density.
     values : dict
-        The maximum as values of the sites of the model.
+        Values of the sites of the model at the maximum.
     """
 
     start: Start
@@ -255,7 +255,7 @@ class _Prepared(NamedTuple):
 
 
 def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
-    """Find the start, and set up the model in the units of its priors."""
+    """Maximize the likelihood, and set up the model in the units of its priors."""
     start = maximum_likelihood_start(
         sequences,
         model.n_components,
@@ -307,7 +307,7 @@ def make_problem(
     -------
     problem : InferenceProblem
     units : Units
-        Units of the values in it.
+        Units of the model.
     """
     start, units, inner, rows, target, values = _prepare(sequences, model)
     series = pack(rows, model.hierarchical)
@@ -334,7 +334,7 @@ def make_problem(
 
 
 class _Outcome(NamedTuple):
-    """Draws, their labelling, and the maximum a posteriori (P,), the highest of the modes found."""
+    """Draws, their relabelling, and the highest of the modes found, as a vector (P,)."""
 
     inferred: Inferred
     relabelling: Relabelling
@@ -363,14 +363,14 @@ def _run_nuts(
         )
     vectors, stats = chains.vectors, chains.stats
     if not vectors.shape[1]:
-        # Interrupted before the first draw: use Laplace's approximation.
+        # Interrupted before the first draw: draw from Laplace's approximation.
         vectors, stats = laplace.apply(rng.standard_normal((1, settings.n_draws, target.size))), {}
     relabelling = labelling.relabel(vectors.reshape(-1, target.size))
     return _Outcome(Inferred(vectors, stats, chains.interrupted), relabelling, laplace.centre)
 
 
 def _have_converged(problem: InferenceProblem, vectors: FloatArray) -> bool:
-    """Return whether relabelled draws of the parameters have converged, from vectors (C, N, P)."""
+    """Return whether draws (C, N, P) of the unconstrained parameters have converged, after relabelling."""
     draws = constrain(problem.target, problem.data, vectors)
     relabelling = problem.labelling.relabel(vectors.reshape(-1, problem.target.size))
     draws = relabelled(draws, relabelling)

@@ -41,7 +41,7 @@ from probsfa.statespace.engine.settings import engine_settings
 
 #: Name of variables with an entry for each observed value: log densities and draws given all others.
 OBSERVED_VALUES = "observed_values"
-# Maximum number of values in a group of predicted series: 160 MB.
+# Maximum number of values in a group of predicted series; they take 160 MB.
 _MAX_VALUES = 20_000_000
 _N_PRIOR_DRAWS = 200
 
@@ -57,7 +57,7 @@ def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
 
 
 def _plain(index: Any) -> NDArray[Any]:
-    """Return times without a time zone; times with one are converted to UTC."""
+    """Return times without a time zone, converted to UTC; row numbers in place of a MultiIndex."""
     if getattr(index, "tz", None) is not None:
         index = index.tz_convert(None)
     if getattr(index, "nlevels", 1) > 1:
@@ -123,7 +123,7 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
 
 @partial(jax.jit, static_argnames=("target", "n_draws"))
 def draw_from_priors(target: Target, data: TargetData, key: jax.Array, n_draws: int) -> dict[str, jax.Array]:
-    """Return draws (n_draws, ...) of all sites of the model, including observations, from its priors."""
+    """Return prior draws (n_draws, ...) of all sites of the model, including observations."""
     with handlers_lock:
         return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
 
@@ -184,7 +184,7 @@ class _Maker:
         return self.dataset(variables, draws.decay.shape[:2])
 
     def _of_other_processes(self, draws: StructuralDraws) -> dict[str, Any]:
-        """Return the parameters of other processes and AR(1) noise; times in units of the model."""
+        """Return the parameters of other processes and AR(1) noise, with times in the unit of the data."""
         lead, unit = ("chain", "draw"), self._fitted.units.time_unit
         arrays, first = draws._asdict(), draws.decay.shape[-1]
         values = site_values(arrays, draws.loadings, first)
@@ -207,9 +207,9 @@ class _Maker:
     def given_the_data(self, rng: np.random.Generator) -> dict[str, Any]:
         """Return draws of factors and observations given the data, and log densities of rows and values.
 
-        The log density of a value is conditional on all other values, with factors integrated out. Smoothed
-        importance weights therefore give the posterior without the value (Buerkner, Gabry & Vehtari 2021,
-        Computational Statistics 36:1243).
+        The log density of a value is conditional on all other values, with factors integrated out. Pareto
+        smoothed importance sampling can therefore approximate the posterior without the value (Buerkner,
+        Gabry & Vehtari 2021, Computational Statistics 36:1243).
         """
         sequences, draws = self._sequences, self._fitted.draws
         chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
@@ -217,7 +217,7 @@ class _Maker:
         n_draws = min(self._n_predictive, affordable)
         selected, pairs = thinned_indices(draws, n_draws), pairs_of_mixture(self._fitted, n_draws)
         shape = (chains, len(selected))
-        # Draws are computed one by one, to limit memory to the stored values.
+        # Draws are computed one by one, so that intermediate results need little memory.
         latents = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))
@@ -287,7 +287,7 @@ class _Maker:
         )
         shift, scale = fitted.units.shift, fitted.units.scale
         one_chain = Draws(*(x[None] for x in fitted.units.in_data_units(draws)))
-        if fitted.degrees is not None:  # observations are drawn with normal noise
+        if fitted.degrees is not None:  # the model draws observations with normal noise, not Student-t
             return {"prior": self.parameters(one_chain)}
         observed = shift + scale * self._by_row(drawn[OBSERVATIONS])
         lead = ("chain", "draw", "time", "feature")

@@ -1,4 +1,4 @@
-"""Sites of the processes beside AR(1) factors: which parameters are sampled, with which priors.
+"""Sites of the processes other than AR(1) factors: which parameters are sampled, with which priors.
 
 A new kind of :mod:`probsfa.statespace.processes` needs an entry of :data:`SITES` here, and its priors in
 :class:`probsfa.bayes.Priors`.
@@ -29,12 +29,12 @@ MIN_DECAY, MAX_DECAY = float(np.exp(-5.0)), float(np.exp(-1e-5))
 
 
 class Kinds(NamedTuple):
-    """Processes of a model beside AR(1) factors.
+    """Processes of a model other than AR(1) factors.
 
     Attributes
     ----------
     others : Latents
-        Numbers of processes of each kind; without AR(1) factors.
+        Number of processes of each kind, except AR(1) factors.
     ar_noise : bool
         Whether each column has AR(1) noise.
     """
@@ -44,26 +44,28 @@ class Kinds(NamedTuple):
 
 
 class KindSites(NamedTuple):
-    """Sites of one kind of processes, and their relation to its parameters.
+    """Sites of one kind of process, and conversions between their values and the parameters.
 
     Attributes
     ----------
     priors : mapping of str to str
-        For each site with one positive number for each process, the field of :class:`.Priors` with its prior.
+        Sites with one positive number for each process, and for each the field of :class:`.Priors` with its
+        prior.
     loadings : str
         Site of the loadings (D, number of states with loadings).
     prior_of_loadings : callable
-        Prior of a loading from the priors. That of cycles is normal, because only normal priors are
-        independent of the phase.
+        Returns the prior of one loading from a :class:`.Priors`. The prior for cycles is normal, because only
+        normal priors are independent of the phase.
     unit : float
-        Ratio of the loading of a state and the value of the site. It is not one for trends, whose site is the
-        standard deviation of a step, while their states are in units of many thousands of steps.
+        Loading of a state divided by the value of the site. It is one except for trends: their site is the
+        standard deviation of a step, but their state is scaled to unit variance at the start of a series,
+        where the standard deviation is many steps.
     make : callable
-        Processes from the values of the sites, in the order of `priors`.
+        Returns the processes from the values of the sites, in the order of `priors`.
     values : callable
-        The inverse: values of the sites from the arrays of parameters of the processes.
+        The inverse of `make`: returns the values of the sites from the arrays of the processes.
     times : tuple of str
-        Sites in units of time.
+        Sites whose values are times.
     dimension : str
         Dimension of the sites in results for ArviZ.
     """
@@ -78,7 +80,10 @@ class KindSites(NamedTuple):
     dimension: str
 
     def loadings_of(self, kind: type[Process], site: Any) -> Any:
-        """Return loadings (D, N B) of all states from values (D, N S) of the site of those with loadings."""
+        """Return the loadings (D, N B) of N processes with B states from values (D, N S) of the site.
+
+        Only S of the B states have loadings; the loadings of the others are zero.
+        """
         d, observed = site.shape[0], len(kind.loaded_states)
         blocks = self.unit * site.reshape(d, -1, observed)
         zeros = jnp.zeros((d, blocks.shape[1], 1), blocks.dtype)
@@ -89,7 +94,7 @@ class KindSites(NamedTuple):
         return jnp.concatenate(states, axis=2).reshape(d, -1)
 
     def site_of(self, kind: type[Process], loadings: FloatArray) -> FloatArray:
-        """Return values (..., D, N S) of the site from loadings (..., D, N B) of all states."""
+        """Return values (..., D, N S) of the site from loadings (..., D, N B); see :meth:`loadings_of`."""
         blocks = loadings.reshape(*loadings.shape[:-1], -1, kind.n_states)[..., list(kind.loaded_states)]
         return blocks.reshape(*loadings.shape[:-1], -1) / self.unit
 
@@ -154,7 +159,7 @@ SITES: dict[type[Process], KindSites] = {
 def site_values(arrays: Mapping[str, Any], loadings: FloatArray, first: int) -> dict[str, Any]:
     """Return the values of the sites of all kinds, from arrays of parameters and loadings (..., D, S).
 
-    The states of other processes than AR(1) factors begin with the `first` one.
+    `first` is the index of the first state of a process other than AR(1) factors.
     """
     values: dict[str, Any] = {}
     for kind in KINDS:

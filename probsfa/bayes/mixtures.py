@@ -1,8 +1,9 @@
 """Prediction with uncertain parameters: mixtures of exact predictions over posterior draws.
 
-Given the parameters all distributions are normal, so that factors need not be sampled: the distribution of a
-factor or of a missing value is a mixture of normal distributions, one for each draw of the parameters. Its
-moments follow from the law of total variance, its quantiles from the distribution function of the mixture.
+Given the parameters, all distributions are normal. The distribution of a factor or of a missing value is
+therefore a mixture of normal distributions, one for each draw of the parameters, and factors need not be
+sampled. The moments of the mixture follow from the law of total variance, its quantiles from its distribution
+function.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +54,7 @@ class MixtureMoments:
 
     @property
     def variance(self) -> FloatArray:
-        """Variance of the mixture: within its components, plus that of their means."""
+        """Variance of the mixture: mean of the variances of its components, plus variance of their means."""
         return self._within.value + self._between / self._mean.count
 
 
@@ -63,7 +64,7 @@ def mixture_posteriors(draws: Iterable[Sequence[GivenDraw]]) -> list[Posterior]:
     Parameters
     ----------
     draws : iterable of sequences of GivenDraw
-        The same panels, for each draw.
+        For each draw, the same panels.
 
     Returns
     -------
@@ -82,7 +83,10 @@ def mixture_posteriors(draws: Iterable[Sequence[GivenDraw]]) -> list[Posterior]:
 
 
 def mixture_posterior(draws: Iterable[tuple[StateSpace, Panel]]) -> Posterior:
-    """Return the same for one panel that differs between draws in its weights; log densities are NaN."""
+    """Return the distribution of the factors of one panel whose weights of values differ between draws.
+
+    The log densities of rows in the result are NaN.
+    """
     mixture = _PosteriorMixture()
     for params, panel in draws:
         posterior = smooth(params, panel)
@@ -103,7 +107,7 @@ class _PosteriorMixture:
         self._so_far: list[float] = []
 
     def add(self, posterior: Posterior, so_far: float = 0.0) -> float:
-        """Add the posterior at a draw; return the log density of its rows plus `so_far`."""
+        """Add the posterior given a draw; return `so_far` plus the log density of the rows."""
         deviations_before = posterior.means - self._mean.value
         self._mean.add(posterior.means)
         deviations_after = posterior.means - self._mean.value
@@ -151,7 +155,7 @@ class CellMixture(NamedTuple):
 
 
 def make_cell_mixture(means: FloatArray, stds: FloatArray) -> CellMixture:
-    """Return the mixture of the normal distributions of values at M draws, means and stds (M, ...)."""
+    """Return the mixture of M normal distributions of values from their means and stds (M, ...)."""
     moments = MixtureMoments()
     for mean, std in zip(means, stds, strict=True):
         moments.add(mean, std**2)
@@ -166,7 +170,7 @@ def cell_mixtures(
     Parameters
     ----------
     draws : iterable of sequences of GivenDraw
-        The same panels, for each draw.
+        For each draw, the same panels.
     chosen : sequence of bool ndarray (N, D)
         Masks of the selected values.
 

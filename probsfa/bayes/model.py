@@ -42,12 +42,12 @@ class Series(NamedTuple):
 
 
 class NoiseModel(NamedTuple):
-    """White noise: which columns share a variance, the known variances, and a lower bound of the others.
+    """Variances of white noise: known ones, and learned ones with a lower bound.
 
     Attributes
     ----------
     structure : NoiseVariances
-        Which columns share a variance, and which variances are known.
+        Groups of columns that share a learned variance, and columns with known variances.
     known : float or Array (D,), optional
         Known variances; entries of columns with learned variances are ignored.
     least : float or Array (D,), optional
@@ -59,7 +59,7 @@ class NoiseModel(NamedTuple):
     least: Any = None
 
     def column_values(self, by_group: Any) -> Any:
-        """Return values per column (..., D) from values per group (..., F); 1 for columns of known noise."""
+        """Return values per column (..., D) from values per group (..., F); 1 where the variance is known."""
         if self.structure.separate:
             return by_group
         groups = np.array(self.structure.groups)
@@ -69,19 +69,19 @@ class NoiseModel(NamedTuple):
         return values if np.all(groups >= 0) else jnp.where(groups >= 0, values, 1.0)
 
     def restricted(self, by_column: Any) -> Any:
-        """Return variances (..., D): learned ones with their lower bound, and the known ones."""
+        """Return variances (..., D): the given ones with their lower bound, or the known ones."""
         is_free = np.array(self.structure.groups) >= 0
         variance = at_least(by_column, self.least)
         return variance if np.all(is_free) else jnp.where(is_free, variance, self.known)
 
 
 def from_panel(panel: Panel) -> Series:
-    """Return the observations of a panel as a Series."""
+    """Return the observations of a panel as a :class:`Series`."""
     return Series(panel.values[:], panel.mask[:] > 0.0, panel.gap_index, panel.gaps)
 
 
 def as_series(X: Any) -> Series:
-    """Return evenly sampled observations (T, D) or (S, T, D), NaN where missing, as a Series."""
+    """Return evenly sampled observations (T, D) or (S, T, D), NaN where missing, as a :class:`Series`."""
     values = jnp.asarray(X)
     mask = ~jnp.isnan(values)
     start = (jnp.arange(values.shape[-2]) == 0).astype(jnp.int32)
@@ -120,8 +120,8 @@ def factorial_ar1_model(
     predict : bool, default=False
         Whether to draw observations, as for a prior predictive distribution, instead of conditioning on `X`.
     least_noise : float or Array (D,), optional
-        Lower bound of the noise variance, imposed by :func:`at_least`. Without a bound, the posterior density
-        is unbounded if columns determine each other exactly (a Heywood case: zero noise variance).
+        Smooth lower bound of the noise variance. Without it, the posterior density is unbounded if columns
+        determine each other exactly (a Heywood case: zero noise variance).
 
     Returns
     -------

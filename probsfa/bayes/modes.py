@@ -1,12 +1,13 @@
 """Modes of a posterior, found from several starts.
 
-A Gaussian approximation covers one mode, and its importance weights cannot reveal others, because it has no
-draws near them. The density is therefore maximized from further starts. The second start has the factors of
-largest variance in the residual of the first mode; the others have random directions and random time scales.
+A Gaussian approximation covers one mode, and its importance weights cannot reveal other modes, because it has
+no draws near them. The density is therefore maximized from further starts. The loadings of the second start
+are the principal components of the covariance that the first mode does not explain. Those of the others are
+random, as are their time scales.
 
-For stochastic cycles the density has a maximum for each of several periods. That near the maximum of the
-likelihood may have a negligible share: in two of twenty short series (40 rows, three columns) other modes
-were 9 and 18 nats higher. Further starts have other periods.
+With stochastic cycles the density has a mode at each of several periods, and the mode near the maximum of the
+likelihood may have a negligible share: in two of twenty short series (40 rows, three columns), the highest
+modes were 9 and 18 nats higher. Further starts therefore have other periods.
 """
 
 from collections.abc import Iterator
@@ -28,26 +29,26 @@ from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes.rhythm import Rhythm
 
-# Number of starts of a search, including that of the first mode.
+# Number of starts of a search, including the known mode.
 _N_STARTS = 4
-# Two maxima are identical if their Euclidean distance in standard deviations is smaller.
+# Two maxima are the same mode if their distance, in posterior standard deviations, is smaller.
 _MIN_MODE_DISTANCE = 1.0
 # An approximate maximum is not refined if it is closer than this to a mode, or lower by this number of nats.
 _MIN_DISTANCE_TO_REFINE, _MAX_LOSS_TO_REFINE = 3.0, 12.0
-# A mode is omitted if its approximate log evidence is this much lower than the largest, which is a share
-# below 1/1000.
+# A mode is omitted if its approximate log evidence is lower than the largest by more nats: its share of the
+# posterior is then below 1/1000.
 _MAX_EVIDENCE_LOSS = 7.0
-# Sites of the period and of the damping of cycles. A maximum replaces the known one if it is higher by this
-# number of nats.
+# Sites of the period and of the damping of cycles. Another maximum replaces the known mode if it is higher by
+# more than this number of nats.
 _CYCLE_SITES, _MIN_GAIN_OF_CYCLES = ("period", "cycle_timescale"), 0.5
-# Number of periods of each cycle at starts, and the shortest one in steps.
+# Number of periods tried for each cycle, and the shortest of them, in steps.
 _N_PERIODS, _MIN_PERIOD = 5, 2.5
-# Minimum share of the noise in the variance of a column, at a start.
+# Minimum noise variance of a start, as a share of the variance of the column.
 _MIN_NOISE_SHARE = 0.1
 
 
 class Modes(NamedTuple):
-    """Modes of a posterior in the order of their starts, and whether the search was interrupted."""
+    """Modes of a posterior, and whether the search was interrupted."""
 
     found: list[LaplaceApproximation]
     interrupted: bool
@@ -110,8 +111,7 @@ def find_modes_of_cycles(
     Returns
     -------
     modes : list of LaplaceApproximation
-        Modes whose approximate evidence is at least 1/1000 of the largest, by descending evidence. If the
-        known mode is the highest, it is among them, unchanged.
+        Modes whose approximate evidence is at least 1/1000 of the largest, by descending evidence.
     data : TargetData
         The data, with the phases of cycles fixed by the loadings of the highest maximum.
     """
@@ -157,7 +157,7 @@ def _with_evidence(modes: list[LaplaceApproximation]) -> list[LaplaceApproximati
 
 
 def _starts_of_cycles(target: Target, data: TargetData, first: LaplaceApproximation) -> Iterator[FloatArray]:
-    """Yield vectors (P,) of a mode with another period, and as damping time scale, of one of its cycles."""
+    """Yield vectors (P,) of a mode in which period and damping time scale of one cycle have another value."""
     n_rows = int(np.sum(np.any(np.asarray(data.series.mask), axis=-1)))
     periods = np.geomspace(_MIN_PERIOD, max(n_rows / 1.5, 2.0 * _MIN_PERIOD), _N_PERIODS)
     with engine_settings():
@@ -172,7 +172,7 @@ def _starts_of_cycles(target: Target, data: TargetData, first: LaplaceApproximat
 
 
 def _distance(mode: LaplaceApproximation, vector: FloatArray) -> float:
-    """Return the distance of a vector from a mode, in standard deviations."""
+    """Return the Mahalanobis distance of a vector from a mode."""
     return float(np.linalg.norm(np.linalg.solve(mode.factor, vector - mode.centre)))
 
 

@@ -1,4 +1,4 @@
-"""Conversion of validated sequences to the format of the model, and of a likelihood maximum to a start."""
+"""Conversion of validated sequences to arrays of the model, and of parameters to values of its sites."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ MIN_NOISE = 1e-12
 
 
 def pack(sequences: Sequences, hierarchical: bool) -> Series:
-    """Return all sequences on one time axis; those of a hierarchical model separately, padded."""
+    """Return the sequences one after the other, (T, D); for a hierarchical model padded, (S, T, D)."""
     exog = sequences.exog
     if not hierarchical:
         series = from_panel(make_panel(sequences))
@@ -43,7 +43,7 @@ def _padded(exog: FloatArray, n_steps: int) -> FloatArray:
 
 
 def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
-    """Return panels with one noise each, and the sequences of each panel with their last rows."""
+    """Return panels, one for each set of noise variances, and their pairs (sequence, last row)."""
     if not hierarchical:
         return [make_panel(sequences)], [[(i, s.stop - 1) for i, s in enumerate(sequences.slices)]]
     panels = [make_panel(sequences.one(i)) for i in range(len(sequences.lengths))]
@@ -51,9 +51,9 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
 
 
 def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
-    """Return the values of the model's sites at parameters, within the support of the priors.
+    """Return the values of the model's sites at parameters, as a start.
 
-    Coefficients of covariates are zero.
+    Time scales and noise are limited to positive finite values. Coefficients of covariates are zero.
     """
     noise = target.noise.group_values(np.maximum(params.noise_variance, MIN_NOISE))
     return site_values(params.to_arrays(), params.loadings, params.n_components) | {

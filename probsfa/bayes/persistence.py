@@ -30,9 +30,9 @@ from probsfa.statespace.processes import KINDS
 
 __all__ = ["from_arrays", "to_arrays"]
 
-# Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.check_array_shapes`).
-# States S; the names of arrays of processes other than AR(1) factors, which other models do not have.
-# Covariates P.
+# Sizes in shapes (:func:`probsfa._saving.check_array_shapes`): chains C, draws of each chain N, all draws L,
+# columns D, columns with AR(1) noise E, factors K, states S, rows T, sequences G, covariates P. A name in
+# place of a letter is the number of processes of this kind.
 _SHAPES_OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
 _SHAPES_OF_KINDS = {name: kind.__name__ for kind in KINDS for name in kind.names.values()} | dict(
     memory_decay="E", memory_scale="E"
@@ -56,7 +56,7 @@ _POSITIVE = ("scale", "exog_scale", "draws_noise_variance", "raw_noise_variance"
 
 _COVARIATE_ARRAYS = ("exog_coef", "exog_shift", "exog_scale")
 
-# Arrays that exist only for some methods.
+# Attributes of the result that exist only for some inference methods.
 _RUN_ATTRIBUTES = tuple(
     name for name in Inferred._fields if name not in ("vectors", "sample_stats", "interrupted", "pareto_k")
 )

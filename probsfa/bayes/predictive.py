@@ -49,7 +49,7 @@ from probsfa.statespace.student import infer_weights, left_out_moments, value_mo
 
 # Number of draws whose predictions are averaged for the comparison with linear interpolation.
 _N_COMPARED_DRAWS = 8
-# Number of draws for a bound or for leave-one-out predictions, and the tolerance of a bound in nats.
+# Number of draws for lower bounds of the likelihood and for outlier scores; tolerance of a bound in nats.
 _N_BOUND_DRAWS, _BOUND_TOL = 40, 1e-3
 
 
@@ -89,7 +89,7 @@ class MissingCells(NamedTuple):
     values : ndarray (N, D)
         Observed values, NaN where missing.
     mixture : CellMixture
-        Distribution of the missing values, row by row.
+        Distribution of the missing values, in row-major order.
     """
 
     values: FloatArray
@@ -116,7 +116,7 @@ class MissingCells(NamedTuple):
 
 
 def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Posterior:
-    """Return the distribution of the factors of all rows, sequences one after the other.
+    """Return the distribution of the factors of all rows, concatenated over sequences.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     sequences : Sequences
         Checked data, in data units.
     n_predictive : int
-        Draws to mix, spread over the chains.
+        Number of draws to average, evenly spaced in each chain.
 
     Returns
     -------
@@ -156,7 +156,10 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 
 
 def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> CellMixture:
-    """Return the distribution of the missing values, row by row; parameters as in :func:`predict_latents`."""
+    """Return the distribution of the missing values in row-major order.
+
+    Parameters are those of :func:`predict_latents`.
+    """
     missing = np.isnan(sequences.values)
     if fitted.degrees is not None:
         cells = _missing_under_student_noise(_weighted(fitted, sequences, n_predictive), missing)
@@ -178,7 +181,7 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> InterpolationComparison | None:
     """Compare the leave-one-out errors of the model and of linear interpolation.
 
-    Predictions of a few draws are averaged. Parameters as in :func:`predict_latents`.
+    Predictions of a few draws are averaged. Parameters are those of :func:`predict_latents`.
 
     Returns
     -------
@@ -221,7 +224,7 @@ def predict_ahead(
     fitted, sequences, n_predictive
         As in :func:`predict_latents`.
     steps : list of ndarray (H,)
-        For each sequence, units of time after its last row.
+        For each sequence, times after its last row, in units of the model.
     horizon : sequence of ndarray (H, P), optional
         Covariates at these times.
     """
@@ -258,7 +261,10 @@ def predict_ahead(
 
 
 def _mix_forecasts(forecasts: list[Forecast], spreads: list[FloatArray] | None = None) -> BayesianForecast:
-    """Return the mixture of the forecasts of the draws; `spreads` are standard deviations for quantiles."""
+    """Return the mixture of the forecasts of the draws.
+
+    `spreads` are standard deviations (H, D) given drawn weights of Student-t noise, used for quantiles.
+    """
     observed = make_cell_mixture(
         np.array([forecast.means for forecast in forecasts]),
         np.array([forecast.std for forecast in forecasts]),
@@ -275,7 +281,7 @@ def _mix_forecasts(forecasts: list[Forecast], spreads: list[FloatArray] | None =
 def draw_latent_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw paths of the factors given the data (n_draws, T, K), each with the parameters of another draw."""
+    """Draw factors given the data (n_draws, T, K), each time with the parameters of a random draw."""
     draws = _draw_paths(fitted, sequences, n_draws, rng)
     paths = np.array([np.concatenate([path for _, path in parts]) for parts, _ in draws])
     return paths[:, :, fitted.reported_states]
@@ -284,7 +290,7 @@ def draw_latent_paths(
 def draw_observations(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw the missing values of series (n_draws, T, D), each with the parameters of another draw."""
+    """Draw missing values of series (n_draws, T, D), each time with the parameters of a random draw."""
     draws = []
     for parts, degrees in _draw_paths(fitted, sequences, n_draws, rng):
         rows = []
@@ -300,9 +306,9 @@ def draw_observations(
 def _draw_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[tuple[GivenDraw, FloatArray]], float | None]]:
-    """Yield for each draw the panels and paths (T_i, S) of their states, and degrees of freedom, if any.
+    """Yield, for random posterior draws, panels with a draw of their states, and the degrees of freedom.
 
-    The states include the AR(1) noise of columns.
+    The states (T_i, S) include the AR(1) noise of columns. Degrees of freedom are None for Gaussian noise.
     """
     chains, n = fitted.draws.decay.shape[:2]
     selected = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
@@ -320,9 +326,9 @@ def _draw_paths(
 
 
 def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
-    """Return means over the draws of posterior means of the factors times loadings, (T, D, K).
+    """Return posterior means of the factors times loadings, averaged over the draws, (T, D, K).
 
-    With AR(1) noise its contribution is a further entry, (T, D, K + 1); those of covariates are the last.
+    The last axis has a further entry for AR(1) noise, if any, and then one for each covariate.
     """
     mean = RunningMean()
     if fitted.degrees is not None:
@@ -347,9 +353,9 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
 def draw_series(
     fitted: FittedPosterior, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Simulate a series (n_steps, D) and its factors (n_steps, K), with the parameters of one draw.
+    """Simulate a series (n_steps, D) and its factors (n_steps, K), with the parameters of a random draw.
 
-    With covariates (n_steps, P), if the model has any.
+    `exog` are the covariates (n_steps, P) of a model with covariates.
     """
     chains, n = fitted.draws.decay.shape[:2]
     chain, draw = int(rng.integers(chains)), int(rng.integers(n))
@@ -369,7 +375,7 @@ def draw_series(
 
 
 def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> float:
-    """Return the log predictive density of all rows, in nats; with Student-t noise a lower bound."""
+    """Return the log predictive density of all rows in nats; with Student-t noise, a lower bound of it."""
     if fitted.degrees is None:
         return predict_latents(fitted, sequences, n_predictive).log_likelihood
     n_draws = min(n_predictive, _N_BOUND_DRAWS)
@@ -410,14 +416,14 @@ def _left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]
 
 
 def _weighted(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Iterator[WeightedDraw]:
-    """Yield the draws of the predictive mixture, with weights of the values."""
+    """Yield evenly spaced draws for predictions, with drawn weights of the values."""
     return _with_weights(fitted, sequences, pairs_of_mixture(fitted, n_predictive))
 
 
 def _with_weights(
     fitted: FittedPosterior, sequences: Sequences, chosen: list[tuple[int, int]]
 ) -> Iterator[WeightedDraw]:
-    """Yield selected draws (chain, draw), with weights of the values of all sequences in one panel."""
+    """Yield selected draws (chain, draw), with drawn weights of the values of all sequences in one panel."""
     [panel], _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     return weighted_draws(fitted, panel, chosen)
 
@@ -438,5 +444,5 @@ def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray
 def _of_mixture(
     fitted: FittedPosterior, sequences: Sequences, n_predictive: int
 ) -> Iterator[list[GivenDraw]]:
-    """Yield the rows given each draw of the predictive mixture."""
+    """Yield the panels given each of evenly spaced draws for predictions."""
     return rows_given_draws(fitted, sequences, pairs_of_mixture(fitted, n_predictive))

@@ -58,8 +58,8 @@ _REAL = {
 class Priors:
     """Priors of the model of :class:`probsfa.BayesianSFA`: AR(1) factors, loadings and noise.
 
-    A prior is a NumPyro distribution. If it is of a single number, it applies to each entry of the parameter
-    independently. It can also be of an array with the shape of the parameter.
+    A prior is a NumPyro distribution of a single number, which applies to each entry of the parameter
+    independently, or of an array with the shape of the parameter.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ class Priors:
         Automatic relevance determination: the loadings of each factor have a common scale, whose typical size
         is this number; the loadings of unnecessary factors shrink to zero (:class:`SharedScaleNormal`).
     noise_spread : Distribution, default=HalfNormal(0.5)
-        Used by hierarchical models only: standard deviation over sequences of the logarithm of the noise std.
+        Used by hierarchical models only: standard deviation, over sequences, of the logarithm of the noise
+        standard deviation.
     cycle_period : Distribution, default=LogNormal(2.7, 0.8)
         Period of a stochastic cycle, in sampling steps: the median is 15, and 95 % lie between 3.1 and 71.
         Periods below 2 have a probability of 0.6 %.
@@ -197,7 +198,7 @@ DEFAULT_PRIORS = Priors()
 
 
 def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
-    """Return the prior of an array from that of one number; a prior of the whole array is returned unchanged.
+    """Return the prior of an array; `prior` is that of each entry, or already that of the array.
 
     Raises
     ------
@@ -215,8 +216,7 @@ def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) ->
     if prior_shape != shape:
         raise ValueError(
             f"The prior of {name} has shape {prior_shape}, but {name} has shape {shape}. Use a prior of a "
-            "single "
-            f"number, or one of shape {shape}."
+            f"single number, or one of shape {shape}."
         )
     return prior.to_event(len(prior.batch_shape)) if prior.batch_shape else prior
 

@@ -86,7 +86,7 @@ class FactorialAR1Reparam(Reparam):
         settings = ModelSettings(n_components, noise, priors, bool(n_sequences), standardize=False)
         problem, _ = make_problem(sequences, settings, rotate=False)
         self._target, self._data, self._laplace = problem.target, problem.data, problem.laplace
-        # Compiled, because NumPyro also runs the model without compilation.
+        # Compiled, because NumPyro also runs the model outside of compiled programs.
         self._free_values = jax.jit(self._unravel)
         # Unconstrained values of the sites that the current run of a model has not reached.
         self._remaining: dict[str, Array] = {}
@@ -129,7 +129,7 @@ class FactorialAR1Reparam(Reparam):
         return None, value
 
     def _unravel(self, u: Array) -> tuple[dict[str, Array], Array]:
-        """Return the unconstrained values of all sites at coordinates (P,), and the log determinant."""
+        """Return unconstrained values of all sites at coordinates (P,), and the log |det| of the Jacobian."""
         vector = jnp.asarray(self._laplace.centre) + jnp.asarray(self._laplace.factor) @ u
         values, log_det = self._target.unravel(vector, self._data)
         return values, log_det + np.linalg.slogdet(self._laplace.factor)[1]

@@ -20,8 +20,8 @@ from probsfa.statespace.learning.options import (
 )
 from probsfa.statespace.noise import STRUCTURES
 
-# Limit of the cost of a gradient for n_components=None; a sampler computes a hundred thousand gradients,
-# variational inference a few thousand.
+# Maximum cost of a gradient for n_components=None, in multiplications. NUTS computes a hundred thousand
+# gradients, variational inference a few thousand.
 _PRODUCTS = {"nuts": 1e7, "svi": 1e8}
 _COUNTS = (
     "n_components",
@@ -34,7 +34,7 @@ _COUNTS = (
 )
 
 
-# Replacements of arguments that the class does not have.
+# Advice in errors about arguments that the class does not have.
 REPLACEMENTS = {
     "exog": "Covariates are an argument of fit and of all methods: fit(X, exog=U).",
 }

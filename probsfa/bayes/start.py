@@ -18,9 +18,18 @@ _MAX_ITER, _TOL = 100, 1e-2
 
 
 class Start(NamedTuple):
-    """Parameters in data units, the units in which the data are standardised, and degrees of freedom.
+    """An approximate maximum of the likelihood.
 
-    With covariates their coefficients (D, P), else None.
+    Attributes
+    ----------
+    params : StateSpace
+        Parameters in data units.
+    units : Units
+        Units in which the data are standardized.
+    degrees : float
+        Degrees of freedom of Student-t noise; infinite for Gaussian noise.
+    coefficients : ndarray (D, P) or None
+        Coefficients of covariates, if any.
     """
 
     params: StateSpace

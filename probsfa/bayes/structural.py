@@ -1,4 +1,4 @@
-"""The NumPyro model with cycles, smooth factors, trends and AR(1) noise, its states integrated out.
+"""The NumPyro model with cycles, smooth factors, trends and AR(1) noise; states are integrated out.
 
 It is the model of :class:`probsfa.statespace.StateSpace`. AR(1) factors, the processes of
 :mod:`probsfa.statespace.processes` and the AR(1) noise of each column are blocks of one linear Gaussian
@@ -77,14 +77,15 @@ def structural_model(
         series = series._replace(values=series.values - sample_effects(priors, series))
     decay = jnp.exp(-1.0 / timescale)
     params = StructuralDraws(decay, jnp.concatenate(loadings, axis=1), variance, offset, **arrays)
-    # The prior of the start of a trend is normal and wide in units of the steps. This factor makes it flat in
-    # units of the data. Without it, the prior would favour small steps, in inverse proportion to their size.
+    # The initial level of a trend has a normal prior whose width is proportional to the size of the steps.
+    # Its density near the data is inversely proportional to this size, which would favour small steps.
+    # `diffuse` cancels the dependence: the prior is flat in units of the data.
     numpyro.factor(OBSERVATIONS, log_likelihood(params, series) + diffuse)
     return params
 
 
 def log_likelihood(params: StructuralDraws, series: Series) -> Array:
-    """Return the log-likelihood of a series (T, D), in nats, differentiable by the parameters."""
+    """Return the log-likelihood of a series (T, D) in nats, differentiable in the parameters."""
     k, n = params.decay.shape[-1], params.memory_decay.shape[-1]
     scalar_decays = jnp.concatenate([params.decay, params.memory_decay])
     loadings = jnp.concatenate(
@@ -108,7 +109,7 @@ def log_likelihood(params: StructuralDraws, series: Series) -> Array:
 
 @broadcasting()
 def _transitions(scalar_decays: Array, params: StructuralDraws, gaps: Array) -> Transition:
-    """Return transitions over each of gaps (U,)."""
+    """Return the transitions over each of the gaps (U,)."""
     processes = [
         kind(**dict(zip(kind.names, params.of_kind(kind), strict=True)))
         for kind in params.other_processes.counts

@@ -33,7 +33,7 @@ class WeightedDraw(NamedTuple):
     params : StateSpace
         Parameters, with squared scales as noise variances.
     panel : Panel
-        The rows and the weights.
+        The observations and their weights.
     degrees : float
         Degrees of freedom.
     rng : Generator
@@ -47,7 +47,7 @@ class WeightedDraw(NamedTuple):
 
     @property
     def expected(self) -> StateSpace:
-        """Return the parameters with the marginal noise variance, for unknown weights."""
+        """Parameters with the noise variance of values whose weights are unknown."""
         variance = self.params.noise_variance * StudentNoise(self.degrees).variance
         return self.params.replace(noise_variance=variance)
 
@@ -58,7 +58,7 @@ class WeightedDraw(NamedTuple):
 
 
 def degrees_of_draws(fitted: FittedPosterior, n_wanted: int) -> FloatArray:
-    """Return the degrees of freedom of the draws of the predictive mixture."""
+    """Return the degrees of freedom of about `n_wanted` draws, evenly spaced in each chain."""
     assert fitted.degrees is not None
     return fitted.degrees[:, thinned_indices(fitted.draws, n_wanted)].ravel()
 

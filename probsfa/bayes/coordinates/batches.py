@@ -21,7 +21,7 @@ BATCH_SIZE = 64
 
 
 def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray) -> list[FloatArray]:
-    """Return the results of a program for each vector, computed in blocks of equal size.
+    """Return the results of a program for each vector, computed in batches of equal size.
 
     Parameters
     ----------
@@ -68,7 +68,10 @@ def _all_latents(target: Target, frame: RotationFrame | None, vectors: Array) ->
 def latent_coordinates(
     target: Target, frame: RotationFrame | None, vectors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of time scales (N, K) and loadings (N, D, K), rotated to a frame if it is given."""
+    """Return coordinates of the time scales (N, K) and loadings (N, D, K) of individual factors.
+
+    If the vectors are in the coordinates of a frame of rotations, they are converted.
+    """
     with engine_settings():
         timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
     return timescales, loadings

@@ -1,4 +1,4 @@
-"""The choice of coordinates for some data: references of the rotations and of the offset."""
+"""The choice of coordinates for given data: references of the rotations and of the offset."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ from probsfa.statespace.engine.settings import engine_settings
 
 
 def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Chart:
-    """Return the chart with these parameters as reference; parts are None if the model does not allow them.
+    """Return the chart whose reference is given by parameters; its parts are None if the model excludes them.
 
     Parameters
     ----------
     target : Target
         The posterior.
     values : dict
-        Values of all sites of the model.
+        The parameters: values of all sites of the model.
     data : TargetData
         Data of the posterior; their chart is not used.
 
@@ -59,7 +59,7 @@ def _offset_scale(
     observed = np.flatnonzero(np.any(mask, axis=1))
     if np.max(timescale) > MAX_RELATIVE_TIMESCALE * len(observed):
         return None
-    # Rows after the last are padding, each a separate sequence.
+    # Rows after the last observed row may be padding, where each row starts a sequence.
     index = np.asarray(data.series.gap_index)[: 1 + np.max(observed, initial=0)]
     n_sequences = np.sum(index == len(data.series.gaps))
     with engine_settings():

@@ -9,14 +9,14 @@ from probsfa.bayes.model import Series
 
 
 class Chart(NamedTuple):
-    """References of the coordinates; None if the parameters themselves are the coordinates.
+    """References of the coordinates; None for parts that are sampled without these transformations.
 
     Attributes
     ----------
     rotation : RotationFrame or None
         Reference of the rotations of factors.
     offset_scale : OffsetScale or None
-        Unit of the offset.
+        Scale of the offset.
     """
 
     rotation: RotationFrame | None = None
@@ -33,9 +33,9 @@ class TargetData(NamedTuple):
     known_noise : Array (D,) or None
         Known noise variances.
     symmetry_reference : SymmetryReference or None
-        Reference of the weight that selects one mirror image of the posterior; None to use all.
+        Reference of the weight that selects one of the equivalent modes; None for the whole posterior.
     chart : Chart
-        References of the coordinates.
+        Coordinates.
     least_noise : Array (D,) or None
         Lower bounds of the noise variances.
     phase_reference : Array (D, 2 R) or None

@@ -1,9 +1,10 @@
 """Coordinates of the offset whose posterior width does not depend on the time scales of the factors.
 
-A slow factor does not average out over the data, so that its mean cannot be distinguished from the offset:
-the offset is as uncertain as ``C`` times the mean of the factors, which grows with their time scales. This
-makes the posterior a funnel. Here the offset is ``M(theta)`` times an approximately standard normal vector,
-with ``M`` from the power spectrum at frequency zero.
+The mean of a slow factor over the data differs from zero and cannot be distinguished from the offset. The
+offset is therefore as uncertain as ``C`` times the mean of the factors, whose variance increases with their
+time scales: the posterior has a funnel. Here the offset is a matrix ``M(theta)`` times a vector that is
+approximately standard normal, up to a constant transformation. ``M`` is computed from the power spectrum of
+the model at frequency zero.
 """
 
 from typing import Any, NamedTuple
@@ -15,13 +16,13 @@ from jax import Array
 
 from probsfa._typing import FloatArray
 
-#: Longest time scale, relative to the number of rows, for which the formula holds. The mean of a slower
-#: factor is as uncertain as the factor itself, and the prior of the offset dominates.
+#: Longest time scale, relative to the number of rows, for which these coordinates are used. The mean of a
+#: slower factor is as uncertain as the factor itself, and the prior of the offset dominates.
 MAX_RELATIVE_TIMESCALE = 0.15
 
 
 class OffsetScale(NamedTuple):
-    """Quantities, other than the parameters, on which the uncertainty of an offset depends.
+    """Quantities on which the uncertainty of the offset depends, in addition to the parameters.
 
     Attributes
     ----------
@@ -32,7 +33,8 @@ class OffsetScale(NamedTuple):
     prior_precision : Array (D,)
         Inverse variances of the prior; zero if they do not exist.
     root : Array (D, D)
-        Transposed root of the precision at a reference; there the coordinates are the offsets themselves.
+        Transposed Cholesky factor of the precision at a reference. At the reference the coordinates are equal
+        to the offset.
     """
 
     counts: Any
@@ -43,10 +45,10 @@ class OffsetScale(NamedTuple):
 
 
 def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance: Any) -> Array:
-    """Return the lower root (D, D) of the precision of the offset: data plus prior.
+    """Return the lower Cholesky factor (D, D) of the precision of the offset: data plus prior.
 
-    The mean of ``n`` rows of an AR(1) factor has the variance ``g / n`` with ``g = (1 + a) / (1 - a)``, and
-    at most one in each sequence.
+    The mean of an AR(1) factor over ``n`` rows has approximately the variance ``g / (n + m g)`` with
+    ``g = (1 + a) / (1 - a)`` and the number ``m`` of sequences; it is below ``1 / m``.
     """
     power = (1.0 + decay) / (1.0 - decay)
     latent = power / (scale.n_rows + scale.n_sequences * power)
@@ -61,7 +63,7 @@ def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance
 def scaled_offset(
     scale: OffsetScale, coordinates: Array, decay: Array, loadings: Array, noise_variance: Array
 ) -> tuple[Array, Array]:
-    """Return the offset (D,) at coordinates (D,), and the log determinant of the map."""
+    """Return the offset (D,) at coordinates (D,), and the log |det| of the Jacobian."""
     root = precision_root(scale, decay, loadings, noise_variance)
     offset = jax.lax.linalg.triangular_solve(
         root, (scale.root @ coordinates)[:, None], left_side=True, lower=True, transpose_a=True
@@ -79,7 +81,7 @@ def make_offset_scale(
     loadings: FloatArray,
     noise_variance: FloatArray,
 ) -> OffsetScale:
-    """Return the scale of the offset with these parameters as reference."""
+    """Return the scale of the offset whose reference is given by decays, loadings and noise."""
     scale = OffsetScale(counts, n_rows, n_sequences, prior_precision, None)
     root = precision_root(scale, decay, loadings, noise_variance)
     return scale._replace(root=np.asarray(root).T)

@@ -2,18 +2,21 @@
 
 The data determine the space of the factors far better than the individual factors. As a function of time
 scales and loadings, the posterior is curved along rotations of the factors. If factors are sorted by time
-scale, it is also discontinuous where two time scales are equal. Here the ``K`` time scales (represented by
-their logarithms ``t``) and the loadings ``C`` (D, K) of factors with unit innovation variance are given by
+scale, it is also discontinuous where two time scales are equal. These coordinates replace the ``K``
+unconstrained time scales ``t`` (by default their logarithms) and the loadings ``C`` (D, K) of factors with
+unit innovation variance by
 
 * a symmetric matrix ``M = R diag(t) R'``, and
 * aligned loadings ``W = C R'``, for which ``B' L W`` is symmetric and positive semidefinite: no rotation
   reduces their distance to a reference ``B`` with row weights ``L`` (orthogonal Procrustes).
 
 ``y = R z`` is the same process with correlated dynamics ``R diag(a) R'``, and the likelihood is a smooth
-function of these and of ``W``. All orders and signs of the factors have the same coordinates; prior and
-likelihood must be invariant under them. The off-diagonal entries of ``M`` replace the part of the loadings
-that alignment removes, so that there are as many coordinates as parameters. At the reference they equal the
-parameters to first order.
+function of ``R diag(a) R'`` and ``W``. All permutations and sign changes of the factors have the same
+coordinates; prior and likelihood must be invariant under them. The alignment condition removes
+``K (K - 1) / 2`` degrees of freedom of ``W``, which the off-diagonal entries of ``M`` replace. The
+coordinates are the diagonal of ``M`` and the matrix ``W + B O``, where the skew-symmetric ``O`` has the
+entries ``M_ij / (t*_j - t*_i)`` with the time scales ``t*`` of the reference. There are as many coordinates
+as parameters, and near the reference they equal the parameters to first order.
 """
 
 from typing import Any, NamedTuple
@@ -25,15 +28,16 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 
-# Minimum share of noise in the variance of a column of the data, so that no column dominates the alignment.
+# Minimum share of noise in the variance of a column, so that no column dominates the alignment.
 _MIN_NOISE_SHARE = 0.1
-# A factor is included if the relative standard error of its loadings is at most a fifth.
+# Minimum squared ratio of loadings and their standard errors, averaged over columns, of a rotated factor.
 _MIN_PRECISION = 25.0
-#: Largest standard error of the logarithm of a time scale. On 100 rows of one factor fitted with two, those
-#: of both are 0.3 to 0.6; in these coordinates two of three such posteriors had a quarter and a tenth of the
-#: effective draws per gradient, and divergences. On 200 and 400 rows of two factors, both are equally good.
+#: Largest standard error of the logarithm of the time scale of a rotated factor. On three series of 100 rows
+#: with one factor, fitted with two, these errors were 0.3 to 0.6; with rotated coordinates, two of the three
+#: fits had divergences, and a quarter and a tenth of the effective draws per gradient. On 200 and 400 rows of
+#: two factors, both kinds of coordinates are equally efficient.
 MAX_TIMESCALE_ERROR = 0.35
-# Smallest distance of two logarithms of time scales, in standard errors.
+# Smallest difference of the logarithms of two time scales, in standard errors, for rotated coordinates.
 _MIN_TIMESCALE_DISTANCE = 2.25
 
 
@@ -42,16 +46,16 @@ class RotationFrame(NamedTuple):
 
     Attributes
     ----------
-    members : int Array (M,)
-        Indices of these factors, by ascending coordinate of the time scale.
-    reference : Array (D, M)
+    members : int Array (J,)
+        Indices of these factors, by ascending time scale.
+    reference : Array (D, J)
         ``B``.
-    weighted : Array (D, M)
+    weighted : Array (D, J)
         ``L B``, the reference times the weight of each row.
-    axes, sizes : Array (M, M) and (M,)
-        Eigenvectors and eigenvalues of ``B' L B``. (``M`` in shapes is the number of members.)
-    distances : Array (M, M)
-        Entry of ``M`` for each unit of an angle; skew symmetric.
+    axes, sizes : Array (J, J) and (J,)
+        Eigenvectors and eigenvalues of ``B' L B``.
+    distances : Array (J, J)
+        ``t*_j - t*_i``, the differences of the unconstrained time scales of the reference.
     """
 
     members: Any
@@ -70,18 +74,18 @@ def choose_frame(
     noise_variance: FloatArray,
     n_rows: int,
 ) -> RotationFrame | None:
-    """Return the frame of factors with well-determined loadings; None for fewer than two or equal ones.
+    """Return the frame of the factors with well-determined loadings and time scales.
 
-    If two time scales may be equal, ``M`` may be a multiple of the identity, where its density has a spike
-    (the eigenvalues of ``M`` repel each other, unlike time scales under the prior). For such models the
-    coordinates are the parameters themselves.
+    None if there are fewer than two of them, or if two may have equal time scales. ``M`` may then be a
+    multiple of the identity, where its density has a spike: the eigenvalues of a matrix with a smooth density
+    repel each other, but time scales under the prior do not.
 
     Parameters
     ----------
     timescale, coordinate : ndarray (K,)
-        Time scales in steps, and their coordinates.
+        Time scales in steps, and their unconstrained values.
     loadings, reference : ndarray (D, K)
-        Loadings of factors of unit variance, and the same in units of the innovations.
+        Loadings of factors of unit variance, and of factors of unit innovation variance.
     noise_variance : ndarray (D,)
         Noise variance.
     n_rows : int
@@ -103,7 +107,7 @@ def choose_frame(
 
 
 def may_merge(members: NDArray[np.intp], coordinate: FloatArray, errors: FloatArray) -> bool:
-    """Return whether two factors may have equal time scales, from coordinates and standard errors (K,)."""
+    """Return whether two factors may have equal unconstrained time scales, given standard errors (K,)."""
     order = members[np.argsort(coordinate[members], kind="stable")]
     differences = np.diff(coordinate[order])
     return not np.all(
@@ -114,7 +118,7 @@ def may_merge(members: NDArray[np.intp], coordinate: FloatArray, errors: FloatAr
 def make_frame(
     timescale: FloatArray, reference: FloatArray, weights: FloatArray, members: NDArray[np.intp]
 ) -> RotationFrame:
-    """Return the frame at time scales (K,) and loadings (D, K), with a weight (D,) for each row."""
+    """Return the frame at unconstrained time scales (K,) and loadings (D, K), with row weights (D,)."""
     members = members[np.argsort(timescale[members], kind="stable")]
     selected, ordered = reference[:, members], timescale[members]
     weighted = selected * weights[:, None]
@@ -123,7 +127,7 @@ def make_frame(
 
 
 def restricted(frame: RotationFrame, kept: NDArray[np.bool_]) -> RotationFrame:
-    """Return the frame of some of its factors, with the same reference."""
+    """Return the frame of those factors for which `kept` (J,) is True, with the same reference."""
     reference, weighted = np.asarray(frame.reference)[:, kept], np.asarray(frame.weighted)[:, kept]
     sizes, axes = np.linalg.eigh(reference.T @ weighted)
     distances = np.asarray(frame.distances)[np.ix_(kept, kept)]
@@ -131,16 +135,16 @@ def restricted(frame: RotationFrame, kept: NDArray[np.bool_]) -> RotationFrame:
 
 
 def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tuple[Array, Array, Array]:
-    """Return time scales (K,) and loadings (D, K) at coordinates of these shapes, and the log determinant.
+    """Return unconstrained time scales (K,) and loadings (D, K) from coordinates of these shapes.
 
-    The eigenvectors of ``M`` are the rotation, its eigenvalues the time scales.
-
-    The log determinant is NaN for coordinates outside the range of the map, where the loadings are not
-    optimally aligned.
+    The eigenvectors of ``M`` are the rotation, its eigenvalues the unconstrained time scales. The third
+    result is the log absolute determinant of the Jacobian. It is NaN for coordinates that :func:`align` does
+    not return, because their loadings are not optimally aligned.
     """
     members = jnp.asarray(frame.members)
     selected = loadings[:, members]
-    # The skew matrix O for which W = V - B O is aligned: S O + O S is twice the skew part of B' L V.
+    # With the coordinates V (D, J) and S = B' L B, the aligned loadings are W = V - B O. The skew-symmetric
+    # matrix O of angles solves S O + O S = B' L V - V' L B.
     product = frame.axes.T @ (frame.weighted.T @ selected) @ frame.axes
     pairs = frame.sizes[:, None] + frame.sizes
     angles = frame.axes @ ((product - product.T) / pairs) @ frame.axes.T
@@ -158,7 +162,10 @@ def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tupl
 
 
 def _compound(symmetric: Array) -> Array:
-    """Return the map ``O -> S O + O S`` on skew matrices; its eigenvalues are sums of pairs of those of S."""
+    """Return the matrix of the map ``O -> S O + O S`` on skew-symmetric matrices ``O``.
+
+    Its eigenvalues are the sums of pairs of eigenvalues of ``S``.
+    """
     i, j = np.triu_indices(symmetric.shape[0], 1)
     identity = np.eye(symmetric.shape[0])
     return (
@@ -170,9 +177,9 @@ def _compound(symmetric: Array) -> Array:
 
 
 def align(frame: RotationFrame, timescale: FloatArray, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the coordinates of time scales (K,) and loadings (D, K), aligned with the reference.
+    """Return the coordinates of unconstrained time scales (K,) and loadings (D, K).
 
-    The inverse of :func:`diagonalize`, up to the order and the signs of the factors.
+    This is the inverse of :func:`diagonalize`, up to the order and the signs of the factors.
     """
     members = np.asarray(frame.members)
     selected = loadings[:, members]

@@ -1,10 +1,13 @@
-"""Selection of one mirror image of the posterior by a smooth weight.
+"""Selection of one of the equivalent modes of the posterior by a smooth weight.
 
-The posterior is invariant under all signed permutations ``g`` of the factors. A sampler's coordinates are
-adapted to one of the images only. The density is multiplied by a weight ``w`` that sums to one over the
-images, ``sum_g w(g x) = 1``. The distribution of quantities that do not depend on the labelling is unchanged,
-and the density is close to one image of the posterior, with a smooth decrease where labels are uncertain.
-Here ``w`` is the responsibility of a normal distribution around a reference among those around its images.
+The posterior is invariant under all signed permutations ``g`` of the factors: each mode has equivalent modes,
+its images. The coordinates of a sampler are adapted to one of them only. The density is therefore multiplied
+by a weight ``w`` that sums to one over the images of a point ``x``, ``sum_g w(g x) = 1``. The distribution of
+quantities that do not depend on the labelling is unchanged. The weighted density has one of the equivalent
+modes, and decreases smoothly where labels are uncertain.
+
+``w`` is the responsibility of one component of a mixture of normal distributions: the component is centred at
+a reference, the others at the images of the reference.
 """
 
 import itertools
@@ -18,9 +21,9 @@ from jax.scipy.special import logsumexp
 
 #: Maximum number of factors for sums over permutations.
 MAX_PERMUTED = 5
-#: Width of these normal distributions in posterior standard deviations; large, so that the weight is smooth.
+#: Standard deviation of the normal distributions, in posterior ones; large, so that the weight is smooth.
 RELATIVE_WIDTH = 2.0
-#: Concentration of the phases of cycles: a standard deviation of a fifth of a radian.
+#: Concentration of the von Mises density of the phases of cycles: a standard deviation of 0.2 radians.
 CONCENTRATION = 25.0
 
 
@@ -40,13 +43,13 @@ class SymmetryReference(NamedTuple):
 def log_weight(
     reference: SymmetryReference, timescale: Array, loadings: Array, permuted: bool, members: Any = ()
 ) -> Array:
-    """Logarithm of the weight.
+    """Return the logarithm of the weight.
 
     Parameters
     ----------
     reference : SymmetryReference
-        Location of the selected image. With several modes, the weight is the responsibility of normal
-        distributions around all modes among those around all of their images.
+        Location of the selected mode. With several modes, the weight is the summed responsibility of the
+        normal distributions around these modes, relative to those around all of their images.
     timescale : Array (K,)
         Coordinates of the time scales.
     loadings : Array (D, K)
@@ -54,8 +57,8 @@ def log_weight(
     permuted : bool
         Whether factors may be exchanged; otherwise only their signs may change.
     members : int Array
-        Factors whose permutations have the same coordinates (:mod:`.rotation`): all these images are
-        selected.
+        Factors whose signed permutations have the same coordinates (:mod:`.rotation`); the images by these
+        permutations are all selected.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def _log_sums(
     weights = 1.0 / reference.loadings_width**2
     product = loadings.T @ (reference.loadings * weights)
     standardized_differences = (timescale[:, None] - reference.timescale) / reference.timescale_width
-    # -|s C_j - C*_k|^2 / 2 up to a constant of each label, for both signs s.
+    # -|s C_j - C*_k|^2 / 2 without the term |C*_k|^2 / 2, summed over both signs s.
     base = -0.5 * (standardized_differences**2 + (loadings**2).T @ weights)
     both_signs = base + jnp.logaddexp(product, -product)
     k = timescale.shape[0]
@@ -100,9 +103,9 @@ def _log_sums(
 def log_phase_weight(reference: Any, loadings: Array) -> Array:
     """Return the logarithm of the weight that fixes the phases of stochastic cycles.
 
-    A rotation of the two states of a cycle leaves the posterior unchanged: its density is a ring. A von Mises
-    density of the angle from a reference reduces the ring to a single mode. The distribution of quantities
-    that do not depend on the phase is unchanged.
+    A rotation of the two states of a cycle leaves the posterior unchanged, so that its modes form a ring.
+    The weight is a von Mises density of the rotation angle from a reference, which leaves a single mode. The
+    distribution of quantities that do not depend on the phase is unchanged.
 
     Parameters
     ----------

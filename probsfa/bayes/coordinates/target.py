@@ -1,16 +1,19 @@
-"""The posterior density as a function of one unconstrained vector.
+"""The posterior density as a function of one vector of unconstrained parameters.
 
-The vector contains the unconstrained value of each site, with exceptions.
+The vector contains the unconstrained values of the sites, as defined by NumPyro, with these exceptions.
 
 Loadings are in units of the innovations, ``C_dk sqrt(1 - a_k^2)``: the variance of a slow factor is estimated
 from few excursions, the variance of its innovations from all rows. Scaled in this way, loadings and time
 scales are nearly independent and nearly normal.
 
-If the prior density of the noise is positive at zero, the standard deviation is ``|v|`` with a real
-coordinate ``v``. The posterior may then be flat near zero, and the posterior of the logarithm would have a
-long tail, which is slow to sample. The density of a log-normal prior is zero at zero; the coordinate is then
-the logarithm below a low quantile of the prior, and the standard deviation itself above it. If it were the
-logarithm everywhere, the posterior of small noise would be ten times as wide on one side as on the other.
+The coordinate of a noise standard deviation ``s`` depends on its prior:
+
+* If the prior density is positive at zero, ``s = |v|`` with a real coordinate ``v``. The posterior may be
+  flat near zero; that of ``log s`` would then have a long tail, which is slow to sample.
+* With a log-normal prior, whose density is zero at zero, ``s = q softplus(v / q)`` with a low quantile ``q``
+  of the prior: ``v`` is nearly ``q log(s / q)`` far below ``q``, and ``s`` far above. With ``log s``
+  everywhere, the posterior of small noise would be ten times as wide on one side as on the other.
+* With other priors, the coordinate is the unconstrained value of NumPyro, such as ``log s``.
 
 With a chart, rotations of the factors are separate coordinates, and the offset is in units of its uncertainty
 (:mod:`.chart`, :mod:`.rotation`, :mod:`.offset_scale`).
@@ -64,7 +67,7 @@ class _Site(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """The model of one kind of data; equal targets share their compiled programs.
+    """The posterior of a model, as a function of data; equal targets share their compiled programs.
 
     Attributes
     ----------
@@ -73,7 +76,7 @@ class Target:
     noise : NoiseVariances
         Which columns share a noise variance, and which variances are known.
     priors : Priors
-        Priors of the standardised data.
+        Priors, for data in units of the model.
     n_sequences : int or None
         Number of sequences of a hierarchical model.
     kinds : Kinds or None
@@ -134,7 +137,7 @@ class Target:
         return sum(int(np.prod(site.free_shape)) for site in self.sites.values())
 
     def unravel(self, vector: Array, data: TargetData) -> tuple[dict[str, Array], Array]:
-        """Return the unconstrained value of each site, and the log determinant of the map."""
+        """Return the unconstrained value of each site, and the log |det| of the Jacobian."""
         out = {name: vector[part].reshape(self.sites[name].free_shape) for name, part in self.slices.items()}
         log_det = jnp.zeros(())
         if data.chart.rotation is not None:
@@ -152,7 +155,7 @@ class Target:
         elif self.bend is not None:
             transformed = out["noise_std"] / self.bend
             out["noise_std"] = jnp.log(self.bend) + jnp.log(jax.nn.softplus(transformed))
-            # Derivative of the logarithm by the coordinate: the derivative of softplus is the logistic
+            # Derivative of the logarithm with respect to the coordinate; that of softplus is the logistic
             # function.
             log_det += jnp.sum(jax.nn.log_sigmoid(transformed) - out["noise_std"])
         if data.chart.offset_scale is not None:
@@ -185,9 +188,9 @@ class Target:
 
     @functools.cached_property
     def bend(self) -> FloatArray | None:
-        """Standard deviations below which the coordinate of the noise is its logarithm, or None.
+        """The quantile ``q`` of a log-normal prior of the noise, see the module; None for other priors.
 
-        One standard deviation below the median of a log-normal prior: 0.14 by default.
+        It is one standard deviation below the median on the logarithmic scale: 0.14 by default.
         """
         prior = self.priors.noise_std
         if "noise_std" not in self.sites or type(prior) is not dist.LogNormal:
@@ -197,7 +200,7 @@ class Target:
 
     @functools.cached_property
     def by_innovation(self) -> bool:
-        """Whether loadings are in units of the innovations: if their prior is unbounded."""
+        """Whether loadings are in units of the innovations: if their support is the real line."""
         return self.sites["loadings"].free_shape == (self.n_features, self.n_components) and is_real(
             self.sites["loadings"].support
         )
@@ -227,7 +230,7 @@ class Target:
         return np.concatenate(parts)
 
     def difference_steps(self, vector: FloatArray) -> FloatArray:
-        """Return steps (P,) for differences of the gradient, small relative to the scale of the noise."""
+        """Return step sizes (P,) for finite differences of the gradient."""
         steps = np.full_like(vector, 1e-4)
         if self.by_magnitude:
             part = self.slices["noise_std"]
@@ -237,7 +240,7 @@ class Target:
         return steps
 
     def potential(self, vector: Array, data: TargetData) -> Array:
-        """Return minus the log posterior density of a vector, up to a constant."""
+        """Return the negative log posterior density of a vector, up to a constant."""
         free, log_det = self.unravel(vector, data)
         with handlers_lock:
             energy = potential_energy(self.model, (data,), {}, free) - log_det
@@ -248,20 +251,23 @@ class Target:
         return energy - self.log_weight(vector, data.symmetry_reference, data.chart.rotation)
 
     def log_weight(self, vector: Array, reference: SymmetryReference, frame: RotationFrame | None) -> Array:
-        """Return the logarithm of the weight that selects one mirror image of the posterior."""
+        """Return the logarithm of the weight that selects one of the equivalent modes of the posterior."""
         timescale, loadings = self.latents(vector, frame)
         members = () if frame is None else frame.members
         return log_weight(reference, timescale, loadings, self.symmetry.order, members)
 
     def latents(self, vector: Array, frame: RotationFrame | None) -> tuple[Array, Array]:
-        """Return the coordinates of time scales (K,) and of loadings (D, K), independent of the chart."""
+        """Return the coordinates of the time scales (K,) and loadings (D, K) of individual factors.
+
+        `frame` is the frame of rotations of the vector; None if it has none.
+        """
         timescale = vector[self.slices["timescale"]]
         loadings = vector[self.slices["loadings"]].reshape(-1, self.n_components)
         return (timescale, loadings) if frame is None else diagonalize(frame, timescale, loadings)[:2]
 
     @functools.cached_property
     def symmetry(self) -> Symmetry:
-        """Symmetries of the priors: all factors have the same prior, symmetric in the sign."""
+        """Whether permutations, and changes of sign, of the factors leave the priors unchanged."""
         shared = self.priors.timescale.shape() == ()
         if self.priors.shrinkage is not None:
             return Symmetry(shared, True)
@@ -273,7 +279,7 @@ class Target:
         return Symmetry(shared and signs, signs)
 
     def constrain(self, vector: Array, data: TargetData) -> tuple[Array, ...]:
-        """Return the arrays of draws at a vector, in the order of their fields."""
+        """Return the parameters at a vector, in the order of the fields of Draws or StructuralDraws."""
         free = self.unravel(vector, data)[0]
         values = {name: biject_to(site.support)(free[name]) for name, site in self.sites.items()}
         coefficients = values.pop("exog_coef", jnp.zeros((self.n_features, 0)))
@@ -290,7 +296,7 @@ class Target:
 
 
 def bent(log_std: FloatArray, bend: FloatArray) -> FloatArray:
-    """Return coordinates of log standard deviations, the inverse of ``log(bend softplus(. / bend))``."""
+    """Return the coordinates ``v`` of log standard deviations ``log(bend softplus(v / bend))``."""
     ratio = np.exp(log_std) / bend
     # log(exp(ratio) - 1) without cancellation at small ratios.
     return np.asarray(
@@ -299,6 +305,6 @@ def bent(log_std: FloatArray, bend: FloatArray) -> FloatArray:
 
 
 def is_real(support: Any) -> bool:
-    """Return whether a support is the real line, entry by entry."""
+    """Return whether each entry of a site has the real line as its support."""
     base = getattr(support, "base_constraint", support)
     return base is constraints.real

@@ -1,1 +1,1 @@
-"""Relabelling of all posterior draws, and conversion to the units of the data."""
+"""Relabelling of posterior draws: permutations and sign changes of the factors."""

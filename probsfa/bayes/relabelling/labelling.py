@@ -1,4 +1,4 @@
-"""Relabelling of draws to match the maximum of a target, if its priors are symmetric."""
+"""Relabelling of unconstrained draws to match a maximum of the posterior, if its priors are symmetric."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,14 +21,14 @@ from probsfa.bayes.sampling.laplace import LaplaceApproximation
 
 
 class Labelling:
-    """Labelling of the maximum of a target's density, in the order of time scales.
+    """Labelling of the factors at a maximum of the posterior density, used as reference for draws.
 
     Parameters
     ----------
     target : Target
         The posterior.
     laplace : LaplaceApproximation
-        Reference and its standard deviations.
+        The maximum, and posterior standard deviations.
     frame : RotationFrame or None
         Frame of rotations in the coordinates of the target.
     """
@@ -44,9 +44,10 @@ class Labelling:
 
     @property
     def symmetry_reference(self) -> SymmetryReference | None:
-        """Return the reference of the weight that selects this labelling; None if it is not needed.
+        """Return the reference of the weight that selects this labelling; None if no weight is needed.
 
-        It is not needed if the priors distinguish all factors, or if all images have the same coordinates.
+        No weight is needed if the priors are not symmetric in the signs of the factors, or if all equivalent
+        modes have the same coordinates.
         """
         folded = 0 if self._frame is None else len(self._frame.members)
         if not self._target.symmetry.signs or folded == self._target.n_components:
@@ -67,7 +68,7 @@ class Labelling:
         return vector
 
     def _read(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the coordinates of time scales (N, K) and of loadings (N, D, K) without rotation."""
+        """Return the coordinates of the time scales (N, K) and loadings (N, D, K) of individual factors."""
         return latent_coordinates(self._target, self._frame, vectors)
 
     def relabel(self, vectors: FloatArray) -> Relabelling:
@@ -101,7 +102,7 @@ class Labelling:
 
 
 def references_of_modes(labellings: Sequence[Labelling]) -> SymmetryReference | None:
-    """Return the references of the weight of several modes, along a first axis; None if not needed."""
+    """Return the references of the weight of several modes, stacked; None if no weight is needed."""
     references = [
         reference for reference in (labelling.symmetry_reference for labelling in labellings) if reference
     ]
@@ -113,10 +114,10 @@ def references_of_modes(labellings: Sequence[Labelling]) -> SymmetryReference | 
 def reliable_frame(
     target: Target, frame: RotationFrame | None, laplace: LaplaceApproximation
 ) -> RotationFrame | None:
-    """Return a frame without factors whose time scales are uncertain, by the posterior near its maximum.
+    """Return the frame without the factors whose time scales are uncertain near the maximum.
 
-    Draws of such factors reach the spike of the density at equal time scales (see `choose_frame`). None for
-    fewer than two factors, or if the maximum itself may be in the spike.
+    Draws of such factors would reach the spike of the density at equal time scales (see `choose_frame`). The
+    result is None if fewer than two factors remain, or if the maximum itself may be in the spike.
     """
     if frame is None:
         return None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 
-#: Two factors are reported if the probability of the opposite order of their time scales exceeds this.
+#: A pair of factors is reported if the order of their time scales changes with more than this probability.
 MAX_SWITCHING_PROBABILITY = 0.05
 
 
@@ -43,7 +43,7 @@ class Relabelling(NamedTuple):
         return int(np.sum(np.any(self.signs < 0.0, axis=1)))
 
     def latents(self, values: FloatArray, signed: bool = True) -> FloatArray:
-        """Return values (N, ..., K) of the factors in the common labelling; `signed` values change sign."""
+        """Return values (N, ..., K) of the factors in the common labelling; time scales are not `signed`."""
         between = tuple(range(1, values.ndim - 1))
         order = np.expand_dims(self.permutations, between)
         out = np.take_along_axis(values, np.broadcast_to(order, values.shape), axis=-1)
@@ -71,7 +71,7 @@ def relabel(
     reference_loadings : ndarray (D, K)
         Loadings of the reference.
     timescale_spread, loadings_spread : ndarray (K,) and (D, K), optional
-        Posterior standard deviations, by which distances are divided; one by default.
+        Posterior standard deviations, by which differences are divided; one by default.
 
     Returns
     -------

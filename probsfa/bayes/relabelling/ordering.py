@@ -1,4 +1,4 @@
-"""Permutations and sign changes of the factors, different for each draw or equal for all draws."""
+"""Permutations and sign changes of the factors, separately for each draw or equally for all draws."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 
 def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
-    """Return draws (C, N, ...) transformed by signed permutations, which are ordered by chain."""
+    """Return draws (C, N, ...) transformed by their signed permutations, given one chain after the other."""
     chains, n, k = draws.decay.shape
     decay = relabelling.latents(draws.decay.reshape(chains * n, k), signed=False)
     factor_loadings = draws.loadings[..., :k]
@@ -48,14 +48,18 @@ def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDra
 
 
 def canonical_order(draws: AnyDraws, scale: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """Return the canonical order and signs of the labels: slowest first, largest correlation positive."""
+    """Return the canonical order and signs of the factors.
+
+    The slowest factor is first. Each factor correlates positively with its most correlated column, according
+    to the mean of the draws.
+    """
     order = np.argsort(-np.median(draws.decay, axis=(0, 1)), kind="stable")
     loadings = np.mean(draws.loadings, axis=(0, 1))[:, order]
     return order, canonical_signs(loadings, scale)
 
 
 def reordered(draws: AnyDraws, order: NDArray[np.intp], signs: FloatArray) -> AnyDraws:
-    """Return draws with permuted labels and changed signs."""
+    """Return draws with the same permutation and signs (K,) of the factors for all draws."""
     factor_loadings = draws.loadings[..., order] * signs
     return draws._replace(
         decay=draws.decay[..., order], loadings=_with_others(factor_loadings, draws.loadings)

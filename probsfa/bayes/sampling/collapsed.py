@@ -1,18 +1,18 @@
 r"""Hamiltonian Monte Carlo step for the parameters given the weights of values, with factors integrated out.
 
 Given the weights of Student-t noise the model is Gaussian, and the factors are integrated out exactly. The
-remaining density has few arguments; its exact gradient requires one posterior (Fisher's identity). Its
-coordinates ``q`` are
+remaining density has few arguments; its exact gradient takes one run of the Kalman smoother (Fisher's
+identity). Its coordinates ``q`` are
 
     log tau                 of the time scales, a = exp(-1 / tau)
     C sqrt(1 - a^2)         loadings in units of the innovations
     mu                      the offset
     log r                   the squared scales that are learned
 
-in units of the curvature at the start of the chains, so that a few leapfrog steps cross the posterior (Duane,
-Kennedy, Pendleton & Roweth 1987; Neal 2011). The density differs from that of the engine in the normalizers
-of the noise: the engine uses the power ``w`` of a density of variance ``r``, but the model has a density of
-variance ``r / w``.
+The mass matrix is the curvature of the density early in the warm-up, later adapted to the draws, so that a
+few leapfrog steps cross the posterior (Duane, Kennedy, Pendleton & Roweth 1987; Neal 2011). The engine and
+the model have different normalizing constants of the noise: for a value with weight ``w``, the engine uses
+the density with variance ``r`` to the power ``w``, but the model has the density with variance ``r / w``.
 
 References
 ----------
@@ -39,11 +39,11 @@ __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 
 # Limits of the time scales, outside which decays round to zero or one in double precision.
 _MIN_LOG_TIMESCALE, _MAX_LOG_TIMESCALE = np.log(0.05), np.log(1e7)
-# Step of the differences of the gradient, and smallest curvature of a direction, about that of its prior.
+# Step of finite differences of the gradient, and smallest curvature of a direction, about that of its prior.
 _DIFFERENCE_STEP, _MIN_CURVATURE = 1e-4, 0.1
 # Minimum and maximum number of steps of a trajectory, and target acceptance probability.
 _MIN_STEPS, _MAX_STEPS, _TARGET_ACCEPTANCE = 3, 6, 0.8
-# Number of warm-up draws before the first adaptation of the units; it doubles for each further adaptation.
+# Number of warm-up draws before the first adaptation of the mass matrix; it doubles for each further one.
 _N_DRAWS_BEFORE_ADAPTATION = 40
 
 #: Log density of a prior and its derivative, entry by entry.
@@ -56,7 +56,7 @@ class CollapsedDensity(NamedTuple):
     Attributes
     ----------
     panel : Panel
-        Standardised observations.
+        Standardized observations.
     noise : NoiseVariances
         Which columns share a squared scale, and which scales are known.
     log_timescale : callable
@@ -102,7 +102,7 @@ class CollapsedDensity(NamedTuple):
     def __call__(
         self, vector: FloatArray, weights: FloatArray, scale: FloatArray
     ) -> tuple[float, FloatArray]:
-        """Return the log density at coordinates and its gradient (P,), up to a function of the weights."""
+        """Return the log density, up to a function of the weights, and its gradient at coordinates (P,)."""
         d, k = self.loadings_mean.shape
         log_timescale, log_scale = vector[:k], vector[k + d * k + d :]
         rejected = -np.inf, np.zeros_like(vector)
@@ -114,7 +114,7 @@ class CollapsedDensity(NamedTuple):
         stats = expected_statistics(params, panel.weighted(weights))
         if not np.isfinite(stats.log_likelihood):
             return rejected
-        # The normalizers of variances r / w: each value counts once, for any weight.
+        # Normalizing constants for variances r / w: each value counts once, for any weight.
         n = panel.n_rows
         n_observed = np.asarray(panel.mask[:n]).sum(axis=0)
         excess_weights = weights[:n].sum(axis=0) - n_observed
@@ -133,7 +133,8 @@ class CollapsedDensity(NamedTuple):
         by_loadings = by_loadings - loadings_deviation / self.loadings_variance
         by_offset = by_offset - offset_deviation / self.offset_variance
 
-        # With s^2 = 1 - a^2 the loadings are L / s, and d log s / d log tau = -a^2 / (tau s^2).
+        # With s^2 = 1 - a^2 the loadings are C = L / s, where L are the coordinates, and
+        # d log s / d log tau = -a^2 / (tau s^2).
         rate = np.exp(-log_timescale)
         innovation = -np.expm1(-2.0 * rate)
         scale_derivative = rate * np.exp(-2.0 * rate) / innovation
@@ -152,7 +153,7 @@ class CollapsedDensity(NamedTuple):
 def curvature_factor(
     density: Callable[[FloatArray], tuple[float, FloatArray]], centre: FloatArray
 ) -> FloatArray:
-    """Return the square root (P, P) of the inverse curvature of a log density, by gradient differences.
+    """Return the square root of the inverse curvature of a log density, by differences of its gradient.
 
     Parameters
     ----------
@@ -176,15 +177,17 @@ def curvature_factor(
 
 
 class HamiltonianStep:
-    """Hamiltonian Monte Carlo in fixed units, with optional adaptation of the leapfrog step size.
+    """Hamiltonian Monte Carlo step with adaptation of the leapfrog step size and of the mass matrix.
 
     Parameters
     ----------
     factor : ndarray of shape (P, P)
-        Square root of the approximate posterior covariance.
+        Square root of the inverse mass matrix: of the approximate posterior covariance.
 
     Attributes
     ----------
+    factor : ndarray of shape (P, P)
+        The current square root of the inverse mass matrix.
     log_step : float
         Logarithm of the leapfrog step size.
     n_steps, n_accepted : int
@@ -218,10 +221,10 @@ class HamiltonianStep:
         rng : Generator
             Random number generator.
         adapt : bool, default=False
-            Whether to adapt the step size, in the warm-up only.
+            Whether to adapt step size and mass matrix; True in the warm-up only.
         """
         momentum = rng.standard_normal(len(vector))
-        # Random lengths, so that trajectories do not repeatedly return to their starts.
+        # Random lengths, so that trajectories do not return periodically to their starts.
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
         n_steps = int(rng.integers(_MIN_STEPS, _MAX_STEPS + 1))
         value, gradient = density(vector)
@@ -246,7 +249,7 @@ class HamiltonianStep:
         return vector
 
     def _adapt(self, vector: FloatArray, acceptance: float) -> None:
-        """Adapt the step size and, at some draws, the units, which initially are those of the curvature."""
+        """Adapt the step size and, after a number of draws, the mass matrix to their covariance."""
         self._n_step_adaptations += 1
         self.log_step += (acceptance - _TARGET_ACCEPTANCE) / self._n_step_adaptations**0.6
         self._positions.append(vector)

@@ -1,9 +1,9 @@
-"""Potential and gradient of a posterior at many vectors, in parallel, by few compiled programs.
+"""Potential (negative log density) and gradient of a posterior at many vectors, in parallel.
 
-Compilation takes most of the time of short fits, so that few programs are used. One program computes the
-gradient at one vector; on a CPU it is as fast as a program for many vectors, because the likelihood is
-already computed in parallel over segments of time. The symmetry weight is a separate small program. A second
-program computes many potentials without gradients.
+Compilation takes most of the time of short fits. There are only three compiled programs: the potential with
+its gradient at one vector, the potential alone at one vector, and the symmetry weight at a batch of vectors.
+On a CPU, a program for one vector is as fast for each vector as a program for many vectors, because the
+likelihood is already vectorized over segments of time.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +51,7 @@ def _symmetry_weights_and_gradients(
 
 
 class PotentialEvaluator:
-    """Evaluations of the potential of a posterior, with a counter; a context manager that ends its threads.
+    """Evaluation of the potential of a posterior in threads, which end with the ``with`` block.
 
     Parameters
     ----------

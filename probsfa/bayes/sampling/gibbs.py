@@ -1,13 +1,13 @@
-r"""Gibbs sampling with Student-t noise as a scale mixture with weights of the values.
+r"""Gibbs sampling of the model with Student-t noise.
 
-Noise is a scale mixture (Geweke 1993): ``n_td ~ N(0, r_d / w_td)``, ``w_td ~ Gamma(nu / 2, nu / 2)``. Given
-the weights the model is Gaussian, and the factors are drawn exactly by the simulation smoother. One sweep
-draws
+Student-t noise is a scale mixture of normal distributions with a weight for each value (Geweke 1993):
+``n_td ~ N(0, r_d / w_td)``, ``w_td ~ Gamma(nu / 2, nu / 2)``. Given the weights the model is Gaussian, and
+the factors are drawn exactly by the simulation smoother. One sweep draws
 
 1. decays, loadings, offset and scales given the weights, with the factors integrated out (:mod:`.collapsed`),
    because these parameters mix slowly given the factors; then the factors given weights and parameters;
-2. each time scale, interweaving two parametrizations (Yu & Meng 2011): first given the scaled loadings and
-   the factors in units of their innovations, then given the factors;
+2. each time scale, interweaving two parametrizations (Yu & Meng 2011): first given factors and loadings in
+   units of the innovations, then given the factors;
 3. a shift of each factor, compensated by the offset, and a rotation of each pair of factors, compensated by
    the loadings: the data hardly determine these directions, which mix slowly if factors and loadings are
    drawn given each other;
@@ -15,8 +15,7 @@ draws
 5. the weights, Gamma;
 6. loadings and offset of each column, normal.
 
-Rotations and steps 2 and 4 use slice sampling (Neal 2003) of single numbers, for all columns or factors at
-once.
+Rotations and steps 2 and 4 use slice sampling (Neal 2003) of scalars, vectorized over columns or factors.
 
 References
 ----------
@@ -46,23 +45,23 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]
 
-# Points of the table of a log prior as a function of the logarithm of its variable; linear interpolation.
+# Log priors are interpolated in tables: number of points, and range of the logarithm of the parameter.
 _N_GRID_POINTS, _MIN_LOG, _MAX_LOG = 6001, -30.0, 15.0
-# Width of the first interval of a slice, and maximum number of steps outwards.
+# Width of the first interval of a slice, and maximum number of steps by which it is expanded.
 _SLICE_WIDTH, _MAX_STEPS = 0.5, 12
 # Standard deviation of the logarithms of parameters at the starts of chains.
 _START_STD = 0.2
-# Number of sweeps before step 1 is used, which requires weights that are already small for outliers.
+# Number of sweeps without the Hamiltonian Monte Carlo of step 1, until weights of outliers are small.
 _N_SWEEPS_WITHOUT_COLLAPSED = 10
 
 
 class RobustProblem(NamedTuple):
-    """The posterior to sample.
+    """A posterior with Student-t noise, and a start of its chains.
 
     Attributes
     ----------
     panel : Panel
-        Standardised observations.
+        Standardized observations.
     priors : Priors
         Priors, normal for loadings and offset.
     noise : NoiseVariances
@@ -81,7 +80,7 @@ class RobustProblem(NamedTuple):
 
 
 class GibbsChains(NamedTuple):
-    """Draws of C chains, N of each.
+    """N draws of each of C chains.
 
     Attributes
     ----------
@@ -113,7 +112,25 @@ def sample_by_gibbs(
     rng: np.random.Generator,
     report: Callable[[int], None] | None = None,
 ) -> GibbsChains:
-    """Draw from the posterior; chains alternate, so that all have the same number of draws.
+    """Draw from the posterior; the sweeps of the chains alternate, so that all have equally many draws.
+
+    Parameters
+    ----------
+    problem : RobustProblem
+        The posterior.
+    n_warmup, n_draws : int
+        Sweeps of each chain before the first draw, and draws of each chain.
+    n_chains : int
+        Number of chains.
+    rng : Generator
+        Random number generator.
+    report : callable, optional
+        Called with the number of sweeps since the last call.
+
+    Returns
+    -------
+    GibbsChains
+        After a keyboard interrupt, the draws so far.
 
     Raises
     ------
@@ -148,7 +165,7 @@ def sample_by_gibbs(
 def draw_weights(
     latents: FloatArray, params: StateSpace, panel: Panel, degrees: float, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw the weights (T, D) of the values given the factors (N, K); zero where missing."""
+    """Draw the weights (T, D) of values given factors (N, K); zero for missing values and padding."""
     n = panel.n_rows
     mask = np.asarray(panel.mask[:n])
     errors = panel.values[:n] - params.offset - latents @ params.loadings.T
@@ -162,7 +179,7 @@ class _LogPrior:
     """Log density of the logarithm of a positive number, interpolated in a table."""
 
     def __init__(self, prior: Any, size: int, power: float = 1.0) -> None:
-        """`prior` is that of ``exp(power x)``, for one number or for `size` numbers."""
+        """`prior` is the prior of ``exp(power x)``, for one number or for `size` numbers."""
         self._grid = np.linspace(_MIN_LOG, _MAX_LOG, _N_GRID_POINTS)
         with jax.enable_x64(True):
             shape = prior.batch_shape or (1,)
@@ -189,7 +206,7 @@ class _LogPrior:
 def slice_sample(
     log_density: Callable[[FloatArray], FloatArray], x: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw each of M independent numbers by one step of slice sampling, all at once.
+    """Draw M independent numbers, each by one step of slice sampling.
 
     Parameters
     ----------
@@ -207,7 +224,7 @@ def slice_sample(
     level = log_density(x) - rng.exponential(size=x.shape)
     low = x - _SLICE_WIDTH * rng.random(x.shape)
     high = low + _SLICE_WIDTH
-    # The steps to the left and to the right have a random division of a fixed number (Neal's figure 3).
+    # A fixed number of steps is divided randomly between left and right (figure 3 of Neal 2003).
     n_left = np.floor(_MAX_STEPS * rng.random(x.shape))
     n_right = _MAX_STEPS - 1.0 - n_left
     for ends, steps, sign in ((low, n_left, -1.0), (high, n_right, 1.0)):
@@ -310,8 +327,7 @@ class _Chain:
     def _move_without_latents(self, adapt: bool) -> None:
         """Draw all parameters except the degrees of freedom, given the weights, with factors integrated out.
 
-        If a decay rounds to zero or one, no parameter changes, because the time scale cannot be computed from
-        it.
+        If a decay rounds to zero or one, no parameter changes, because its time scale could not be recovered.
         """
         if not self.collapsed.is_within_limits(self.log_timescale):
             return
@@ -334,7 +350,7 @@ class _Chain:
         )
 
     def _sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
-        """Return sums over transitions by gap (U, K): squares, products, squares before; starts (K,)."""
+        """Return sums of ``z_t^2``, ``z_t z_t-1``, ``z_t-1^2`` by gap (U, K); of squares at starts (K,)."""
         previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
         sums = self.indicator.T @ z**2, self.indicator.T @ (z * previous), self.indicator.T @ previous**2
         return *sums, np.sum(z[self.starts] ** 2, axis=0)
@@ -342,7 +358,7 @@ class _Chain:
     def _log_density_of_latents(
         self, sums: tuple[FloatArray, ...], log_timescale: FloatArray, size: FloatArray | float = 1.0
     ) -> FloatArray:
-        """Return the log density (K,) of the factors times `size`, up to a constant."""
+        """Return the log density (K,) of the factors multiplied by `size`, up to a constant."""
         squares, product, previous_squares, first = sums
         with np.errstate(over="ignore"):
             rate = self.panel.gaps[:, None] / np.exp(log_timescale)
@@ -353,12 +369,12 @@ class _Chain:
         return np.asarray(-0.5 * size**2 * power - 0.5 * self.n_steps @ np.log(innovation))
 
     def _draw_timescales(self, z: FloatArray) -> FloatArray:
-        """Draw time scales given factors in units of innovations, then given factors; return factors."""
+        """Draw time scales given factors in units of innovations, then given factors; return the factors."""
         sums, (d, _) = self._sums(z), self.loadings.shape
         current = self.log_timescale
 
         def log_size(log_timescale: FloatArray) -> FloatArray:
-            """Return the logarithm of the change of scale of the factors for fixed innovations."""
+            """Return the log of the factor by which factors change if innovations are fixed."""
             ends = (-np.expm1(-2.0 / np.exp(log_value)) for log_value in (log_timescale, current))
             to, since = (np.maximum(end, 1e-300) for end in ends)
             return np.asarray(0.5 * (np.log(to) - np.log(since)))
@@ -384,7 +400,7 @@ class _Chain:
         return z
 
     def _shift(self, z: FloatArray) -> FloatArray:
-        """Shift each factor and compensate by the offset; return the factors."""
+        """Draw a shift of each factor, compensated by the offset; return the factors."""
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale))
         previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
         change = (self.indicator.T @ z - phi * (self.indicator.T @ previous)) / (1.0 + phi)
@@ -405,13 +421,13 @@ class _Chain:
         return out
 
     def _rotate(self, z: FloatArray, j: int, k: int) -> FloatArray:
-        """Rotate two factors and their loadings; return the factors."""
+        """Draw a rotation of two factors and of their loadings; return the factors."""
         pair = [j, k]
         y, c = z[:, pair], self.loadings[:, pair]
         previous = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale[pair]))
         innovation = np.maximum(1.0 - phi**2, 1e-300)
-        # Quadratic forms (2, 2) of the factors for each of the two processes.
+        # For each of the two processes, the matrix (2, 2) of the quadratic form of combined factors.
         quadratic_forms = np.empty((2, 2, 2))
         for a in range(2):
             for b in range(2):

@@ -13,7 +13,7 @@ from probsfa._typing import FloatArray
 
 #: Tail index above which importance weights are unreliable.
 MAX_TAIL_INDEX = 0.7
-# Minimum number of draws: the tail is at most a fifth of them, and its fit requires five.
+# Minimum number of draws: the tail is at most a fifth of them, and its fit requires five draws.
 _MIN_DRAWS = 25
 
 

@@ -1,13 +1,13 @@
-"""Maximum a posteriori, and whitening coordinates of the posterior.
+"""Maximum a posteriori, and coordinates whitened by its curvature.
 
 The speed of a sampler depends on its coordinates. With small noise, posterior standard deviations of the
 loadings differ by a factor of a thousand between directions. In coordinates whitened by the curvature at the
 maximum they are similar, and a few leapfrog steps cross the posterior.
 
-NumPyro's ``AutoLaplaceApproximation`` with BFGS, from the same start in the same coordinates, found the same
-maximum and standard deviations for 100 rows of three columns in 65 s of processor time (4 s here), because
-its optimizer and its Hessian are compiled as further programs. For 500 rows of six columns it stopped 0.09
-nats below the maximum after 34 s (6 s here).
+NumPyro's ``AutoLaplaceApproximation`` with BFGS was compared from the same start in the same coordinates. For
+100 rows of three columns it found the same maximum and standard deviations in 65 s of processor time (4 s
+here), because its optimizer and its Hessian are compiled as further programs. For 500 rows of six columns it
+stopped 0.09 nats below the maximum after 34 s (6 s here).
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 
 # Step of the differences of the gradient, in standard deviations.
 _DIFFERENCE_STEP = 0.02
-# Maximum number of optimization runs in whitened coordinates, and the gain (nats) below which they stop.
+# Maximum number of optimization runs in whitened coordinates, and the gain in nats below which they stop.
 _MAX_RUNS, _MIN_GAIN = 6, 1e-2
 # Number of optimization runs from a start that may be far from a mode, each of at most 100 steps.
 _N_ROUGH_RUNS = 2
@@ -36,13 +36,13 @@ class LaplaceApproximation(NamedTuple):
     Attributes
     ----------
     centre : ndarray (P,)
-        Maximum of the posterior density of the unconstrained vector.
+        Maximum of the posterior density of the unconstrained parameters.
     factor : ndarray (P, P)
         Square root of the inverse curvature at the maximum.
     potential : float
-        Minus the log density at the centre.
+        Negative log density at the centre.
     n_evaluations : int
-        Number of gradients.
+        Number of gradients computed to find it.
     """
 
     centre: FloatArray
@@ -56,7 +56,7 @@ class LaplaceApproximation(NamedTuple):
 
     @property
     def std(self) -> FloatArray:
-        """Approximate posterior standard deviations of the vector, (P,)."""
+        """Approximate posterior standard deviations (P,) of the unconstrained parameters."""
         return np.sqrt(np.sum(self.factor**2, axis=1))
 
     @property
@@ -133,11 +133,11 @@ def _scales(evaluate: PotentialEvaluator, vector: FloatArray) -> FloatArray:
 
 
 def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray) -> FloatArray:
-    """Return the second derivative of the potential by ``u``, by differences of the gradient."""
+    """Return the Hessian of the potential with respect to ``u``, by finite differences of the gradient."""
     steps = _DIFFERENCE_STEP * factor.T
     forward, backward = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
     hessian = (forward - backward) @ factor / (2.0 * _DIFFERENCE_STEP)
-    # Differences near the boundary of the support may not be finite; such directions are not changed.
+    # Near the boundary of the support, differences may not be finite. The scale of these directions is kept.
     not_finite = ~np.all(np.isfinite(hessian), axis=1)
     hessian[not_finite], hessian[:, not_finite] = 0.0, 0.0
     hessian[not_finite, not_finite] = 1.0
@@ -147,7 +147,7 @@ def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArra
 def _maximize(
     evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray, value: float
 ) -> tuple[FloatArray, float]:
-    """Minimize the potential in whitened coordinates; `value` is that at the centre."""
+    """Minimize the potential in whitened coordinates from the centre, where it is `value`."""
 
     def whitened(u: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = evaluate.one(centre + factor @ u)

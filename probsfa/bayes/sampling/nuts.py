@@ -1,4 +1,4 @@
-"""The no-U-turn sampler in whitened coordinates, run a few iterations at a time.
+"""The No-U-Turn sampler in whitened coordinates, run a few iterations at a time.
 
 The sampler is that of NumPyro (Hoffman & Gelman 2014; Phan, Pradhan & Jankowiak 2019). It runs in short
 compiled batches of iterations, so that progress is shown and draws are not lost after a keyboard interrupt.
@@ -27,18 +27,19 @@ from probsfa.statespace.engine.settings import engine_settings
 
 #: Iterations of one compiled batch. The warm-up has three parts, each a whole number of batches.
 BATCH_ITERATIONS = 25
-# Parts of the warm-up. With two, the covariance was that of draws in Laplace's coordinates alone, which are
-# poor for short series: R-hat 1.016 where three parts gave 1.007 (100 rows, one factor fitted with two).
+# Parts of the warm-up. With two, the covariance is estimated only once, from draws in Laplace's coordinates,
+# which are poor for short series: R-hat was 1.016, with three parts 1.007 (100 rows of one factor, fitted
+# with two).
 _N_STAGES = 3
 
 CHAIN_METHODS = ("auto", "vectorized", "parallel", "sequential")
 
 
 def chosen_chain_method() -> str:
-    """Return "parallel" on CPUs, where each chain has its own thread, else "vectorized".
+    """Return "parallel" on CPUs, where each chain has its own thread, and "vectorized" on accelerators.
 
-    In one vectorized program the number of leapfrog steps is that of the longest trajectory of all chains,
-    and on a CPU four chains take four times as long as one.
+    In a vectorized program all chains make as many leapfrog steps as the longest trajectory. On a CPU, four
+    such chains take four times as long as one.
     """
     return "parallel" if on_cpu() else "vectorized"
 
@@ -57,11 +58,12 @@ class Chains(NamedTuple):
     Attributes
     ----------
     vectors : ndarray (C, N, P)
-        Draws of the unconstrained vector.
+        Draws of the unconstrained parameters.
     stats : dict of ndarray (C, N)
-        ``lp`` (log density), ``acceptance_rate``, ``n_steps``, ``diverging``, ``energy``, ``step_size``.
+        ``lp`` (log density, up to a constant), ``acceptance_rate``, ``n_steps``, ``diverging``, ``energy``,
+        ``step_size``.
     interrupted : bool
-        Whether an interrupt ended the run.
+        Whether a keyboard interrupt ended the run.
     """
 
     vectors: FloatArray
@@ -70,7 +72,7 @@ class Chains(NamedTuple):
 
 
 class _Problem(NamedTuple):
-    """The posterior in the coordinates of the sampler."""
+    """Data, and whitened coordinates ``u`` with ``vector = centre + factor u``."""
 
     data: TargetData
     centre: Array
@@ -117,7 +119,7 @@ def _advance(
     target: Target, problem: _Problem, settings: SamplerSettings, states: Any
 ) -> tuple[Any, tuple[Array, ...]]:
     start, step = _kernel(target, problem, settings)
-    # A start initializes the functions of the sampler; this starting state is not used.
+    # NumPyro's step function requires that the start function was called; the state is not used.
     zeros = jnp.zeros_like(problem.centre)
     start(ParamInfo(zeros, jnp.zeros(()), zeros), jax.random.key(0), 1.0)
 
@@ -176,8 +178,8 @@ def sample_chains(
         Data of the posterior density.
     modes : sequence of LaplaceApproximation
         Modes of the posterior. Chains start at draws from these normal distributions, in proportion to their
-        evidence. The first mode defines the initial coordinates. After each of the first two thirds of the
-        warm-up the coordinates are refined by the draws of all chains.
+        evidence. The first mode defines the initial coordinates. After the first and the second third of the
+        warm-up, the coordinates are whitened by the covariance of the draws of all chains.
     settings : SamplerSettings
         Settings; the warm-up is rounded up to a multiple of 75, at least 150.
     n_draws, n_chains : int
@@ -186,12 +188,12 @@ def sample_chains(
         Chains in one program, in parallel threads, or one after the other; ``"auto"`` is
         :func:`chosen_chain_method`.
     seed : int
-        Seed or generator of all random numbers.
+        Seed of all random numbers.
     fold : callable
-        Maps vectors (N, P) to the labelling of the maximum. Used only in the warm-up, because the coordinates
-        are adapted to one image of the posterior.
+        Maps vectors (..., P) to the labelling of the maximum. Used only in the warm-up, to adapt the
+        coordinates to one of the equivalent modes.
     report : callable, optional
-        Called with the iterations done since the last call, summed over chains.
+        Called with the number of iterations since the last call, summed over chains.
     max_draws : int, optional
         Draws of each chain at which sampling ends without convergence; by default `n_draws`.
     have_converged : callable, optional
@@ -247,7 +249,7 @@ def _vectors(problem: _Problem, out: list[NDArray[Any]]) -> FloatArray:
 
 
 def _modes_of_chains(modes: Sequence[LaplaceApproximation], n_chains: int) -> list[int]:
-    """Return the index of the mode in which each chain starts, in proportion to the evidence of the modes."""
+    """Return the index of the mode near which each chain starts, in proportion to the evidence."""
     evidence = np.array([mode.log_evidence for mode in modes])
     shares = np.exp(evidence - evidence.max())
     ends = np.cumsum(shares / shares.sum())
@@ -256,9 +258,9 @@ def _modes_of_chains(modes: Sequence[LaplaceApproximation], n_chains: int) -> li
 
 
 def _root(problem: _Problem, vectors: FloatArray, mode_of_chain: list[int]) -> FloatArray:
-    """Return the root of the covariance of the draws in whitened coordinates, shrunk to the identity.
+    """Return the Cholesky factor of the covariance of the draws in whitened coordinates, within modes.
 
-    With several modes it is the covariance within modes. Shrinkage as in Ledoit & Wolf (2004): a few draws in
+    The covariance is shrunk towards a multiple of the identity (Ledoit & Wolf 2004), so that a few draws in
     many dimensions hardly change the coordinates.
     """
     size = vectors.shape[-1]
@@ -312,7 +314,7 @@ class _Runner:
         return [_Job(problem, jax.tree.map(lambda leaf, g=group: leaf[g], states)) for group in groups]
 
     def extend(self, jobs: list[_Job], n_iterations: int) -> list[NDArray[Any]]:
-        """Continue chains to `n_iterations` or more, and return all outputs, as :meth:`run`."""
+        """Continue chains to `n_iterations` or more, and return all their outputs; see :meth:`run`."""
         try:
             if self._chain_method == "parallel":
                 self._run_in_threads(jobs, n_iterations)

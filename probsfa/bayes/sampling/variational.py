@@ -1,15 +1,16 @@
 """Variational inference with a full-covariance Gaussian in whitened coordinates, and importance weights.
 
-The guide is ``u = m + L e``. It starts at Laplace's approximation, ``m = 0`` and ``L = I``, and minimizes the
-Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis & Hensman 2018) of the
-path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose variance is zero if the guide equals the
-posterior. If there are several modes (:mod:`probsfa.bayes.modes`), the guide is a mixture of one Gaussian for
-each. Draws of the guide are resampled by importance weights, the ratio of posterior and guide density
-(:mod:`.importance`). This corrects the shares of modes and non-Gaussian tails.
+The guide is the distribution of ``u = m + L e`` with a standard normal vector ``e``. It starts at Laplace's
+approximation, ``m = 0`` and ``L = I``. The Kullback-Leibler divergence is minimized by natural gradients
+(Salimbeni, Eleftheriadis & Hensman 2018) of the path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose
+variance is zero if the guide equals the posterior. If there are several modes (:mod:`probsfa.bayes.modes`),
+the guide is a mixture of one Gaussian for each. Draws of the guide are resampled by importance weights, the
+ratio of posterior and guide density (:mod:`.importance`). This corrects the shares of modes and non-Gaussian
+tails.
 
-NumPyro's ``AutoMultivariateNormal`` with Adam, started at the same point in the same coordinates, took 10 to
-32 s of processor time for 100 to 1000 such steps where 100 of these took 1 s, ended up to 1 nat lower, and
-in one of nine runs not finite (100 rows of three columns, two factors, three series).
+NumPyro's ``AutoMultivariateNormal`` with Adam was compared from the same start in the same coordinates, on
+three series of 100 rows and three columns with two factors. In nine runs of 100 to 1000 steps, it took 10 to
+32 s of processor time (1 s here, with 100 steps). Its ELBO was up to 1 nat lower, and not finite in one run.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +27,11 @@ from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.bayes.sampling.importance import resample, smoothed_weights
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
 
-# Number of gradients in a step.
+# Number of gradients averaged in a step.
 _BATCH_SIZE = 16
 # Share of the final steps whose guides are averaged.
 _AVERAGED_SHARE = 0.5
-# Length of the first steps, and number of steps before it decreases.
+# Length of the first step, and time constant of its decrease, in steps.
 _INITIAL_STEP_SIZE, _N_CONSTANT_STEPS = 0.5, 15.0
 #: Share below which a mode is omitted: 4 of the default 4,000 draws.
 MIN_SHARE = 1e-3
@@ -49,11 +50,11 @@ class GuideFit(NamedTuple):
     Attributes
     ----------
     guide : Guide
-        Average over the last steps.
+        Average over the second half of the steps.
     elbo : ndarray (S,)
-        Estimates of the evidence lower bound, one for each step.
+        Estimates of the evidence lower bound (ELBO), one for each step.
     interrupted : bool
-        Whether an interrupt ended it.
+        Whether a keyboard interrupt ended the fit.
     """
 
     guide: Guide
@@ -61,14 +62,15 @@ class GuideFit(NamedTuple):
     interrupted: bool
 
 
-# Relative widening of the guides for proposals, times the root of the number of dimensions. The guide with
-# the largest bound has lighter tails than most posteriors, so that importance weights have heavy tails. For a
-# normal posterior, widening reduces the effective sample size by 30 %.
+# Draws are proposed from guides whose standard deviations are larger by this relative amount, divided by the
+# square root of the number of parameters: the guide with the largest ELBO has lighter tails than most
+# posteriors, which gives importance weights heavy tails. For a normal posterior, this widening reduces the
+# effective sample size by 30 % for any number of parameters.
 _RELATIVE_WIDENING = 0.5
 
 
 class Mode(NamedTuple):
-    """A mixture component: coordinates around a mode, the guide in them, its share and its bound."""
+    """A component of a mixture: coordinates around a mode, the guide in them, its share and its ELBO."""
 
     laplace: LaplaceApproximation
     guide: Guide
@@ -100,7 +102,7 @@ def fit_guide(
     seed: int,
     report: Callable[[int], None] | None = None,
 ) -> GuideFit:
-    """Fit the guide.
+    """Fit a Gaussian guide around a mode.
 
     Parameters
     ----------
@@ -109,11 +111,11 @@ def fit_guide(
     data : TargetData
         Data of the posterior density.
     laplace : LaplaceApproximation
-        Coordinates of the guide.
+        The mode, and whitened coordinates of the guide.
     n_steps : int
-        Number of steps, of 16 gradients each, at antithetic pairs of points.
+        Number of steps. Each averages 16 gradients, at antithetic pairs of draws.
     seed : int
-        Seed or generator of all random numbers.
+        Seed of all random numbers.
     report : callable, optional
         Called with the number of steps since the last call.
 
@@ -148,7 +150,7 @@ def fit_guide(
 
 def _improved(guide: Guide, normals: FloatArray, slopes: FloatArray, rate: float) -> Guide:
     """Return the guide after a step, from the gradients (N, P) of the potential at its draws."""
-    # In the coordinates of the guide the exact gradient is e; the remainder is the error of the guide.
+    # If the guide equals the posterior, the gradient with respect to e is e; the residual is its error.
     residuals = slopes @ guide.root - normals
     residuals = np.where(np.isfinite(residuals), residuals, 0.0)
     by_mean = np.mean(residuals, axis=0)
@@ -167,10 +169,11 @@ def _average(guides: list[Guide]) -> Guide:
 
 
 def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
-    """Return the mixture of guides with the largest evidence lower bound, by descending share.
+    """Return the mixture of guides with the largest ELBO, by descending share.
 
-    The bound of a mixture of guides that do not overlap is largest with shares in proportion to the
-    exponentials of their own bounds (Jaakkola & Jordan 1998). Guides with a negligible share are omitted.
+    If guides do not overlap, the ELBO of their mixture is largest with shares in proportion to the
+    exponentials of the ELBOs of the guides (Jaakkola & Jordan 1998). Guides with a negligible share are
+    omitted.
     """
     bounds = np.array([np.mean(fit.elbo[-max(1, len(fit.elbo) // 2) :]) for _, fit in fits])
     shares = np.exp(bounds - np.max(bounds))
@@ -186,7 +189,7 @@ def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
 def draw_from_guides(
     target: Target, data: TargetData, modes: Sequence[Mode], n_draws: int, rng: np.random.Generator
 ) -> GuideDraws:
-    """Draw from a mixture of somewhat wider guides, and resample the draws by importance weights.
+    """Draw from a mixture of guides, widened, and resample the draws by importance weights.
 
     Parameters
     ----------
@@ -195,9 +198,9 @@ def draw_from_guides(
     modes : sequence of Mode
         The mixture; its shares sum to one.
     n_draws : int
-        Number of draws; twice as many antithetic draws are made and weighted.
+        Number of draws. They are resampled from twice as many weighted draws, in antithetic pairs.
     rng : Generator
-        Seed or generator of all random numbers.
+        Generator of all random numbers.
 
     Returns
     -------
@@ -209,7 +212,6 @@ def draw_from_guides(
     counts = np.bincount(
         resample(np.array([mode.share for mode in modes]), n_draws, rng), minlength=len(modes)
     )
-    # Less in each direction if there are more, so that the loss of effective sample size is constant.
     widening = 1.0 + _RELATIVE_WIDENING / np.sqrt(target.size)
     modes = [
         mode_of_guide._replace(guide=Guide(mode_of_guide.guide.mean, widening * mode_of_guide.guide.root))
