@@ -45,7 +45,7 @@ REFUSED = {
 }
 
 
-def test_empty_rows_do_not_affect_the_comparison():
+def test_methods_reject_data_without_observed_values():
     model = ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5], [0.2]], 0.3)
     nothing = np.full((60, 3), np.nan)
     for verb in (model.diagnose, model.bic, model.standard_errors):
@@ -56,19 +56,19 @@ def test_empty_rows_do_not_affect_the_comparison():
 
 
 @pytest.mark.parametrize("case", list(REFUSED))
-def test_refused_with_a_reason(case):
+def test_invalid_data_raise_an_error_with_the_reason(case):
     X, options, reason = REFUSED[case]
     with pytest.raises(ValueError, match=reason):
         ProbabilisticSFA(2).fit(X, **options)
 
 
-def test_an_empty_column_is_called_by_its_name():
+def test_the_error_about_an_empty_column_contains_its_name():
     frame = pd.DataFrame(changed((slice(None), 1), np.nan), columns=["wind", "rain", "sun"])
     with pytest.raises(ValueError, match="X.*rain"):
         ProbabilisticSFA(2).fit(frame)
 
 
-def test_an_empty_column_may_be_transformed():
+def test_new_data_may_have_a_column_without_observations():
     """After fitting, a feature that fell silent is missing like any other."""
     fitted = ProbabilisticSFA(2).fit(walk())
     assert np.all(np.isfinite(fitted.transform(changed((slice(None), 1), np.nan))))
@@ -92,7 +92,7 @@ def test_parameters_are_checked_by_name(name, value):
 
 
 @pytest.mark.parametrize("value", [0, -2, 1.5])
-def test_counts_of_the_methods_are_checked(value):
+def test_numbers_of_steps_and_draws_are_validated(value):
     fitted = ProbabilisticSFA(1).fit(walk())
     with pytest.raises(ValueError, match="n_steps must.*got"):
         fitted.forecast(walk(), value)
@@ -102,7 +102,7 @@ def test_counts_of_the_methods_are_checked(value):
         fitted.sample_posterior(walk(), value)
 
 
-def test_noise_free_names_what_it_cannot_take():
+def test_noise_free_fits_reject_missing_values_times_and_too_many_factors():
     with pytest.raises(ValueError, match="NaN.*row 7"):
         ProbabilisticSFA(2, noise=0.0).fit(changed((7, 1), np.nan))
     with pytest.raises(ValueError, match=r"rank 3"):
@@ -115,7 +115,7 @@ def test_noise_free_names_what_it_cannot_take():
             verb(walk())
 
 
-def test_a_state_goes_on_with_one_sequence():
+def test_a_filter_state_continues_one_sequence_of_the_same_model():
     fitted = ProbabilisticSFA(1).fit(walk())
     state = fitted.filter(walk()).state
     with pytest.raises(ValueError, match="state continues one sequence"):

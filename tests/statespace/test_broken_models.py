@@ -78,7 +78,7 @@ def refused(tmp_path, content, match):
     assert str(path) in said and said.endswith(".") and "\n" not in said, said
 
 
-def test_a_cut_or_damaged_file_is_broken(saved, tmp_path):
+def test_truncated_and_damaged_files_are_refused(saved, tmp_path):
     for content in saved:
         for part in (0, 1, 10, 100, len(content) // 2, len(content) - 1):
             refused(tmp_path, content[:part], "broken")
@@ -88,7 +88,7 @@ def test_a_cut_or_damaged_file_is_broken(saved, tmp_path):
             refused(tmp_path, bytes(damaged), "model.npz")
 
 
-def test_a_stream_that_is_no_deflate_is_broken(saved, tmp_path):
+def test_invalid_compressed_data_are_refused(saved, tmp_path):
     members = unpacked(saved[0])
     content = bytearray(packed(members))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -103,12 +103,12 @@ def test_a_stream_that_is_no_deflate_is_broken(saved, tmp_path):
     [b"not gzip", gzip.compress(b"abc", mtime=0), gzip.compress(b"abc" * 999, mtime=0)[:20]],
     ids=["text", "whole", "cut"],
 )
-def test_a_file_of_gzip_is_no_model(tmp_path, content):
+def test_gzip_files_are_refused(tmp_path, content):
     refused(tmp_path, content, "broken")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_packing_does_not_matter(saved, data, tmp_path, method):
+def test_other_compression_methods_of_zip_files_are_read(saved, data, tmp_path, method):
     (tmp_path / "model.npz").write_bytes(packed(unpacked(saved[0]), method))
     assert np.isfinite(probsfa.load(tmp_path / "model.npz").impute(data[1])).all()
 
@@ -150,17 +150,17 @@ def test_a_missing_scalar_is_named(saved, tmp_path, name):
         ("fitted_with", "diagonal"),
     ],
 )
-def test_a_scalar_that_is_none_is_named(saved, tmp_path, name, value):
+def test_an_invalid_scalar_is_named(saved, tmp_path, name, value):
     refused(tmp_path, with_header(saved[0], **{name: value}), name)
 
 
 @pytest.mark.parametrize("version", [0, "1", None, 1.0, True, [1]])
-def test_a_version_that_is_none_is_said(saved, tmp_path, version):
+def test_an_invalid_version_is_reported(saved, tmp_path, version):
     refused(tmp_path, with_header(saved[0], version=version), "version")
 
 
 @pytest.mark.parametrize("changes", [{"colour": "red"}, {"noise": "loud"}, {"max_iter": -1}, {"tol": None}])
-def test_options_that_are_unknown_are_said(saved, tmp_path, changes):
+def test_invalid_options_are_reported(saved, tmp_path, changes):
     header = json.loads(str(np.load(io.BytesIO(unpacked(saved[0])["header.npy"]))))
     options = {**header["options"], **changes}
     refused(tmp_path, with_header(saved[0], options=options), next(iter(changes)))
@@ -170,7 +170,7 @@ def test_options_that_are_unknown_are_said(saved, tmp_path, changes):
 @pytest.mark.parametrize(
     "name", ["decay", "loadings", "noise_variance", "offset", "shift", "scale", "history"]
 )
-def test_parameters_that_are_no_numbers_are_named(saved, tmp_path, name, value):
+def test_parameters_that_are_not_finite_are_named(saved, tmp_path, name, value):
     array = np.load(io.BytesIO(unpacked(saved[0])[f"{name}.npy"]))
     array.flat[0] = value
     refused(tmp_path, with_array(saved[0], name, array), f"{name}.*not finite")
@@ -205,7 +205,7 @@ def test_objects_are_not_unpickled(saved, tmp_path):
     refused(tmp_path, with_array(saved[0], "decay", array), "broken")
 
 
-def test_a_header_that_nests_too_deep_is_broken(saved, tmp_path):
+def test_a_deeply_nested_header_is_refused(saved, tmp_path):
     refused(tmp_path, with_array(saved[0], "header", np.array("[" * 100_000)), "broken")
 
 
@@ -215,7 +215,7 @@ def npy_that_claims(shape, n_bytes):
     return head.getvalue() + bytes(n_bytes)
 
 
-def test_a_bomb_is_not_unpacked(saved, tmp_path, monkeypatch):
+def test_zip_bombs_are_not_decompressed(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(_saving, "_MAX_BYTES", 2**22)
     bombs = {
         "claims": with_array(saved[0], "loadings", npy_that_claims((10**9, 300), 16)),
@@ -311,12 +311,12 @@ def survive(saved, data, tmp_path, seed):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("seed", range(4))
-def test_mutated_files_are_refused_or_fill_without_nan(saved, data, tmp_path, seed):
+def test_mutated_files_are_refused_or_impute_without_nan(saved, data, tmp_path, seed):
     survive(saved, data, tmp_path, seed)
 
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_many_mutated_files_are_refused_or_fill_without_nan(saved, data, tmp_path):
+def test_many_mutated_files_are_refused_or_impute_without_nan(saved, data, tmp_path):
     n_read = sum(survive(saved, data, tmp_path, seed) for seed in range(100, 180))
     assert n_read > 20  # mutations that no one sees are among them

@@ -83,17 +83,17 @@ def test_intervals_that_are_too_wide_get_narrower(rng):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_intervals_that_are_right_are_kept(seed):
+def test_calibrated_intervals_hardly_change(seed):
     found = calibrate(held_out(np.random.default_rng(seed), 100, 12, np.ones_like), np.ones(1))
     np.testing.assert_allclose(found.factors, 1.0, atol=0.1)
 
 
-def test_nothing_is_learned_from_few_gaps(rng):
+def test_few_blocks_do_not_change_small_sample_factors(rng):
     found = calibrate(held_out(rng, 7, 20, lambda d: np.full(d.shape, 3.0)), np.full(2, 1.5))
     np.testing.assert_array_equal(found.at(np.array([[1.0, 9.0]])), 1.5)
 
 
-def test_gaps_of_other_draws_are_other_gaps(rng):
+def test_blocks_of_different_draws_are_different_groups(rng):
     one = held_out(rng, 5, 3, np.ones_like)
     both = HeldOutPredictions.joined([one, one])
     np.testing.assert_array_equal(both.errors, np.tile(one.errors, 2))
@@ -132,7 +132,7 @@ def hide_days(x, part, **given):
 
 
 @sparsely("hide", [hide_days, hide_values])
-def test_coverage_where_the_model_is_right(hide):
+def test_coverage_in_data_of_the_model(hide):
     found = []
     for seed in range(3):
         whole = of_the_model(np.random.default_rng(seed), 600)
@@ -229,7 +229,7 @@ def test_calibration_is_saved(tmp_path):
     np.testing.assert_array_equal(loaded.impute(x, return_std=True)[1], model.impute(x, return_std=True)[1])
 
 
-def test_given_sizes_have_no_calibration():
+def test_models_of_given_size_have_no_calibration():
     x = of_the_model(np.random.default_rng(0), 60, 3)
     model = ProbabilisticSFA().fit(x)
     assert hasattr(model, "calibration_")

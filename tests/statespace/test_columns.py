@@ -21,7 +21,7 @@ def test_moments_of_parts_add_up_to_those_of_all_rows(rng):
     np.testing.assert_allclose(merged.stds, np.nanstd(X, axis=0), rtol=1e-8)
 
 
-def test_many_rows_are_gone_through_in_blocks(rng, monkeypatch):
+def test_moments_of_many_rows_are_computed_in_blocks(rng, monkeypatch):
     X = np.where(rng.random((50, 2)) < 0.2, np.nan, rng.standard_normal((50, 2)) + 3.0)
     X[:20, 1] = np.nan
     monkeypatch.setattr(columns, "_BLOCK_ROWS", 7)
@@ -41,7 +41,7 @@ def test_units_are_means_and_standard_deviations(rng):
     np.testing.assert_allclose(one, np.sqrt(np.mean(np.nanvar(X, axis=0))) * np.ones(2), rtol=1e-13)
 
 
-def test_a_constant_column_has_a_unit_of_one_and_constants_alone_have_none():
+def test_a_constant_column_has_scale_one_and_constants_alone_raise_an_error():
     moments = column_moments(Sequences(np.array([[1.0, 0.1], [3.0, 0.1]]), (2,)))
     np.testing.assert_array_equal(moments.constant, [False, True])
     shift, scale = moments.units(by_feature=True)

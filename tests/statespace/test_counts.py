@@ -30,7 +30,7 @@ N = 60
         (np.full(N, np.nan), False),
     ],
 )
-def test_what_looks_counted(column, counted):
+def test_columns_of_counts_are_detected(column, counted):
     assert has_counts(np.asarray(column, dtype=float)) == counted
 
 
@@ -46,7 +46,7 @@ def test_counts_are_fitted_with_one_warning():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_numbers_are_fitted_without():
+def test_real_numbers_cause_no_warning():
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*EmissionSFA")
         ProbabilisticSFA(1, max_iter=3).fit(np.cumsum(RNG.standard_normal((N, 2)), axis=0))

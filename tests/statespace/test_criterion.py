@@ -19,7 +19,7 @@ def data():
     return make_slow_mixture(120, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
 
 
-def test_every_comparison_counts_the_same(data):
+def test_all_comparisons_have_the_same_numbers_of_parameters_and_rows(data):
     """By the parameters of each model, and the rows with anything in them, whatever is hidden of these."""
     n = np.log(120.0)
     chosen = select_model(data, [{"n_components": 1}, {"n_components": 2}])
@@ -33,7 +33,7 @@ def test_every_comparison_counts_the_same(data):
         assert np.all((model.log_likelihood_ + 0.01 > own) & (own > 1.01 * model.log_likelihood_))
 
 
-def test_a_bound_is_not_compared_with_a_likelihood(data):
+def test_bounds_of_robust_models_are_not_compared_with_likelihoods(data):
     """The hidden cells alone say whether noise is robust; on clean data they cannot tell."""
     candidates = [{"n_components": 1}, {"n_components": 1, "robust": True}]
     selection = select_model(data, candidates)

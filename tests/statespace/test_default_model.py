@@ -106,7 +106,7 @@ def test_independent_random_walks_are_imputed_as_by_interpolation():
     assert error_of(model.impute(seen), walks, hidden) <= 1.02 * error_of(by_lines, walks, hidden)
 
 
-def test_white_noise_alone_where_ar1_noise_of_all_columns_is_not_affordable():
+def test_ar1_noise_of_all_columns_is_not_affordable_in_very_long_data():
     assert ar1_noise_affordable(9_000, 18)
     assert ar1_noise_affordable(5_000, 300)
     assert not ar1_noise_affordable(1_000_000, 18)
@@ -130,7 +130,7 @@ def test_a_column_observed_once_does_not_prevent_the_comparison():
 
 
 @pytest.mark.parametrize("shape", [(2, 50), (3, 9), (4, 50), (7, 3)])
-def test_values_that_are_too_few_to_hold_some_out_are_fitted(shape):
+def test_data_with_too_few_values_to_hold_out_are_fitted(shape):
     X = np.random.default_rng(0).standard_normal(shape)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

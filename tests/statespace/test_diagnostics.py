@@ -98,7 +98,7 @@ def test_values_and_rows_that_are_left_out_are_the_dense_conditional(rng):
     np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
 
 
-def test_a_row_that_is_known_but_for_rounding_is_left_aside(rng):
+def test_errors_of_rows_are_finite_or_nan_with_near_zero_noise(rng):
     model, data, _ = small(rng)
     params = to_parameters(model._replace(noise=np.full(4, 1e-13)))
     whole = smooth(params, to_panel(data))
@@ -133,7 +133,7 @@ def quiet():
     return out
 
 
-def test_data_of_the_model_itself_are_white(quiet):
+def test_prediction_errors_in_data_of_the_model_are_white(quiet):
     p = np.concatenate([d.ljung_box for d in quiet])
     assert scipy.stats.kstest(p, "uniform").pvalue > 0.01
 
@@ -144,7 +144,7 @@ def test_intervals_have_nominal_coverage_for_data_of_the_model(quiet):
         np.testing.assert_allclose(curves, quiet[0].levels, atol=0.015)
 
 
-def test_nothing_is_said_of_data_of_the_model_itself(quiet):
+def test_data_of_the_model_cause_no_advice(quiet):
     assert [d.advice for d in quiet] == [()] * len(quiet)
     assert "No misfit found" in str(quiet[0])
 
@@ -179,7 +179,7 @@ def spread(rng, X, noise, s):
         (spread, "The noise of column 2 changes over the series"),
     ],
 )
-def test_a_planted_fault_is_reported_and_nothing_else(plant, words):
+def test_only_the_simulated_misfit_is_reported(plant, words):
     said = []
     for seed in (1, 2, 4):
         rng, model, X, noise, s = case(seed)
@@ -206,7 +206,7 @@ def path_with_a_derivative(rng, n_smooth, missing=0.0):
 
 
 @pytest.mark.parametrize("n_smooth", [1, 2])
-def test_smooth_paths_are_reported_with_how_many_factors_they_take(rng, n_smooth):
+def test_smooth_paths_are_reported_with_the_number_of_smooth_factors(rng, n_smooth):
     X, rough = path_with_a_derivative(rng, n_smooth, missing=0.05)
     found = rough.diagnose(X)
     [sentence] = [one for one in found.advice if "smooth" in one]
@@ -215,7 +215,7 @@ def test_smooth_paths_are_reported_with_how_many_factors_they_take(rng, n_smooth
     assert all(repr(j) in sentence for j in range(4)) and "4" not in sentence.split(" are smooth")[0]
 
 
-def test_paths_of_ar1_factors_are_not_called_smooth(rng):
+def test_paths_of_ar1_factors_are_not_reported_as_smooth(rng):
     """As autocorrelated as the errors may be: of a memory that the model does not have, and of a rhythm."""
     _, model, X, noise, s = case(4)
     X[:, 2] += 3.0 * s * lfilter([np.sqrt(0.0975)], [1.0, -0.95], rng.standard_normal(N)) - noise
@@ -245,7 +245,7 @@ def test_smooth_paths_under_noise_are_reported_by_the_likelihood(rng, n_smooth):
 
 
 @pytest.mark.parametrize("decay", [0.999, 0.99])
-def test_a_cycle_that_loses_its_phase_is_one(rng, decay):
+def test_a_cycle_with_a_drifting_phase_is_reported_once(rng, decay):
     """Its peak is broader than the resolution of the record: several sinusoids have a part of it."""
     truth = StateSpace(
         np.array([0.95]), rng.standard_normal((5, 3)), np.full(5, 0.25), np.zeros(5),
@@ -258,7 +258,7 @@ def test_a_cycle_that_loses_its_phase_is_one(rng, decay):
 
 
 @pytest.mark.parametrize(("p", "told"), [(0.005, False), (0.0005, True)])
-def test_one_percent_of_false_alarms_are_shared_by_all_kinds_of_fault(rng, p, told):
+def test_the_significance_level_is_divided_among_types_of_misfit(rng, p, told):
     """Autocorrelated errors, as much as gives this p-value by the chi-square law of Ljung & Box."""
     n, lags = 100, 10
     white = rng.standard_normal(n)
@@ -277,7 +277,7 @@ def test_one_percent_of_false_alarms_are_shared_by_all_kinds_of_fault(rng, p, to
     assert any("autocorrelated" in sentence for sentence in advice) is told
 
 
-def test_what_is_suggested_keeps_the_cycles_that_are_there(rng):
+def test_suggestions_include_the_cycles_of_the_model(rng):
     t, slow = np.arange(N), lfilter([0.3], [1.0, -0.95], rng.standard_normal(N))
     day, week = (np.sin(2.0 * np.pi * t / period)[:, None] for period in (24.0, 7.0))
     X = day * [1.0, 0.5, -1.0] + week * [-0.5, 1.0, 0.5] + slow[:, None] * [1.0, 0.5, -1.0]
@@ -289,7 +289,7 @@ def test_what_is_suggested_keeps_the_cycles_that_are_there(rng):
     assert dated.diagnose(pd.DataFrame(X, index)).suggested["rhythms"] == ["1D", "7h"]
 
 
-def test_the_suggested_option_removes_the_problem(rng):
+def test_the_suggested_option_removes_the_misfit(rng):
     X, _ = path_with_a_derivative(rng, 1)
     plain = ProbabilisticSFA(2).fit(X[:600])
     suggested = plain.diagnose(X[:600]).suggested
@@ -327,7 +327,7 @@ def test_lists_give_lists_and_levels_are_validated(rng):
         found.covered(0.93)
 
 
-def test_short_and_empty_data_are_reported_nothing_of():
+def test_short_series_and_empty_columns_cause_no_advice():
     _, model, X, _, _ = case(2)
     for rows in (X[:1], X[:5], X[:30]):
         assert model.diagnose(rows).advice == ()
@@ -337,7 +337,7 @@ def test_short_and_empty_data_are_reported_nothing_of():
     assert np.isnan(found.ljung_box[4]) and found.n_cells[4] == 0 and "No misfit" in str(found)
 
 
-def test_a_picture_has_four_panels_and_names():
+def test_the_figure_has_four_axes_and_column_names():
     _, model, X, _, _ = case(2)
     found = model.diagnose(X[:400])
     axes = found.plot()
@@ -397,7 +397,7 @@ def test_a_model_of_given_parameters_has_all_methods(rng, tmp_path):
         ({"max_iter": 0}, "max_iter"),
     ],
 )
-def test_parameters_that_are_none_are_refused(options, message):
+def test_invalid_parameters_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         ProbabilisticSFA.from_parameters(
             **{"decay": [0.5], "loadings": [[1.0], [2.0]], "noise_variance": 0.1, **options}

@@ -250,7 +250,7 @@ def test_uneven_times_equal_the_joint_gaussian(timed):
     assert scaled_error(np.concatenate(std), stds) < EXACT
 
 
-def test_the_unit_of_time_is_free(timed):
+def test_the_fit_does_not_depend_on_the_unit_of_time(timed):
     """Seconds or hours: the same fit, with the time scales in the unit that was given."""
     data, times, fitted = timed
     scaled = ProbabilisticSFA(2).fit(data, times=[4096.0 * t for t in times])
@@ -268,7 +268,7 @@ def test_filter_resumes_with_times(timed):
 
 
 @sparsely("unit", [1.0, 3600.0, 0.1, 1e-3], shown=[3600.0])
-def test_an_even_grid_of_times_is_no_times(series, unit):
+def test_evenly_spaced_times_are_equivalent_to_no_times(series, unit):
     """Whatever the grid's spacing, and however it rounds in binary."""
     _, data, fitted = series
     found = ProbabilisticSFA(2).fit(data, times=unit * np.arange(100))
@@ -285,7 +285,7 @@ def test_dates_are_times(series):
     np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-6)
 
 
-def test_left_out_rows_are_missing_rows(series):
+def test_absent_rows_are_equivalent_to_empty_rows(series):
     """Rows that are not there, with times that say so, are rows with nothing observed."""
     _, data, fitted = series
     kept = np.delete(np.arange(100), [10, 11, 12, 50, 80])
@@ -297,7 +297,7 @@ def test_left_out_rows_are_missing_rows(series):
     assert scaled_error(fitted.transform(data[kept], times=kept), fitted.transform(incomplete)[kept]) < EXACT
 
 
-def test_negative_decays_do_not_take_uneven_times(rng):
+def test_negative_decays_reject_uneven_times(rng):
     """A decay below zero has no power at half a step; saying so is better than NaN."""
     x = np.tile([1.0, -1.0], 50)[:, None] * (1 + 0.3 * rng.standard_normal((100, 1)))
     x = np.hstack([x, 0.3 * rng.standard_normal((100, 4)) + x])
@@ -317,7 +317,7 @@ def test_time_reversal_changes_nothing(series):
 
 
 @sparsely("offset", [0.0, 1e4], shown=[1e4])
-def test_units_of_the_columns_are_free(series, offset):
+def test_the_fit_does_not_depend_on_the_units_of_columns(series, offset):
     """Column scales from 1e-8 to 1e8: the fit is the one after rescaling by hand."""
     _, data, fitted = series
     scale = 10.0 ** np.array([-8, -4, 0, 4, 8])
@@ -330,7 +330,7 @@ def test_units_of_the_columns_are_free(series, offset):
     assert found.log_likelihood_ == pytest.approx(fitted.log_likelihood_ - jacobian, abs=1e-4)
 
 
-def test_offsets_of_1e8_cost_the_digits_they_take_and_no_more(series):
+def test_offsets_of_1e8_lose_only_the_digits_that_data_lose(series):
     _, data, fitted = series
     found = ProbabilisticSFA(2).fit(data + 1e8)
     np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-4)
@@ -347,7 +347,7 @@ def test_columns_may_have_any_order(series):
     np.testing.assert_allclose(found.loadings_ * signs, fitted.loadings_[order], atol=0.02)
 
 
-def test_signs_follow_the_rule(series):
+def test_signs_of_loadings_follow_the_convention(series):
     """The feature a latent is most correlated with has a positive loading."""
     _, data, fitted = series
     correlation = fitted.loadings_ / np.nanstd(data, axis=0)[:, None]
@@ -362,7 +362,7 @@ def test_fitting_is_deterministic(series):
     assert again.log_likelihood_ == fitted.log_likelihood_
 
 
-def test_refitting_forgets(series):
+def test_a_second_fit_does_not_depend_on_the_first(series):
     _, data, fitted = series
     twice = ProbabilisticSFA(2).fit(data[:, :3] ** 2).fit(data)
     np.testing.assert_array_equal(twice.loadings_, fitted.loadings_)
@@ -401,7 +401,7 @@ def test_clone_pickle_and_pipeline(series):
     assert pipeline.transform(data).shape == (100, 2)
 
 
-def test_fit_transform_gives_lengths_to_transform(series):
+def test_fit_transform_passes_lengths_to_transform(series):
     """Sequences are apart in the fit and in what is inferred from it."""
     _, data, _ = series
     wanted = ProbabilisticSFA(2).fit(data, lengths=CUTS).transform(data, lengths=CUTS)
@@ -412,7 +412,7 @@ def test_fit_transform_gives_lengths_to_transform(series):
     assert scaled_error(together, wanted) > 1e-3, "the cuts make a difference"
 
 
-def test_fit_transform_gives_times_to_transform(timed):
+def test_fit_transform_passes_times_to_transform(timed):
     data, times, fitted = timed
     for one, other in zip(
         ProbabilisticSFA(2).fit_transform(data, times=times),
@@ -425,7 +425,7 @@ def test_fit_transform_gives_times_to_transform(timed):
     np.testing.assert_array_equal(ProbabilisticSFA(1).fit_transform(rows, times=at), wanted)
 
 
-def test_fit_transform_gives_frames_for_lists_with_times(timed):
+def test_fit_transform_returns_frames_for_lists_with_times(timed):
     data, times, fitted = timed
     frames = ProbabilisticSFA(2).set_output(transform="pandas").fit_transform(data, times=times)
     assert all(isinstance(frame, pd.DataFrame) for frame in frames)

@@ -56,7 +56,7 @@ def test_least_squares_are_those_of_the_dense_covariance(rng, pattern, uneven):
     assert solution.gain == pytest.approx(gain, rel=1e-10)
 
 
-def test_least_squares_take_few_posteriors(rng):
+def test_least_squares_require_few_evaluations(rng):
     model = oracle.Model(np.array([0.99, 0.7]), rng.standard_normal((4, 2)), np.full(4, 0.1), np.zeros(4))
     data = mask_values(rng, oracle.simulate(rng, model, [300]), "scattered")
     panel = to_panel(data)
@@ -96,7 +96,7 @@ def as_model(fitted):
     return oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
 
 
-def test_the_log_likelihood_is_the_dense_one_of_the_rest(driven):
+def test_the_log_likelihood_is_that_of_the_rows_less_effects(driven):
     x, exog, fitted = driven
     expected = oracle.log_likelihood(as_model(fitted), [x - exog @ fitted.exog_coef_.T])
     assert fitted.log_likelihood(x, exog=exog) == pytest.approx(expected, rel=1e-10)
@@ -108,7 +108,7 @@ def test_the_log_likelihood_is_the_dense_one_of_the_rest(driven):
     assert fitted.bic(x, exog=exog) == pytest.approx(-2 * expected + penalty, rel=1e-10)
 
 
-def test_a_fit_ends_where_all_parameters_are_at_their_best(driven):
+def test_a_fit_maximizes_the_likelihood_over_all_parameters(driven):
     x, exog, fitted = driven
     S, seen = covariance_of_observed(as_model(fitted), [x])
     design = np.kron(np.column_stack([np.ones(60), exog]), np.eye(2))[seen]
@@ -190,7 +190,7 @@ def test_the_log_likelihood_is_that_of_statsmodels(driven, rng):
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "isotropic"}, {"solver": "em"}, {"noise": 0.3}])
-def test_covariates_of_nothing_never_lower_the_likelihood(rng, options):
+def test_unrelated_covariates_never_lower_the_likelihood(rng, options):
     data = mask_values(rng, oracle.simulate(rng, oracle.random_model(rng, 3, 2), [80]), "scattered")[0]
     alone = ProbabilisticSFA(2, tol=0.1, **options).fit(data)
     exog = rng.standard_normal((80, 2))
@@ -203,7 +203,7 @@ def test_covariates_of_nothing_never_lower_the_likelihood(rng, options):
     assert with_them.n_evaluations_ < 6 * alone.n_evaluations_ + 60
 
 
-def test_a_step_of_least_squares_is_taken_where_the_joint_fit_is_lower(driven, monkeypatch):
+def test_a_least_squares_step_is_used_if_the_joint_fit_is_worse(driven, monkeypatch):
     def lower(self, state):
         return state._replace(result=state.result._replace(log_likelihood=-np.inf))
 
@@ -242,7 +242,7 @@ def test_effects_do_not_depend_on_units(driven):
 # ------------------------------------------------------------------------------------------- verbs
 
 
-def test_methods_are_those_of_the_rest_with_the_effects(driven):
+def test_methods_equal_those_for_the_rows_less_effects(driven):
     x, exog, fitted = driven
     plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     effects = exog @ fitted.exog_coef_.T
@@ -269,7 +269,7 @@ def test_methods_are_those_of_the_rest_with_the_effects(driven):
     np.testing.assert_allclose((parts.sum(axis=2) + fitted.mean_)[missing], filled[missing], rtol=1e-9)
 
 
-def test_forecasts_take_the_covariates_of_their_steps(driven):
+def test_forecasts_use_the_covariates_of_their_steps(driven):
     x, exog, fitted = driven
     plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     following = np.array([[11.0, 1.0], [11.1, 0.0], [20.0, 0.0]])
@@ -341,7 +341,7 @@ def test_frames_of_covariates_for_several_sequences(rng):
     np.testing.assert_array_equal(again.impute(days, exog=shared)[1], again.impute(days, exog=others)[1])
 
 
-def test_what_is_wrong_with_covariates_is_said(driven):
+def test_invalid_covariates_are_reported(driven):
     x, exog, fitted = driven
     model = ProbabilisticSFA(1)
     broken = exog.copy()
@@ -457,7 +457,7 @@ def test_calendar_terms_are_those_of_the_clock():
         calendar_terms(index, ["minute"])
 
 
-def test_trends_and_harmonics_go_on():
+def test_trends_and_harmonics_continue_after_the_data():
     index = pd.date_range("2020-01-01", periods=100, freq="D")
     for make in (trend, lambda times: harmonics(times, "7D", 2)):
         whole = make(index)
@@ -505,7 +505,7 @@ def struck():
     return clean, x, exog, ProbabilisticSFA(1, robust=True, tol=1e-3, max_iter=600).fit(x, exog=exog)
 
 
-def test_outliers_hardly_move_robust_effects(struck):
+def test_outliers_hardly_change_robust_effects(struck):
     clean, x, exog, fitted = struck
     reference = ProbabilisticSFA(1).fit(clean, exog=exog).exog_coef_
     gaussian = ProbabilisticSFA(1).fit(x, exog=exog).exog_coef_
@@ -534,7 +534,7 @@ def test_robust_effects_are_least_squares_at_the_weights_of_the_values(struck):
     np.testing.assert_allclose(fitted.exog_coef_.T, best[1:], atol=2e-3)
 
 
-def test_a_robust_fit_with_covariates_is_no_lower_than_without_and_never_falls(struck):
+def test_the_bound_with_covariates_is_not_lower_and_never_decreases(struck):
     _, x, exog, fitted = struck
     assert (
         fitted.log_likelihood_
@@ -568,7 +568,7 @@ def test_methods_of_a_robust_model_with_covariates(struck, tmp_path):
         (3.0, np.inf, 1, 6),  # of two evaluations each: at least twelve are allowed after the first fit
     ],
 )
-def test_rounds_go_on_as_long_as_the_posterior_density_rises(
+def test_rounds_continue_while_the_posterior_density_increases(
     rng, monkeypatch, prior_gain, last_gain, max_iter, n_rounds
 ):
     """Each round here loses a nat of likelihood; with the prior it may gain, up to the round `last_gain`."""

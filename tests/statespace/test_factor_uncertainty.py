@@ -73,7 +73,7 @@ def test_covariances_are_those_of_the_dense_information(missing):
         {"n_components": 1, "transforms": "log"},
     ],
 )
-def test_intervals_contain_those_of_the_posterior(options):
+def test_intervals_are_wider_than_those_of_the_posterior(options):
     model = ProbabilisticSFA(**options).fit(X - X.min() + 1.0)
     posterior = model.posterior(X - X.min() + 1.0)
     lower, upper = model.factor_interval(X - X.min() + 1.0)
@@ -82,7 +82,7 @@ def test_intervals_contain_those_of_the_posterior(options):
     assert np.all(upper - lower < 2.0 * 1.6449 * np.sqrt(posterior.std**2 + 1.0 + np.sum(posterior.means**2)))
 
 
-def test_of_a_trend_they_are_those_of_the_posterior():
+def test_intervals_of_trends_are_those_of_the_posterior():
     walk = np.cumsum(np.random.default_rng(1).normal(size=(80, 1)), axis=0) + X[:80]
     model = ProbabilisticSFA(0, trend="level", noise="diagonal").fit(walk)
     lower, upper = model.factor_interval(walk)

@@ -42,7 +42,7 @@ def test_filter_equals_the_textbook_loop(rng, sampling):
 
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 @sparsely("cuts", [(5,), (1, 2, 3), tuple(range(1, 12))])
-def test_resumed_is_at_once(rng, sampling, cuts):
+def test_a_resumed_filter_equals_one_pass(rng, sampling, cuts):
     model, data, times = case(rng, sampling)
     params = to_parameters(model)
     at_once = run_filter(params, sequence(data, times), None)
@@ -77,7 +77,7 @@ def test_a_state_of_another_model_is_refused(rng):
         run_filter(to_parameters(model), sequence(data), FilterState(np.zeros(2), np.eye(2)))
 
 
-def test_times_must_go_on_from_the_state(rng):
+def test_times_must_continue_after_the_state(rng):
     model, data, times = case(rng, "uneven")
     params = to_parameters(model)
     state = run_filter(params, sequence(data[:6], times[:6]), None).state
@@ -98,7 +98,7 @@ def test_a_negative_decay_does_not_resume_at_half_a_step(rng):
         run_filter(params, sequence(data[6:], times[6:] + 0.5), state)
 
 
-def test_lengths_cut_an_array_into_sequences_that_are_filtered_by_themselves(rng):
+def test_sequences_given_by_lengths_are_filtered_separately(rng):
     X = np.cumsum(rng.standard_normal((60, 3)), axis=0)
     model = ProbabilisticSFA(1).fit(X)
     cut, listed = model.filter(X, lengths=[25, 35]), model.filter([X[:25], X[25:]])

@@ -102,7 +102,7 @@ def test_a_pattern_of_zeros_ends_at_the_maximum_of_the_dense_gaussian(series):
 
 
 @sparsely("solver", ["lbfgs", "em"])
-def test_decays_noise_and_single_loadings_are_held_and_the_rest_is_at_its_maximum(series, solver):
+def test_other_parameters_are_maximized_with_fixed_decays_noise_and_loadings(series, solver):
     model, x = series
     fixed = {
         "decays": [NAN, 0.95],
@@ -119,7 +119,7 @@ def test_decays_noise_and_single_loadings_are_held_and_the_rest_is_at_its_maximu
     assert fitted.log_likelihood_ == pytest.approx(maximum_of_the_dense_gaussian(model, x, held), abs=1e-3)
 
 
-def test_free_parameters_are_counted_and_what_is_held_has_no_standard_error(series):
+def test_fixed_parameters_are_not_counted_and_have_no_standard_errors(series):
     _, x = series
     fixed = {"loadings": FREE, "decays": [0.5, NAN], "noise": [NAN, NAN, NAN, 0.2]}
     fitted = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit(x)
@@ -174,7 +174,7 @@ def test_known_noise_is_unchanged_with_fixed_parameters(series, noise, rhythms):
         assert found.log_likelihood_ > wanted - 0.1
 
 
-def test_all_variances_held_are_known_noise(series):
+def test_fixed_variances_of_all_columns_are_known_noise(series):
     _, x = series
     variances = np.array([0.2, 0.3, 0.1, 0.2])
     held = ProbabilisticSFA(2, fixed={"noise": variances}, **EXACT).fit(x)
@@ -183,13 +183,13 @@ def test_all_variances_held_are_known_noise(series):
     assert held.log_likelihood_ == pytest.approx(known.log_likelihood_, abs=1e-5)
 
 
-def test_nothing_held_is_the_plain_fit(series):
+def test_nan_for_all_fixed_loadings_gives_the_free_fit(series):
     _, x = series
     held = ProbabilisticSFA(2, fixed={"loadings": np.full((4, 2), NAN)}).fit(x)
     np.testing.assert_array_equal(held.loadings_, ProbabilisticSFA(2).fit(x).loadings_)
 
 
-def test_a_fit_from_given_parameters_keeps_to_what_is_held(series):
+def test_a_fit_from_given_parameters_keeps_fixed_loadings(series):
     _, x = series
     fixed = {"loadings": FREE}
     first = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit(x)
@@ -199,7 +199,7 @@ def test_a_fit_from_given_parameters_keeps_to_what_is_held(series):
 
 
 @pytest.mark.parametrize("options", [{"noise": "ar1"}, {"robust": True}, {"solver": "em"}])
-def test_other_noise_keeps_to_the_pattern(series, options):
+def test_fits_with_other_noise_keep_fixed_loadings(series, options):
     _, x = series
     fitted = ProbabilisticSFA(2, fixed={"loadings": FREE, "decays": [NAN, 0.95]}, max_iter=30, **options)
     fitted.fit(x)
@@ -209,13 +209,13 @@ def test_other_noise_keeps_to_the_pattern(series, options):
         assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
 
 
-def test_covariates_keep_to_the_pattern(series):
+def test_fits_with_covariates_keep_fixed_loadings(series):
     _, x = series
     fitted = ProbabilisticSFA(2, fixed={"loadings": FREE}, max_iter=30).fit(x, exog=np.arange(40.0) / 40)
     assert np.all(fitted.loadings_[~FREE] == 0.0)
 
 
-def test_a_file_remembers_what_is_held(series, tmp_path):
+def test_files_contain_fixed_parameters(series, tmp_path):
     _, x = series
     fitted = ProbabilisticSFA(2, fixed={"loadings": FREE, "noise": [NAN, NAN, NAN, 0.2]}, max_iter=20).fit(x)
     fitted.save(tmp_path / "model.npz")
@@ -225,7 +225,7 @@ def test_a_file_remembers_what_is_held(series, tmp_path):
     np.testing.assert_allclose(loaded.fit(x).loadings_, fitted.loadings_, rtol=1e-6, atol=1e-9)
 
 
-def test_decays_are_held_at_uneven_times(series):
+def test_decays_are_fixed_at_uneven_times(series):
     model, x = series
     times = np.cumsum(np.random.default_rng(1).choice([0.5, 1.0, 2.0], len(x)))
     fixed = {"loadings": FREE, "decays": [NAN, 0.95]}
@@ -243,7 +243,7 @@ def fitted_unit(times):
     return np.median(np.diff(times))
 
 
-def test_a_fit_to_blocks_of_rows_keeps_to_the_pattern(series):
+def test_streamed_fits_keep_fixed_loadings(series):
     _, x = series
     fixed = {"loadings": FREE, "noise": [NAN, NAN, NAN, 0.2]}
     streamed = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit_stream(x)
@@ -271,13 +271,13 @@ def test_a_fit_to_blocks_of_rows_keeps_to_the_pattern(series):
         ({"decays": [0.5, NAN]}, {"noise": 0.0}, "support fixed"),
     ],
 )
-def test_what_cannot_be_held_is_refused(series, fixed, options, said):
+def test_invalid_fixed_parameters_are_refused(series, fixed, options, said):
     _, x = series
     with pytest.raises(ValueError, match=said):
         ProbabilisticSFA(**{"n_components": 2, "fixed": fixed, **options}).fit(x)
 
 
-def test_a_choice_of_models_holds_nothing(series):
+def test_model_selection_does_not_support_fixed_parameters(series):
     _, x = series
     with pytest.raises(ValueError, match="unsupported options"):
         select_model(x, [{"n_components": 1, "fixed": {}}])
@@ -300,7 +300,7 @@ def cycle():
     return truth, pairs.draw(np.random.default_rng(2), truth, [np.arange(100.0)])[0]
 
 
-def test_a_period_that_is_held_stays_and_has_no_standard_error(cycle):
+def test_a_fixed_period_is_unchanged_and_has_no_standard_error(cycle):
     _, x = cycle
     fitted = ProbabilisticSFA(1, rhythms=1, fixed={"periods": [12.5]}, **EXACT).fit(x)
     assert fitted.rhythm_periods_[0] == pytest.approx(12.5, rel=1e-14)
@@ -336,7 +336,7 @@ def test_a_period_within_its_range_is_where_the_dense_likelihood_has_no_slope(cy
     assert value(1.0) > max(value(1.01), value(0.99))
 
 
-def test_a_cycle_seen_by_some_columns_keeps_its_pattern(cycle):
+def test_fixed_zero_loadings_on_a_cycle_are_kept(cycle):
     _, x = cycle
     seen = np.array([[True, True, True], [True, True, True], [True, False, False]])
     fitted = ProbabilisticSFA(1, rhythms=[12.0], fixed={"loadings": seen}, max_iter=60).fit(x)

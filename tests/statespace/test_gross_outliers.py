@@ -17,7 +17,7 @@ def recording():
     return make_slow_mixture(3000, 5, decay=[0.99, 0.8], noise_variance=0.3, random_state=0).data
 
 
-def test_few_artefact_rows_are_named_by_the_status(recording, rng):
+def test_the_status_names_a_few_artefact_rows(recording, rng):
     X = recording.copy()
     rows = [700, 1501, 1502]
     X[rows] += 1000.0 * rng.standard_normal((3, 5))
@@ -27,13 +27,13 @@ def test_few_artefact_rows_are_named_by_the_status(recording, rng):
     assert SAID not in ProbabilisticSFA(2, robust=True).fit(X).status_
 
 
-def test_many_outlying_values_are_reported_of(recording, rng):
+def test_many_outliers_are_reported(recording, rng):
     X = recording + (rng.random(recording.shape) < 0.05) * 15.0 * rng.choice([-1.0, 1.0], recording.shape)
     assert SAID in ProbabilisticSFA(2).fit(X).status_
 
 
 @pytest.mark.exhaustive
-def test_diagnose_offers_robust_noise(recording, rng):
+def test_diagnose_suggests_robust_noise(recording, rng):
     X = recording + (rng.random(recording.shape) < 0.02) * 15.0 * rng.choice([-1.0, 1.0], recording.shape)
     gaussian, fitted = (ProbabilisticSFA(2, robust=robust).fit(X) for robust in (False, True))
     assert any("heavy tails" in one and "robust=True" in one for one in gaussian.diagnose(X).advice)
@@ -41,13 +41,13 @@ def test_diagnose_offers_robust_noise(recording, rng):
 
 
 @sparsely("pattern", ["none", "scattered", "empty rows"], shown=2)
-def test_clean_data_raise_no_alarm(recording, rng, pattern):
+def test_data_without_outliers_cause_no_warning(recording, rng, pattern):
     X = np.where(MISSING_PATTERNS[pattern](rng, recording.shape), np.nan, recording)
     assert SAID not in ProbabilisticSFA(2).fit(X).status_
 
 
 @pytest.mark.exhaustive
-def test_of_the_weather_only_a_wind_of_a_thousand_miles_an_hour_is_reported():
+def test_in_weather_data_only_an_impossible_wind_speed_is_reported():
     data = load_nyc_weather().data
     status = ProbabilisticSFA(6).fit(data).status_
     assert SAID in status and "row 1010, column 'u_EWR'" in status
@@ -58,7 +58,7 @@ def test_of_the_weather_only_a_wind_of_a_thousand_miles_an_hour_is_reported():
     assert SAID not in ProbabilisticSFA(6).fit(data).status_
 
 
-def test_rows_that_stand_out_are_found_in_each_sequence(rng):
+def test_candidate_rows_are_found_in_each_sequence(rng):
     from sklearn.base import BaseEstimator
 
     from probsfa._validation import check_sequences
@@ -72,7 +72,7 @@ def test_rows_that_stand_out_are_found_in_each_sequence(rng):
     assert {50, 399} <= set(found.tolist()) and np.all(np.diff(found) > 0) and len(found) == 10
 
 
-def test_heavy_tails_throughout_are_no_outliers(rng):
+def test_columns_with_heavy_tails_have_no_gross_outliers(rng):
     normal, heavy = rng.standard_normal((1000, 1)), rng.standard_t(1.0, (1000, 1))
     errors = np.concatenate([normal, heavy, normal], axis=1)
     errors[17, 2] = 60.0

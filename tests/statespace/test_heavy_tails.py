@@ -141,7 +141,7 @@ def test_another_noise_requires_only_an_entry_in_the_table(series, monkeypatch, 
     assert not hasattr(again, "odds_")
 
 
-def test_its_likelihood_is_bounded_from_below(rng, monkeypatch):
+def test_the_log_likelihood_is_a_lower_bound(rng, monkeypatch):
     """By that of all combinations of weights of eight values, each a dense Gaussian."""
     register(monkeypatch)
     decay, loadings, variances = 0.9, np.array([1.0, -0.7]), np.array([0.2, 0.3])

@@ -137,7 +137,7 @@ def integrate(monkeypatch):
         monkeypatch.setattr(module, "integrates_ar1_noise", lambda *sizes: True)
 
 
-def test_methods_give_what_states_give(rng, monkeypatch):
+def test_methods_equal_those_of_the_model_with_states(rng, monkeypatch):
     whole, x = series(rng)
     model = ProbabilisticSFA(n_components=2, noise="ar1", tol=5.0).fit(x)
 
@@ -260,7 +260,7 @@ def test_status_and_history_of_a_fit(rng, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_options_that_need_states_have_them(rng, monkeypatch):
+def test_options_that_require_states_are_fitted_with_states(rng, monkeypatch):
     _, x = series(rng, 120, 5)
     integrate(monkeypatch)
     for options in ({"rhythms": 1}, {"fixed": {"decays": [0.9, np.nan]}}):

@@ -23,7 +23,7 @@ def fitted(data):
 
 
 @pytest.mark.parametrize("kind", ["parameters", "model"])
-def test_a_fit_that_starts_at_its_end_stays_there(data, fitted, kind):
+def test_a_fit_that_starts_at_the_maximum_stays_there(data, fitted, kind):
     init = fitted.params_ if kind == "parameters" else fitted
     again = ProbabilisticSFA(tol=1e-3, init=init).fit(data)
     assert again.history_[0] == pytest.approx(fitted.log_likelihood_, abs=1e-2)
@@ -55,7 +55,7 @@ def test_other_models_of_slow_features_are_starts_too(data):
     assert ProbabilisticSFA(2, init=graph).fit(data).converged_
 
 
-def test_copies_keep_the_start_and_files_do_without(data, fitted, tmp_path):
+def test_clones_keep_init_and_files_omit_it(data, fitted, tmp_path):
     for init in (fitted.params_, fitted, SFA(2).fit(data)):
         assert clone(ProbabilisticSFA(2, init=init)).init is init
     model = ProbabilisticSFA(2, init=fitted).fit(data)
@@ -66,12 +66,12 @@ def test_copies_keep_the_start_and_files_do_without(data, fitted, tmp_path):
 
 
 @pytest.mark.parametrize("init", ["sfa", 3.0, SFA(2), StandardScaler().fit(np.eye(3))])
-def test_what_is_no_start_is_refused(data, fitted, init):
+def test_invalid_init_is_refused(data, fitted, init):
     with pytest.raises(ValueError, match="init must.*got"):
         ProbabilisticSFA(2, init=init).fit(data)
 
 
-def test_a_start_of_other_sizes_is_refused(data, fitted):
+def test_init_of_another_size_is_refused(data, fitted):
     with pytest.raises(ValueError, match="init has 2 factors"):
         ProbabilisticSFA(3, init=fitted).fit(data)
     with pytest.raises(ValueError, match="init has 2 factors"):
@@ -93,7 +93,7 @@ def test_a_start_of_other_sizes_is_refused(data, fitted):
         ),
     ],
 )
-def test_a_start_without_a_density_is_refused(data, fitted, changed, said):
+def test_init_with_invalid_parameters_is_refused(data, fitted, changed, said):
     with pytest.raises(ValueError, match=said):
         ProbabilisticSFA(2, init=fitted.params_.replace(**changed)).fit(data)
 

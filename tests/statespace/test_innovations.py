@@ -41,7 +41,7 @@ def test_autocovariance_is_that_of_the_recursion(rng):
     assert np.array_equal(theta.autocovariance([0])[0], theta.stationary_variance)
 
 
-def test_autocovariance_is_what_any_start_settles_into(rng):
+def test_autocovariance_is_the_limit_for_any_initial_variance(rng):
     """Eq. 7 is a limit: from any first variance the covariance converges to it."""
     theta = random_parameters(rng)
     variance = np.array([100.0, 0.0, 3.0])
@@ -89,7 +89,7 @@ def test_both_forms_are_one_distribution_of_the_data(rng, size, noise):
 
 
 @pytest.mark.parametrize("scale", [None, 1.0, [0.01, 4.0, 7.0]])
-def test_there_and_back(rng, scale):
+def test_conversions_are_inverse_to_each_other(rng, scale):
     params = make_parameters([0.95, 0.3, -0.5], rng.standard_normal((3, 3)), [0.1, 0.2, 0.3], 2.0)
     theta = innovation_parameters(params, scale)
     for name, value in theta.unit_variance().to_arrays().items():
@@ -140,13 +140,13 @@ def test_fitted_model_in_the_form_of_the_paper(rng):
         ({"offset": [np.nan, 0.0]}, "offset"),
     ],
 )
-def test_what_is_refused(change, match):
+def test_invalid_innovation_parameters_are_refused(change, match):
     good = {"decay": [0.5, 0.2], "weights": np.eye(2)}
     with pytest.raises(ValueError, match=match):
         make_innovation_parameters(**{**good, **change})
 
 
-def test_units_of_the_columns_are_no_lack_of_rank():
+def test_units_of_columns_do_not_affect_the_rank():
     weights = np.diag([1e-9, 1.0]) @ np.array([[1.0, 0.2], [0.3, 1.0]]) @ np.diag([1.0, 1e10])
     theta = make_innovation_parameters([0.5, 0.2], weights)
     assert (

@@ -41,7 +41,7 @@ def test_known_variances_are_kept_in_the_units_of_the_data(data):
     np.testing.assert_allclose(std / units, expected_std, atol=1e-5)
 
 
-def test_filling_under_known_noise_is_that_of_the_dense_model(data):
+def test_imputation_with_known_noise_equals_the_joint_gaussian(data):
     fitted = ProbabilisticSFA(1, noise=KNOWN).fit(data)
     expected = complete_entries(Model(*fitted.params_.to_arrays().values()), [data])
     for one, other in zip(fitted.impute(data, return_std=True), expected, strict=True):
@@ -78,7 +78,7 @@ def test_known_variances_can_be_cloned_and_saved(data, given, tmp_path):
         (["a", "b", "c"], "a variance for each column|one for each column"),
     ],
 )
-def test_known_variances_that_do_not_fit_are_named(data, estimator, noise, message):
+def test_invalid_known_variances_are_named(data, estimator, noise, message):
     message = message.replace("a variance for each column", "(a variance|one) for each column")
     with pytest.raises(ValueError, match=message):
         estimator(1, noise=noise).fit(data)
@@ -96,7 +96,7 @@ def test_bayesian_fits_keep_known_variances(data):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @sparsely("noise", [1e-20, 1e-14, 1e-16, 1e-300])
 @pytest.mark.parametrize("n_components", [1, 3, 5])
-def test_next_to_no_noise_is_held_where_it_can_be_computed_with(data, n_components, noise):
+def test_noise_near_zero_is_raised_to_its_lower_bound(data, n_components, noise):
     model = ProbabilisticSFA(n_components, noise=noise, max_iter=30).fit(data)
     assert "below rounding errors" in model.status_
     scale = np.nanstd(data, axis=0)
@@ -106,7 +106,7 @@ def test_next_to_no_noise_is_held_where_it_can_be_computed_with(data, n_componen
     np.testing.assert_allclose(model.log_likelihood_, again, rtol=1e-12, atol=0.01)
 
 
-def test_noise_that_can_be_computed_with_is_kept_as_it_is(data):
+def test_noise_above_its_lower_bound_is_unchanged(data):
     model = ProbabilisticSFA(1, noise=1e-10).fit(data)
     np.testing.assert_allclose(model.noise_variance_, 1e-10, rtol=1e-12)
     assert "rounding" not in model.status_

@@ -32,7 +32,7 @@ def moments(model, x):
     return model.offset + dense.means @ model.loadings.T, explained + model.noise
 
 
-def test_a_value_left_out_is_that_of_a_posterior_without_it(rng, data):
+def test_leave_one_out_means_equal_those_of_posteriors_without_the_value(rng, data):
     model = oracle.random_model(rng, 3, 2)
     without = leave_one_out_means(data, *moments(model, data), model.noise)
     assert np.array_equal(np.isnan(without), np.isnan(data))
@@ -67,7 +67,7 @@ def test_a_value_without_information_from_others_has_no_score(rng, data):
 
 
 @pytest.mark.parametrize("times", [None, np.cumsum([0.0, *np.linspace(0.1, 3.0, 11)])])
-def test_straight_lines_go_through_the_neighbours(data, times):
+def test_interpolation_uses_the_adjacent_observations(data, times):
     lines = interpolate_leave_one_out(Sequences(data, (5, 7), times))
     when = np.arange(12.0) if times is None else times
     for rows in (range(5), range(5, 12)):
@@ -95,7 +95,7 @@ def test_errors_are_those_of_the_same_values(rng, data):
     assert comparison.n_values == np.count_nonzero(~np.isnan(data))
 
 
-def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines():
+def test_impute_warns_if_interpolation_is_more_accurate():
     """Two latents for five independent walks; straight lines fill these better."""
     x = np.random.default_rng(0).standard_normal((300, 5)).cumsum(axis=0)
     x[50:60, 2] = np.nan
@@ -103,7 +103,7 @@ def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines():
         ProbabilisticSFA(1, max_iter=20, tol=1.0).fit(x).impute(x)
 
 
-def test_impute_does_not_warn_of_a_model_that_is_better():
+def test_impute_does_not_warn_if_the_model_is_more_accurate():
     x = make_slow_mixture(300, 5, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
     x[50:60, 2] = np.nan
     model = ProbabilisticSFA(2, max_iter=20, tol=1.0).fit(x)
@@ -112,7 +112,7 @@ def test_impute_does_not_warn_of_a_model_that_is_better():
         model.impute(x)
 
 
-def test_columns_that_interpolation_predicts_as_well(rng):
+def test_columns_that_are_predicted_worse_than_by_interpolation(rng):
     """Straight lines are predicted by lines; a column with one hidden value is not judged."""
     values = np.column_stack([np.arange(60.0), rng.standard_normal(60), rng.standard_normal(60)])
     part = np.zeros((60, 3), dtype=int)

@@ -24,7 +24,7 @@ def data():
 
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("cuts", [None, [150, 1, 249]])
-def test_filling_chunk_by_chunk_gives_the_same(data, rng, monkeypatch, timed, cuts):
+def test_imputation_in_blocks_equals_imputation_at_once(data, rng, monkeypatch, timed, cuts):
     given = {"lengths": cuts}
     if timed:
         given["times"] = np.concatenate(uneven_times(rng, cuts or [400]))

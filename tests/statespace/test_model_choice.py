@@ -83,7 +83,7 @@ def test_standard_errors_are_those_of_means_over_missing_values(rng):
         assert error == pytest.approx(np.std(means, ddof=1) / np.sqrt(50), rel=1e-12)
 
 
-def test_hidden_values_decide_where_they_can_and_the_likelihood_elsewhere(rng):
+def test_scores_reject_models_and_bic_selects_among_the_others(rng):
     groups = np.arange(400)
     common = rng.random(400)
     slightly = np.array([common, common + 0.01 * rng.standard_normal(400), common + 0.5])
@@ -94,14 +94,14 @@ def test_hidden_values_decide_where_they_can_and_the_likelihood_elsewhere(rng):
     assert near_best_models(told, np.array([30.1, 20.0, 0.0])).tolist() == [1]
 
 
-def test_a_score_that_is_surely_but_hardly_worse_is_as_good(rng):
+def test_significant_differences_below_one_percent_are_ignored(rng):
     common = 1.0 + rng.random(400)
     scores = np.array([common, common + 0.01, common + 0.02])
     told = compare_scores(scores, np.arange(400), np.array([2.0, 1.0, 0.0]))
     assert told.equal.tolist() == [True, True, False] and told.chosen == 1
 
 
-def test_a_value_far_out_decides_nothing(rng):
+def test_an_outlier_does_not_dominate_scores(rng):
     """Its log densities differ by thousands of nats, its ranked probability scores as its predictions do."""
     errors = np.tile(rng.standard_normal(300), (2, 1))
     errors[:, 0] = 1e4
@@ -113,7 +113,7 @@ def test_a_value_far_out_decides_nothing(rng):
     assert compare_scores(scores, np.arange(300), np.array([0.0, 1.0])).chosen == 0
 
 
-def test_a_model_is_refused_where_all_draws_of_hidden_values_refuse_it(rng):
+def test_a_model_is_rejected_only_if_all_draws_reject_it(rng):
     common, groups, bic = rng.random(300), np.arange(300), np.array([0.0, 20.0])
     better = np.array([common + 0.1 + 0.1 * rng.standard_normal(300), common])
     same = np.array([common, common + 0.01 * rng.standard_normal(300)])
@@ -127,7 +127,7 @@ def test_a_model_is_refused_where_all_draws_of_hidden_values_refuse_it(rng):
     np.testing.assert_allclose(told.standard_error, wanted)
 
 
-def test_units_are_hardly_moved_by_values_far_out(rng):
+def test_units_are_robust_to_outliers(rng):
     values = rng.standard_normal((2000, 2))
     values[:2, 0] = 1e3
     assert units_of(values) == pytest.approx([1.0, 1.0], rel=2.0)
@@ -138,7 +138,7 @@ def test_units_are_hardly_moved_by_values_far_out(rng):
 # ------------------------------------------------------------------------------------------- hidden cells
 
 
-def test_gaps_are_hidden_as_the_data_s_own(rng):
+def test_values_are_hidden_in_the_pattern_of_the_missing_values(rng):
     """Rows that are missing as a whole, six at a time: hidden cells come in such rows too."""
     values = rng.standard_normal((600, 3))
     for first in (10, 57, 133, 190, 271, 305, 402, 433, 480, 555):
@@ -167,7 +167,7 @@ def test_a_complete_series_hides_single_values_and_blocks(rng):
         assert len(set(hidden.part[rows, columns])) == 1
 
 
-def test_no_column_loses_more_than_three_tenths(rng):
+def test_at_most_three_tenths_of_a_column_are_hidden(rng):
     values = rng.standard_normal((300, 3))
     values[rng.random(300) < 0.9, 2] = np.nan
     hidden = hide_for_comparison(values, fraction=0.5, n_masks=4, block=10, rng=rng)
@@ -204,7 +204,7 @@ def test_predictions_of_held_out_values_are_those_given_all_others(rng):
     np.testing.assert_array_equal(found.groups, [first[t, d] for t, d, *_ in wanted])
 
 
-def test_straight_lines_by_times():
+def test_linear_interpolation_uses_times():
     frame = pd.DataFrame({"a": [1.0, np.nan, 4.0, np.nan], "b": [np.nan, 2.0, 2.0, np.nan]})
     sequences = check_sequences(
         ProbabilisticSFA(1), frame, reset=True, allow_nan=True, times=[0.0, 2.0, 3.0, 9.0]
@@ -212,7 +212,7 @@ def test_straight_lines_by_times():
     np.testing.assert_allclose(interpolate_linearly(sequences), [[1, 2], [3, 2], [4, 2], [4, 2]])
 
 
-def test_isolated_values_are_far_from_their_four_neighbours(rng):
+def test_isolated_values_are_far_from_four_adjacent_observations(rng):
     values = np.cumsum(rng.standard_normal((200, 3)), axis=0)
     values[::7, 1] = np.nan
     values[[40, 41, 120], [0, 0, 1]] += [90.0, -80.0, 70.0]
@@ -236,7 +236,7 @@ def test_isolated_values_are_far_from_their_four_neighbours(rng):
 # ------------------------------------------------------------------------------------------------- growth
 
 
-def test_a_cycle_is_found_in_what_a_smaller_model_leaves(rng):
+def test_a_cycle_is_found_in_the_residuals_of_a_smaller_model(rng):
     params = StateSpace(
         np.array([0.95]),
         rng.standard_normal((3, 3)),
@@ -271,7 +271,7 @@ def test_a_smaller_model_keeps_the_factors_that_explain_most():
     np.testing.assert_allclose(less.noise_variance, [1.0 + 0.5 * (0.01 + 0.04), 1.0 + 0.5 * 0.01])
 
 
-def test_the_power_of_a_cycle_is_that_of_the_whitened_periodogram(rng):
+def test_the_gain_of_a_cycle_is_computed_from_the_whitened_periodogram(rng):
     """By the spectral matrix itself, inverted at each frequency, around the peak."""
     params = StateSpace(np.array([0.8]), rng.standard_normal((3, 1)), np.full(3, 0.5), np.zeros(3))
     values = simulate(params, 240, rng)[0]
@@ -291,7 +291,7 @@ def test_the_power_of_a_cycle_is_that_of_the_whitened_periodogram(rng):
     assert wanted > 100.0
 
 
-def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_not(rng):
+def test_only_the_true_model_has_little_residual_structure(rng):
     params = StateSpace(
         np.array([0.95]),
         rng.standard_normal((4, 3)),
@@ -313,7 +313,7 @@ def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_no
     assert right.autocorrelation < 15.0 < 100.0 < wrong.autocorrelation
 
 
-def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
+def test_the_gain_of_autocorrelation_is_half_the_box_pierce_statistic(rng):
     """Errors of a model without latents are the standardised data."""
     params = StateSpace(np.array([0.5]), np.zeros((2, 1)), np.array([4.0, 0.25]), np.array([1.0, -1.0]))
     values = params.offset + np.sqrt(params.noise_variance) * rng.standard_normal((300, 2))
@@ -419,7 +419,7 @@ def selection():
     return select_model(mixture(), ONE_AND_TWO)
 
 
-def test_the_choice_is_ready_and_explained(selection):
+def test_the_selected_model_is_fitted_and_explained(selection):
     assert selection.options == {"n_components": 2}
     model = selection.best_estimator_
     assert model.get_params()["n_components"] == 2 and model.decay_.shape == (2,)
@@ -440,7 +440,7 @@ def test_the_choice_is_ready_and_explained(selection):
     )
 
 
-def test_the_choice_is_drawn(selection):
+def test_the_selection_is_plotted(selection):
     left, right = selection.plot()
     assert [text.get_text() for text in left.get_yticklabels()] == ["2 factors", "1 factor"]
     drawn = sorted(line.get_xdata()[0] for line in right.lines)
@@ -449,7 +449,7 @@ def test_the_choice_is_drawn(selection):
         selection.plot(axes=[left])
 
 
-def test_ten_seeds_choose_the_same():
+def test_ten_seeds_select_the_same_model():
     X = mixture()
     for seed in range(10):
         assert select_model(X, ONE_AND_TWO, random_state=seed).options == {"n_components": 2}
@@ -463,7 +463,7 @@ def test_the_same_seed_gives_the_same_numbers(selection):
         }
 
 
-def test_the_seed_chooses_hidden_values_alone(selection):
+def test_the_seed_affects_only_the_held_out_values(selection):
     """What is asked of them is asked of the last few; all else is of all cells, and knows of no seed."""
     other = select_model(mixture(), ONE_AND_TWO, random_state=1)
     for one, two in zip(selection.records, other.records, strict=True):
@@ -473,7 +473,7 @@ def test_the_seed_chooses_hidden_values_alone(selection):
     np.testing.assert_array_equal(selection.best_estimator_.decay_, other.best_estimator_.decay_)
 
 
-def test_values_far_from_their_neighbours_count_in_the_last_fit_alone():
+def test_isolated_values_are_used_only_in_the_last_fit():
     """Models are compared as if they were missing; the choice is fitted to all cells."""
     X = mixture()
     X[[60, 67, 110], [0, 0, 2]] += [60.0, -70.0, 80.0]
@@ -488,7 +488,7 @@ def test_values_far_from_their_neighbours_count_in_the_last_fit_alone():
     assert model.noise_variance_[0] > 5.0 * other.best_estimator_.noise_variance_[0]
 
 
-def test_a_cycle_that_has_become_a_slow_factor_is_none():
+def test_cycles_without_a_spectral_peak_are_detected():
     """Highest at frequency zero, by its spectrum: two Lorentz curves."""
     for decay, frequency in [(0.95, 2.0 * np.pi / 1900.0), (0.95, 0.03), (0.95, 0.0295), (0.9, 0.2)]:
         g = -np.log(decay)
@@ -509,7 +509,7 @@ def test_a_cycle_that_has_become_a_slow_factor_is_none():
 
 
 @pytest.mark.filterwarnings("ignore:Held-out values")  # of made-up scores, or short fits
-def test_hidden_values_that_refuse_the_likeliest_model_are_drawn_again(monkeypatch):
+def test_held_out_values_are_drawn_again_if_they_reject_the_lowest_bic(monkeypatch):
     """By scores that are made up: the first draw is for one latent, and the second too, or not."""
     for second, wanted in [(1.0, 1), (0.0, 2)]:
         worse, drawn = iter([1.0, second]), {}
@@ -527,7 +527,7 @@ def test_hidden_values_that_refuse_the_likeliest_model_are_drawn_again(monkeypat
         assert chosen.options == {"n_components": wanted}
 
 
-def test_normal_and_robust_noise_both_reach_the_hidden_values():
+def test_gaussian_and_robust_candidates_are_both_scored():
     X = mixture(n_rows=150)
     robust = {"n_components": 1, "robust": True}
     table = select_model(X, [*ONE_AND_TWO, {"n_components": 3}, robust]).table
@@ -623,7 +623,7 @@ def test_bad_input_is_named(options, message):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
-def test_factors_and_a_cycle_are_found_again(seed):
+def test_factors_and_a_cycle_are_recovered(seed):
     rng = np.random.default_rng(seed)
     params = StateSpace(
         np.exp(-1.0 / np.array([60.0, 12.0, 4.0])),
@@ -641,7 +641,7 @@ def test_factors_and_a_cycle_are_found_again(seed):
 
 
 @sparsely("decay", [(0.95,), (0.98, 0.8), (0.98, 0.9, 0.6)], shown=0)
-def test_the_number_of_factors_is_found_again(decay):
+def test_the_number_of_factors_is_recovered(decay):
     """The model of `select_model` with these numbers, fitted to all values."""
     X = make_slow_mixture(500, 8, decay=decay, noise_variance=0.3, random_state=0).data
     found = select_n_components(X, [5, 1, 2, 3, 4])

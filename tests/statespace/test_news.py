@@ -90,7 +90,7 @@ def test_dated_frames_have_the_news_of_their_rows(case, kind):
     np.testing.assert_allclose(ahead.impacts, fitted.news(old, new, (16, 0)).impacts, rtol=1e-9, atol=1e-12)
 
 
-def test_rows_that_came_in_between_are_news_too(case):
+def test_rows_inserted_between_old_rows_are_news(case):
     """A frame whose old version lacks rows, unevenly spaced: the same as with these rows empty."""
     fitted, _, old, new = case
     index = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.cumsum([1, 1, 2, 1, 3] + 9 * [1]), unit="D")
@@ -110,7 +110,7 @@ def test_rows_that_came_in_between_are_news_too(case):
     assert news.after == pytest.approx(filled, rel=1e-9)
 
 
-def test_dates_that_are_no_rows_are_refused(case):
+def test_dates_without_a_row_are_refused(case):
     fitted, _, old, new = case
     model = ProbabilisticSFA.from_parameters(
         fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_, time_unit="6h"
@@ -130,13 +130,13 @@ def test_dates_that_are_no_rows_are_refused(case):
         fitted.news(old, new, ("2020-01-01", 2))
 
 
-def test_without_news_nothing_moves(case):
+def test_without_new_values_the_prediction_does_not_change(case):
     fitted, _, old, _ = case
     news = fitted.news(old, old, (12, 0))
     assert news.impacts.size == 0 and news.before == news.after and len(news.table) == 0
 
 
-def test_what_is_no_news_is_refused(case):
+def test_invalid_data_for_news_are_refused(case):
     fitted, _, old, new = case
     seen = tuple(int(i) for i in np.argwhere(~np.isnan(new))[0])
     for change, target, message in (
@@ -154,7 +154,7 @@ def test_what_is_no_news_is_refused(case):
 # ------------------------------------------------------------------------ joint draws
 
 
-def test_values_and_futures_are_drawn_together(rng):
+def test_missing_and_future_values_are_drawn_jointly(rng):
     """Moments of sums over a missing block and the next rows, with noise, against the joint Gaussian."""
     model = oracle.random_model(rng, 3, 2)
     [x] = oracle.simulate(rng, model, [10])
@@ -177,7 +177,7 @@ def test_values_and_futures_are_drawn_together(rng):
     assert np.max(np.abs(np.cov(drawn.T) - covariance)) < 0.05 * covariance.diagonal().max()
 
 
-def test_factors_of_rows_that_follow_are_drawn_too(rng):
+def test_factors_of_future_rows_are_drawn(rng):
     X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
     model = ProbabilisticSFA(1, noise=0.0).fit(X)
     assert model.sample_posterior(X, 2, n_steps=3, random_state=0).shape == (2, 43, 1)

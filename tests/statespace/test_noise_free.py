@@ -74,7 +74,7 @@ def test_likelihood_is_that_of_the_factors_and_the_volume(rng):
     assert found.score([x[:15], x[15:]]) == pytest.approx(total / 40, rel=EXACT)
 
 
-def test_posterior_is_certain_and_imputation_has_nothing_to_do(rng):
+def test_the_posterior_of_complete_rows_has_no_uncertainty(rng):
     _, x = mixture(rng)
     found = ProbabilisticSFA(2, noise=0.0).fit(x)
     law = found.posterior(x)
@@ -100,7 +100,7 @@ def test_forecast_uses_all_directions_and_reports_the_slowest(rng):
     np.testing.assert_allclose(ahead.latent_means[0], a[:2] * z[:2], rtol=1e-9)
 
 
-def test_sampling_has_the_covariance_of_the_data(rng):
+def test_samples_determine_their_factors(rng):
     _, x = mixture(rng)
     drawn, latents = ProbabilisticSFA(2, noise=0.0, random_state=0).fit(x).sample(7)
     assert drawn.shape == (7, 5) and latents.shape == (7, 2)
@@ -109,7 +109,7 @@ def test_sampling_has_the_covariance_of_the_data(rng):
     np.testing.assert_allclose(found.transform(drawn), latents, atol=1e-8)
 
 
-def test_likelihood_follows_the_units_of_the_columns(rng):
+def test_units_of_columns_change_the_likelihood_by_their_volume(rng):
     """Column scales from 1e-8 to 1e8 shift the log-likelihood by the logarithm of the volume, no more."""
     _, x = mixture(rng)
     scale = 10.0 ** np.array([-8, -4, 0, 4, 8])
@@ -138,7 +138,7 @@ def largest_angle(one, other):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_general_path_tends_to_the_limit(rng):
+def test_models_with_noise_converge_to_the_limit(rng):
     """Directions settle as the noise falls, within edge terms of order 1 / T of slow feature analysis."""
     n_rows = 440
     _, x = mixture(rng, n_rows, (3, 3))
@@ -156,7 +156,7 @@ def test_general_path_tends_to_the_limit(rng):
     assert general.decay_ == pytest.approx(limit.decay_, abs=5.0 / n_rows)
 
 
-def test_likelihood_tends_to_the_limit(rng):
+def test_likelihoods_with_noise_converge_to_the_limit(rng):
     """At the limit's own parameters the general likelihood with vanishing noise is the closed form's."""
     _, x = mixture(rng, 10, (3, 3))
     found = ProbabilisticSFA(3, noise=0.0).fit(x)
@@ -175,7 +175,7 @@ def test_ar1_mixtures_have_delta_two_times_one_minus_a(rng):
     assert np.all(np.abs(found.decay_ - decay) < 6 * np.sqrt((1 - decay**2) / 20_000) + 1e-3)
 
 
-def test_missing_values_get_advice_that_does_not_lead_back(rng):
+def test_the_error_about_missing_values_does_not_suggest_impute(rng):
     x = rng.standard_normal((30, 2))
     x[3, 1] = np.nan
     with pytest.raises(ValueError, match="complete rows.*noise='diagonal'") as caught:

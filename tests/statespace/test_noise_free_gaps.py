@@ -45,7 +45,7 @@ def with_missing(X, rng, pattern):
 
 @sparsely("n_features", [3, 1, 4])
 @pytest.mark.parametrize("pattern", ["scattered", "rows", "column", "all but one cell"])
-def test_filling_is_that_of_the_joint_distribution_of_the_values(rng, pattern, n_features):
+def test_imputation_equals_the_joint_distribution_of_the_values(rng, pattern, n_features):
     X, model = fitted_mixture(rng, n_features, n_components=min(2, n_features))
     if n_features == 1 and pattern in ("column", "all but one cell"):
         pattern = "rows"
@@ -71,7 +71,7 @@ def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
 
 
 @sparsely("noise", [1e-9, 1e-7])
-def test_little_noise_tends_to_none(rng, noise):
+def test_imputation_with_little_noise_converges_to_the_limit(rng, noise):
     X, model = fitted_mixture(rng)
     gaps = with_missing(X, rng, "scattered")
     params = model._model.square.parameters(3).replace(noise_variance=np.full(3, noise))
@@ -84,7 +84,7 @@ def test_little_noise_tends_to_none(rng, noise):
     np.testing.assert_allclose(filled.std, limit_std, atol=100 * np.sqrt(noise))
 
 
-def test_a_value_that_the_others_determine_has_no_spread(rng):
+def test_a_value_that_others_determine_has_no_uncertainty(rng):
     """Three columns of two latents: two cells of a row tell the third."""
     X, _ = fitted_mixture(rng, 2)
     X = np.column_stack([X, X @ [1.0, -2.0]])
@@ -110,7 +110,7 @@ def test_units_of_the_columns_do_not_matter(rng):
         np.testing.assert_allclose(other / units, one, atol=1e-6)
 
 
-def test_complete_rows_are_read_as_before(rng):
+def test_complete_rows_determine_their_factors(rng):
     X, model = fitted_mixture(rng)
     gaps = with_missing(X, rng, "column")
     np.testing.assert_allclose(model.posterior(gaps).means[20:], model.transform(X)[20:], atol=EXACT)
@@ -132,7 +132,7 @@ def test_draws_have_the_moments_of_the_posterior(rng):
     np.testing.assert_allclose(lag_one, posterior.lag_one_covariances[5], atol=0.1)
 
 
-def test_a_forecast_goes_on_from_what_the_last_row_determines(rng):
+def test_forecasts_after_an_empty_row_continue_those_before_it(rng):
     X, model = fitted_mixture(rng)
     gaps = X.copy()
     gaps[-1] = np.nan

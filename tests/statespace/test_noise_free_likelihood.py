@@ -159,7 +159,7 @@ def test_scaling_of_slow_feature_analysis_is_the_limit_of_small_decays():
 
 @pytest.mark.parametrize("decay", [None, (0.8, 0.5, -0.1)])
 @pytest.mark.parametrize("lengths", [[60], [25, 20, 15]])
-def test_exact_maximum_is_stationary_and_higher(rng, decay, lengths):
+def test_the_exact_maximum_is_stationary_and_higher(rng, decay, lengths):
     """No step in any weight or learned decay leads higher, by central differences of the exact likelihood."""
     x = series(60)
     exact = noise_free_maximum_likelihood(x, decay, edge_terms=True, lengths=lengths)
@@ -223,7 +223,7 @@ def test_columns_in_any_units():
 
 @pytest.mark.parametrize("decay", [(0.3, 0.299, 0.298), (0.3, 0.3 - 1e-6, 0.1), (0.999, 0.998, 0.99)])
 @pytest.mark.parametrize("n_rows", [30, 500])
-def test_flat_maxima_are_found(rng, decay, n_rows):
+def test_maxima_with_similar_decays_are_found(rng, decay, n_rows):
     """With close decays edge terms lead far from slow feature analysis; still no step leads higher."""
     x = series(n_rows)
     top = noise_free_maximum_likelihood(x, decay, edge_terms=True)
@@ -250,12 +250,12 @@ def test_flat_maxima_are_found(rng, decay, n_rows):
         ((-1.0) ** np.arange(21)[:, None], {"decay": [-0.999]}, "exceeds 4"),
     ],
 )
-def test_what_has_no_maximum_is_refused(X, arguments, match):
+def test_data_without_a_maximum_are_refused(X, arguments, match):
     with pytest.raises(ValueError, match=match):
         noise_free_maximum_likelihood(X, **arguments)
 
 
-def test_likelihood_refuses_what_does_not_fit(rng):
+def test_the_likelihood_refuses_invalid_input(rng):
     theta, x = parameters(rng), series(20)
     with pytest.raises(ValueError, match=r"\bX\b.*2.*3"):
         noise_free_log_likelihood(x[:, :2], theta)

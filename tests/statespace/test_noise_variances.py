@@ -66,7 +66,7 @@ def test_the_score_equals_finite_differences(rng, tied):
     assert scaled_error(found, np.array(wanted)) < 1e-8
 
 
-def test_the_m_step_is_the_best_of_the_tied_variances(rng, tied):
+def test_the_m_step_maximizes_over_shared_variances(rng, tied):
     """Each group's variance solves ``n rho^2 + (n s - S - 2 s) rho - S s = 0``; known ones stay."""
     params, panel = series(rng, tied)
     stats = expected_statistics(params, panel)

@@ -138,7 +138,7 @@ def with_bursts(rng):
     return x
 
 
-def test_bursts_that_all_columns_have_are_no_outliers():
+def test_bursts_in_all_columns_are_not_outliers():
     """A few rows dominate, and the columns predict each other there."""
     x = with_bursts(np.random.default_rng(0))
     x[130, 2] = x[220, 0] = np.nan
@@ -232,7 +232,7 @@ def test_the_model_is_saved(fitted, tmp_path):
     np.testing.assert_array_equal(loaded.impute(seen), model.impute(seen))
 
 
-def test_given_sizes_use_all_values():
+def test_models_of_given_size_use_all_values():
     x, _ = with_outliers(clean(0, 210, 3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -12,12 +12,12 @@ class Reader:
         return np.ones((4, 2))[rows]
 
 
-def test_arrays_and_readers_are_sources_of_rows():
+def test_arrays_and_readers_are_row_sources():
     assert isinstance(np.ones((4, 2)), RowSource) and isinstance(Reader(), RowSource)
     assert not isinstance([1.0], RowSource)
 
 
-def test_only_arrays_in_memory_are_counted(tmp_path):
+def test_only_arrays_in_memory_have_resident_bytes(tmp_path):
     assert resident_bytes(np.ones((4, 2))) == 64
     assert resident_bytes(Reader()) is None
     assert resident_bytes(np.memmap(tmp_path / "rows", np.float64, "w+", shape=(4, 2))) is None

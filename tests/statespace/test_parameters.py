@@ -18,7 +18,7 @@ from tests.statespace.support import to_parameters
 
 
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
-def test_coordinates_are_counted_before_there_are_parameters(rng, noise):
+def test_coordinates_are_counted_without_parameters(rng, noise):
     params = to_parameters(oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.3)))
     coordinates = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True)
     assert params.latents == coordinates.latents and params.n_states == coordinates.n_states == 3
@@ -36,7 +36,7 @@ def test_coordinates_are_counted_before_there_are_parameters(rng, noise):
     )
 
 
-def test_what_has_no_coordinate_is_the_templates(rng):
+def test_values_without_coordinates_are_those_of_the_template(rng):
     params, other = (to_parameters(oracle.random_model(rng, 5, 3)) for _ in range(2))
     coordinates = Coordinates(Latents(3), NoiseVariances.known(5), True)
     back = from_vector(coordinates, to_vector(coordinates, params), other)
@@ -45,7 +45,7 @@ def test_what_has_no_coordinate_is_the_templates(rng):
         np.testing.assert_allclose(getattr(back, name), getattr(params, name), rtol=1e-12)
 
 
-def test_factors_are_added_to_those_there_are(rng):
+def test_factors_are_added_to_existing_factors(rng):
     params, new = (to_parameters(oracle.random_model(rng, 4, k)) for k in (2, 3))
     both = with_more_latents(params, new)
     assert both.latents.without(params.latents) == new.latents == Latents(3)
@@ -113,7 +113,7 @@ def test_parameters_are_frozen_and_replaced():
     assert decay is params.decay and offset is params.offset
 
 
-def test_arrays_of_absent_parts_are_left_out():
+def test_arrays_of_absent_processes_are_omitted():
     params = with_every_part()
     assert tuple(params.to_arrays()) == NAMES
     assert_same(StateSpace.from_arrays({**params.to_arrays(), "history": np.zeros(3)}), params)

@@ -102,7 +102,7 @@ def test_whether_a_fit_was_interrupted_is_restored(series, tmp_path, interrupted
         persistence.from_arrays({**state, "interrupted": "no"})
 
 
-def test_files_hold_no_objects(series, tmp_path):
+def test_files_contain_no_python_objects(series, tmp_path):
     series[2].save(tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
         for name in file.files:
@@ -155,7 +155,7 @@ def other_zip(path):
         file.writestr("x", "y")
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+def test_files_that_are_not_models_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         probsfa.load(tmp_path / "nothing.npz")
     bad = {

@@ -18,7 +18,7 @@ def expected():
 
 
 @pytest.mark.parametrize("kind", ["", "noise_free_"])
-def test_a_model_saved_by_the_first_version_answers_as_it_did(expected, kind):
+def test_a_model_saved_by_the_first_version_has_the_same_results(expected, kind):
     model = probsfa.load(DATA / ("saved_v1_noise_free.npz" if kind else "saved_v1.npz"))
     X = expected["complete" if kind else "X"]
     forecast = model.forecast(X, 3)
@@ -43,7 +43,7 @@ def test_standard_errors_of_a_model_saved_by_the_first_version(expected):
     np.testing.assert_allclose(found, expected["standard_errors_decay"], rtol=1e-6)
 
 
-def test_a_fit_reaches_what_was_saved_by_the_first_version(expected):
+def test_a_fit_reaches_the_likelihood_saved_by_the_first_version(expected):
     saved = probsfa.load(DATA / "saved_v1.npz")
     again = probsfa.ProbabilisticSFA(**saved.get_params()).fit(expected["X"])
     # The optimizer has changed since, the likelihood has not: the difference is below that of one step.

@@ -23,7 +23,7 @@ from tests.tolerances import EXACT
     "pattern", ["scattered", "empty rows", "one column", "first and last rows", "everything"]
 )
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-def test_imputation_is_the_law_of_missing_given_observed(rng, pattern, sampling):
+def test_imputation_is_the_conditional_distribution_of_missing_values(rng, pattern, sampling):
     model = oracle.random_model(rng, 5, 3)
     times = None
     if sampling == "uneven":
@@ -45,7 +45,7 @@ def test_imputation_is_the_law_of_missing_given_observed(rng, pattern, sampling)
 
 
 @pytest.mark.parametrize("pattern", ["none", "scattered", "first and last rows"])
-def test_forecast_is_the_joint_law_with_empty_rows_added(rng, pattern):
+def test_forecasts_are_the_conditional_distribution_of_empty_rows(rng, pattern):
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [12]), pattern)
     params = to_parameters(model)
@@ -61,7 +61,7 @@ def test_forecast_is_the_joint_law_with_empty_rows_added(rng, pattern):
         found.means = means
 
 
-def test_far_forecasts_are_the_stationary_law(rng):
+def test_long_forecasts_have_the_stationary_distribution(rng):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.5, -0.4]))
     found = forecast(to_parameters(model), np.full(3, 5.0), 0.1 * np.eye(3), 500)
     np.testing.assert_allclose(found.latent_means[-1], 0.0, atol=1e-12)
@@ -71,7 +71,7 @@ def test_far_forecasts_are_the_stationary_law(rng):
     np.testing.assert_allclose(found.std[-1], wanted, rtol=1e-10)
 
 
-def test_propagation_composes(rng):
+def test_states_can_be_propagated_in_two_steps(rng):
     params, mean = of_decay([0.9, -0.5]), rng.standard_normal(2)
     root = rng.standard_normal((2, 2))
     covariance = 0.1 * root @ root.T

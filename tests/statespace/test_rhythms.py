@@ -64,7 +64,7 @@ def test_parameters_of_stochastic_cycles_stay_when_others_are_replaced(fitted):
     assert "rhythm_frequency" in repr(fitted.params_)
 
 
-def test_what_was_fitted_has_names(fitted, series):
+def test_fitted_attributes_and_states_have_names(fitted, series):
     assert abs(fitted.rhythm_periods_[0] / PERIOD - 1.0) < 0.02
     assert fitted.rhythm_decay_.shape == fitted.smooth_timescales_.shape == (1,)
     assert fitted.rhythm_amplitudes_.shape == fitted.rhythm_phases_.shape == (5, 1)
@@ -106,7 +106,7 @@ def test_methods_are_those_of_the_joint_gaussian(fitted, series):
     np.testing.assert_allclose(draws[:, 45].mean(axis=0), mean[45], atol=0.15)
 
 
-def test_a_filter_goes_on_from_its_state(fitted, series):
+def test_a_filter_is_resumed_from_its_state(fitted, series):
     first = fitted.filter(series[:70])
     rest = fitted.filter(series[70:], first.state)
     assert abs(first.log_likelihood + rest.log_likelihood - fitted.log_likelihood_) < 1e-8
@@ -201,7 +201,7 @@ def test_the_number_of_other_factors_is_selected_jointly(series):
     assert np.all(np.isfinite(chosen.table.score[-2:]))
 
 
-def test_more_factors_stand_kind_by_kind():
+def test_added_factors_are_sorted_by_kind():
     one = truth()
     both = with_more_latents(one, one.replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
     assert both.latents.numbers == (2, *(2 * count for count in one.latents.numbers[1:]))

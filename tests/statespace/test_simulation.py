@@ -19,7 +19,7 @@ from tests.tolerances import EXACT, mc_tolerance
 
 @sparsely("pattern", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-def test_draws_have_exactly_the_posterior_law(rng, pattern, sampling):
+def test_draws_have_the_posterior_distribution(rng, pattern, sampling):
     """A draw is affine in its normals: zero gives the mean, unit vectors a root of the covariance.
 
     No Monte Carlo is needed; the root reproduces the dense covariance of all rows with all rows.
@@ -42,7 +42,7 @@ def test_draws_have_exactly_the_posterior_law(rng, pattern, sampling):
     assert scaled_error(root @ root.T, dense.full.reshape(36, 36)) < EXACT
 
 
-def test_draws_of_many_have_the_posterior_moments(rng):
+def test_moments_of_many_draws_are_those_of_the_posterior(rng):
     """With random numbers: means and variances within six standard errors of a mean of n draws."""
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
@@ -57,7 +57,7 @@ def test_draws_of_many_have_the_posterior_moments(rng):
     assert np.abs(squares - 1.0).max() < mc_tolerance(2.0, n)
 
 
-def test_draws_are_reproducible_and_do_not_see_the_padding(rng):
+def test_draws_are_reproducible_and_independent_of_padding(rng):
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [25]), "scattered")
     params = to_parameters(model)
@@ -68,7 +68,7 @@ def test_draws_are_reproducible_and_do_not_see_the_padding(rng):
     np.testing.assert_allclose(one, bare, rtol=1e-12, atol=1e-13)
 
 
-def test_small_noise_draws_stay_close_to_what_is_observed(rng):
+def test_draws_with_small_noise_reproduce_the_observations(rng):
     """With noise of 1e-10 and as many features as latents, every draw reproduces the observations."""
     model = oracle.random_model(rng, 5, 3, 1e-10)
     data = oracle.simulate(rng, model, [12])

@@ -35,7 +35,7 @@ def test_streamed_sums_are_those_in_memory(series, algorithm):
     assert algorithm.log_likelihood(params, panel) == pytest.approx(wanted[1], rel=EXACT)
 
 
-def test_no_more_than_a_chunk_is_read_at_once(series):
+def test_at_most_one_chunk_is_read_at_a_time(series):
     model, X, lengths = series
 
     class Counted:
@@ -163,14 +163,14 @@ def test_text_dates_and_complex_numbers_are_not_streamed(rng, blocks, cells, rea
         ProbabilisticSFA(1).fit_stream(cells(rng.standard_normal((90, 3))))
 
 
-def test_the_place_of_an_infinite_value_is_that_in_its_block(rng, blocks):
+def test_an_infinite_value_is_located_within_its_block(rng, blocks):
     X = rng.standard_normal((90, 3))
     X[70, 1] = np.inf
     with pytest.raises(ValueError, match=r"X\[64:90\].*infinity.*row 6, column 1"):
         ProbabilisticSFA(1).fit_stream(X)
 
 
-def test_a_lazy_frame_is_to_be_collected():
+def test_the_error_about_lazy_frames_suggests_collect():
     class LazyFrame:
         def collect(self):
             raise AssertionError("collecting is left to the caller")
@@ -179,7 +179,7 @@ def test_a_lazy_frame_is_to_be_collected():
         ProbabilisticSFA(1).fit_stream(LazyFrame())
 
 
-def test_an_empty_column_of_a_streamed_frame_is_called_by_its_name(incomplete, blocks):
+def test_the_error_about_an_empty_streamed_column_contains_its_name(incomplete, blocks):
     incomplete[:, 1] = np.nan
     with pytest.raises(ValueError, match=r"column 1 \('rain'\)"):
         ProbabilisticSFA(1).fit_stream(pd.DataFrame(incomplete, columns=["wind", "rain", "sun"]))

@@ -67,7 +67,7 @@ def weighted():
 
 
 @sparsely("strategy", STRATEGIES, shown=["recursions", "core"])
-def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, strategy):
+def test_weights_divide_noise_variances_in_every_strategy(weighted, strategy):
     model, x, weights, dense = weighted
     params, panel = to_parameters(model), to_panel([x])
     filled = np.zeros(panel.values.shape)
@@ -222,7 +222,7 @@ def test_rows_left_out_are_those_of_the_dense_definition(weighted):
 
 
 @pytest.mark.parametrize("most", [2**17, 50])
-def test_density_that_determines_tails_has_its_derivative(weighted, monkeypatch, most):
+def test_the_density_that_determines_tails_has_correct_derivatives(weighted, monkeypatch, most):
     """Also if only some of many values are used."""
     model, x, weights, _ = weighted
     params, panel = to_parameters(model), to_panel([x])
@@ -269,7 +269,7 @@ def test_degrees_of_freedom_by_value_are_not_too_high(nu):
     ],
     shown=2,
 )
-def test_bound_never_falls(rng, n_rows, n_features, n_components, robust_kind, pattern):
+def test_the_bound_never_decreases(rng, n_rows, n_features, n_components, robust_kind, pattern):
     model = oracle.random_model(rng, n_features, min(n_components, 3))
     _, x, _ = contaminated(rng, model, n_rows)
     x = mask_values(rng, [x], pattern)[0]
@@ -302,7 +302,7 @@ def recording():
     return model, clean, x, where, ProbabilisticSFA(2).fit(x), ProbabilisticSFA(2, robust=True).fit(x)
 
 
-def test_outliers_bend_the_gaussian_fit_and_not_the_robust_one(recording):
+def test_outliers_affect_the_gaussian_fit_more_than_the_robust_fit(recording):
     model, clean, x, where, gaussian, fitted = recording
     signal = oracle.joint_posterior(model, [clean[:60]]).means @ model.loadings.T
 
@@ -347,7 +347,7 @@ def test_gaussian_scores_are_errors_of_values_left_out(recording):
 
 
 @pytest.mark.parametrize("kind", ["cell", "row"])
-def test_degrees_of_freedom_are_found_again(kind):
+def test_degrees_of_freedom_are_recovered(kind):
     rng = np.random.default_rng(1)
     model = oracle.Model(np.array([0.98]), rng.uniform(1.0, 2.0, (8, 1)), np.full(8, 1.0), np.zeros(8))
     x, _ = of_model(model, 4.0, robust=kind).sample(1000, random_state=0)
@@ -367,7 +367,7 @@ def test_units_of_columns_do_not_matter(recording):
     np.testing.assert_allclose(other.outlier_scores(x * unit + shift), fitted.outlier_scores(x), rtol=1e-3)
 
 
-def test_one_gross_value_does_not_set_the_units(recording):
+def test_one_gross_value_does_not_determine_the_units(recording):
     _, clean, _, _, _, _ = recording
     x = clean.copy()
     x[100, 3] = 1e4
@@ -376,7 +376,7 @@ def test_one_gross_value_does_not_set_the_units(recording):
     np.testing.assert_allclose(fitted.transform(x), plain.transform(clean), atol=0.5)
 
 
-def test_many_degrees_of_freedom_are_normal_noise(recording):
+def test_noise_with_many_degrees_of_freedom_is_normal(recording):
     model, clean, _, _, gaussian, _ = recording
     given, plain = of_model(model, 1e9), ProbabilisticSFA.from_parameters(*model)
     assert given.log_likelihood(clean) == pytest.approx(plain.log_likelihood(clean), rel=1e-7)
@@ -391,7 +391,7 @@ def test_many_degrees_of_freedom_are_normal_noise(recording):
     np.testing.assert_allclose(fitted.transform(clean), normal.transform(clean), atol=0.05)
 
 
-def test_a_column_of_mostly_the_same_number_is_no_constant_with_outliers(rng):
+def test_a_column_of_mostly_equal_values_is_not_a_constant_with_outliers(rng):
     x = rng.standard_normal((200, 3))
     x[:, 2] = np.where(rng.random(200) < 0.8, 0.0, x[:, 2])
     fitted = ProbabilisticSFA(1, robust=True).fit(x)
@@ -399,7 +399,7 @@ def test_a_column_of_mostly_the_same_number_is_no_constant_with_outliers(rng):
     assert "values of column 2 are equal" in fitted.status_
 
 
-def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
+def test_tails_are_estimated_with_few_evaluations(rng, monkeypatch):
     """Tails are where cells left out have them, the rest where the bound is highest."""
     model = oracle.random_model(rng, 4, 1)
     _, x, _ = contaminated(rng, model, 300)
@@ -464,7 +464,7 @@ def test_interrupted_fit_keeps_the_best(rng):
 # ------------------------------------------------------------------------------------------------- the verbs
 
 
-def test_filter_gives_little_weight_to_an_outlying_newest_row(recording):
+def test_the_filter_gives_little_weight_to_an_outlier_in_the_last_row(recording):
     model, clean, _, _, _, _ = recording
     x = clean[:80].copy()
     x[79, 0] += 50.0
@@ -490,7 +490,7 @@ def test_first_row_of_the_filter_is_the_fixed_point_of_that_row(recording):
         assert filtered.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-4)
 
 
-def test_missing_values_have_the_variance_of_the_noise_and_their_row(recording):
+def test_imputed_values_have_the_noise_variance_of_their_row(recording):
     model, clean, _, _, _, _ = recording
     x = clean[:50].copy()
     x[20, 1] = x[30, 2] = np.nan
@@ -564,7 +564,7 @@ def test_diagnose_detects_heavy_tails(recording):
         np.testing.assert_allclose(covered, 0.9, atol=0.06)
 
 
-def test_forecasts_and_contributions_begin_where_transform_ends(recording):
+def test_forecasts_and_contributions_are_consistent_with_transform(recording):
     model, clean, _, _, _, _ = recording
     x = clean[:60].copy()
     x[-1, 0] += 50.0
@@ -603,7 +603,7 @@ def remembering():
     return fitted, whole, x
 
 
-def test_ar1_noise_and_outliers_is_the_dense_definition_at_the_weights(remembering):
+def test_ar1_noise_with_student_t_noise_equals_the_dense_definition(remembering):
     fitted, whole, x = remembering
     inferred = fitted._model._infer(fitted._check(x, None, None))[1]
     weights = np.where(np.isnan(x), 1.0, inferred.weights.values[: len(x)])
@@ -626,7 +626,7 @@ def test_ar1_noise_and_outliers_is_the_dense_definition_at_the_weights(rememberi
     assert scaled_error(ahead.means, whole.offset + (steps * dense.means[-1]) @ whole.loadings.T) < EXACT
 
 
-def test_methods_of_ar1_noise_and_outliers(remembering, tmp_path):
+def test_methods_of_ar1_noise_with_student_t_noise(remembering, tmp_path):
     fitted, whole, x = remembering
     scores = fitted.outlier_scores(x)
     assert np.unravel_index(np.nanargmax(scores), x.shape) == (7, 1)
@@ -681,7 +681,7 @@ def test_saved_models_are_restored(recording, tmp_path):
     np.testing.assert_array_equal(back.transform(x), fitted.transform(x))
 
 
-def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
+def test_unsupported_methods_and_options_are_refused(recording, rng):
     model, _, x, _, _, fitted = recording
     with pytest.raises(ValueError, match="robust.*got 'both'"):
         ProbabilisticSFA(1, robust="both").fit(x)
@@ -702,7 +702,7 @@ def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
         fitted.news(x[:399], with_missing, (399, 0))
 
 
-def test_degrees_of_freedom_go_with_the_fit_they_are_of(recording):
+def test_a_gaussian_fit_deletes_degrees_of_freedom(recording):
     _, clean, x, _, _, _ = recording
     again = ProbabilisticSFA(2, robust=True).fit(x[:60]).set_params(robust=False).fit(clean[:60])
     assert not hasattr(again, "degrees_of_freedom_")
@@ -719,7 +719,7 @@ def test_degrees_of_freedom_go_with_the_fit_they_are_of(recording):
     ],
     shown=0,
 )
-def test_other_factors_and_noises_work_too(rng, options):
+def test_robust_fits_support_other_processes_and_noise(rng, options):
     t = np.arange(240)
     x = np.stack([np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)], axis=1)
     x = x + 0.3 * rng.standard_normal((240, 2))
@@ -740,7 +740,7 @@ def test_uneven_times_and_sequences(rng):
     assert np.unravel_index(np.argmax(scores[1]), (30, 3)) == (10, 2)
 
 
-def test_weights_of_a_panel_cannot_be_written_to():
+def test_weights_of_a_panel_are_read_only():
     """The engine knows arrays that it has seen: written to in place, cells were filled in one of two ways."""
     weights = np.ones((4, 2))
     whole = make_panel(Sequences(np.zeros((4, 2)), (4,)), pad=False).weighted(weights)

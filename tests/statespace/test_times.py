@@ -109,7 +109,7 @@ EVEN = {
 
 
 @pytest.mark.parametrize("name", EVEN)
-def test_an_even_index_is_even_sampling(values, plain, name):
+def test_an_even_index_is_equivalent_to_no_index(values, plain, name):
     """Bit for bit the fit without an index, its steps being those of the clock or of the calendar."""
     frame = framed(values, EVEN[name][:60])
     wanted = fit(frame.reset_index(drop=True))
@@ -138,7 +138,7 @@ def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
     assert fit(values, times=np.arange(60.0)).time_unit_seconds_ is None
 
 
-def test_time_scales_are_in_one_unit_with_a_row_missing_or_not(values, hourly):
+def test_an_absent_row_does_not_change_the_unit_of_time_scales(values, hourly):
     """Also with times=, and with periods given as numbers."""
     fewer = framed(values, HOURS).drop(HOURS[20])
     dropped, timed = fit(fewer), fit(fewer.to_numpy(), times=fewer.index)
@@ -151,7 +151,7 @@ def test_time_scales_are_in_one_unit_with_a_row_missing_or_not(values, hourly):
     np.testing.assert_allclose(cycles[0].rhythm_periods_, cycles[1].rhythm_periods_, rtol=0.1)
 
 
-def test_rows_left_out_of_an_index_are_missing_rows(values):
+def test_rows_absent_from_an_index_are_missing_rows(values):
     kept = np.delete(np.arange(60), [10, 11, 30])
     incomplete = values.copy()
     incomplete[[10, 11, 30]] = np.nan
@@ -163,7 +163,7 @@ def test_rows_left_out_of_an_index_are_missing_rows(values):
     assert "unevenly spaced, 1 h apart at the median" in fit(frame).status_
 
 
-def test_explicit_times_win_over_the_index(values, uneven):
+def test_explicit_times_have_priority_over_the_index(values, uneven):
     frame = framed(values, uneven)
     found = fit(frame, times=np.arange(60.0))
     assert found.time_unit_ == 1.0 and "index" not in found.status_
@@ -202,7 +202,7 @@ def test_the_warning_about_several_levels_has_code_that_reads_their_times(values
     assert [x.index.tolist() for x in series] == [HOURS[:30].tolist(), HOURS[30:].tolist()]
 
 
-def test_lists_of_frames_have_an_index_each(values, uneven):
+def test_each_frame_of_a_list_has_its_own_index(values, uneven):
     frame = framed(values, uneven)
     pieces = [frame.iloc[:40], frame.iloc[40:]]
     one = fit(pieces)
@@ -234,7 +234,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_index_is_refused_in_a_sentence(values, hourly, name):
+def test_an_invalid_index_is_refused(values, hourly, name):
     index, sentence = BAD[name]
     for ask in (fit, hourly.impute):
         with pytest.raises(ValueError, match=sentence):
@@ -270,7 +270,7 @@ def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
         stream(HOURS[::-1])
 
 
-def test_the_limit_of_no_noise_needs_even_steps(uneven):
+def test_the_zero_noise_limit_requires_even_steps(uneven):
     rng = np.random.default_rng(0)
     x = np.cumsum(rng.standard_normal((60, 4)), axis=0)
     even = ProbabilisticSFA(2, noise=0.0).fit(framed(x, HOURS))
@@ -359,7 +359,7 @@ def test_dates_and_numbers_do_not_mix(values, uneven, hourly, dated, plain):
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_rows_without_times_are_warned_of_where_the_fit_was_uneven(values, hourly, dated):
+def test_rows_without_times_cause_a_warning_after_an_uneven_fit(values, hourly, dated):
     with pytest.warns(UserWarning, match=r"X has no times.*time_unit_.*\d+"):
         dated.transform(values)
     numbers = fit(values, times=np.arange(60.0) ** 1.1)
@@ -373,7 +373,7 @@ def test_rows_without_times_are_warned_of_where_the_fit_was_uneven(values, hourl
 
 
 @pytest.mark.parametrize("name,gap", [("hours", 5), ("milliseconds", 0), ("months", 5), ("local days", 5)])
-def test_filters_go_on_by_the_index(values, name, gap):
+def test_filters_are_resumed_by_the_index(values, name, gap):
     """Row by row as at once, across a gap, at any resolution, and for months."""
     frame = framed(values, EVEN[name][:60])
     model = fit(frame)
@@ -386,7 +386,7 @@ def test_filters_go_on_by_the_index(values, name, gap):
 
 
 @pytest.mark.parametrize("which", ["hourly", "dated", "plain"])
-def test_saved_models_know_their_unit_of_time(tmp_path, request, values, uneven, which):
+def test_saved_models_have_their_unit_of_time(tmp_path, request, values, uneven, which):
     model = request.getfixturevalue(which)
     model.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
@@ -396,7 +396,7 @@ def test_saved_models_know_their_unit_of_time(tmp_path, request, values, uneven,
     assert loaded.log_likelihood(frame) == model.log_likelihood(frame)
 
 
-def test_models_of_earlier_versions_do_not_guess(values, uneven, plain, tmp_path):
+def test_the_unit_of_time_of_models_of_earlier_versions_is_unknown(values, uneven, plain, tmp_path):
     """Their files do not say what the unit of time is: even rows and explicit times are read as before."""
     unknown = plain._model.fitted.axis._replace(kind="unknown")
     old = fit(values)
@@ -458,7 +458,7 @@ def test_forecasts_at_uneven_times_equal_the_joint_gaussian(values, hourly):
         (pd.Index(list("ab") * 30), [1, 2]),
     ],
 )
-def test_forecasts_go_on_from_row_numbers(values, plain, index, wanted):
+def test_forecasts_continue_row_numbers(values, plain, index, wanted):
     frame = pd.DataFrame(values, index=index)
     assert plain.forecast(frame, 2).means.index.tolist() == wanted
     if wanted == [60, 61]:
@@ -467,7 +467,7 @@ def test_forecasts_go_on_from_row_numbers(values, plain, index, wanted):
         assert plain.forecast(frame, fh=range(2, 4)).means.index.tolist() == [61, 62]
 
 
-def test_forecasts_go_on_by_the_calendar(values):
+def test_forecasts_continue_the_calendar(values):
     for name, last in (("months", "2006-02-28"), ("the 15th", "2006-02-15"), ("business days", "2021-03-30")):
         frame = framed(values, EVEN[name][:60])
         assert fit(frame).forecast(frame, 2).std.index[-1] == pd.Timestamp(last)
@@ -488,7 +488,7 @@ def test_forecasts_go_on_by_the_calendar(values):
     ]
 
 
-def test_forecasts_have_dates_beyond_those_of_nanoseconds(values):
+def test_forecasts_support_dates_out_of_the_range_of_nanoseconds(values):
     days = np.datetime64("0500-03-01", "s") + np.arange(len(values)) * np.timedelta64(86_400, "s")
     old = pd.DataFrame(values, index=pd.DatetimeIndex(days))
     model = ProbabilisticSFA(1, tol=5.0).fit(old)
@@ -535,7 +535,7 @@ def test_horizons_are_checked(values, hourly, given, sentence):
         hourly.forecast(framed(values, HOURS), **given)
 
 
-def test_horizons_of_dates_need_dates(values, hourly, plain):
+def test_horizons_of_dates_require_dates(values, hourly, plain):
     with pytest.raises(ValueError, match="fh.*duration"):
         plain.forecast(values, fh=HOURS + pd.Timedelta("9D"))
     with pytest.raises(ValueError, match="X.*no dates"):

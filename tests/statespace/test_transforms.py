@@ -54,7 +54,7 @@ def test_the_slope_is_the_numerical_derivative(one):
 
 
 @pytest.mark.parametrize("one", MAPS, ids=str)
-def test_the_way_back_inverts(one):
+def test_the_inverse_inverts_the_transform(one):
     np.testing.assert_allclose(one.inverse(one.forward(inside(one))), inside(one), rtol=1e-12, atol=1e-12)
 
 
@@ -90,7 +90,7 @@ def test_the_mean_of_a_clipped_exponential_has_its_closed_form():
     np.testing.assert_allclose(Log1p().moments(mean, std)[0], expected, rtol=1e-10)
 
 
-def test_no_spread_is_a_point():
+def test_moments_with_zero_standard_deviation():
     for one in MAPS:
         got = one.moments(np.array([0.4]), np.zeros(1))
         np.testing.assert_allclose(got[0], one.inverse(np.array([0.4])), rtol=1e-14)
@@ -114,7 +114,7 @@ def test_maps_increase_and_are_inverted_within_their_margins(one, values):
     assert not one.is_outside(one.inverse(np.linspace(-30.0, 30.0, 9)))[1:-1].any() or isinstance(one, BoxCox)
 
 
-def test_powers_are_the_most_likely_ones(rng):
+def test_powers_maximize_the_likelihood(rng):
     x = (2.0 + 0.4 * rng.standard_normal((200, 2))) ** 2
     x[:, 1] -= 4.0
     model = ProbabilisticSFA(1, transforms=["box-cox", "yeo-johnson"], tol=10.0).fit(x)
@@ -165,7 +165,7 @@ def test_the_density_of_a_value_is_the_log_normal_one(rng):
     np.testing.assert_allclose(fitted.log_likelihood(x[:1]), expected, rtol=1e-12)
 
 
-def test_fills_are_the_moments_and_quantiles_of_draws(amounts):
+def test_imputed_values_are_moments_and_quantiles_of_draws(amounts):
     frame, fitted = amounts
     filled, std = fitted.impute(frame, return_std=True)
     low, median, high = fitted.impute(frame, quantile=[0.05, 0.5, 0.95])
@@ -240,7 +240,7 @@ def test_samples_and_lists_are_in_data_units(amounts):
     )
 
 
-def test_a_saved_model_keeps_its_scales(amounts, tmp_path):
+def test_a_saved_model_keeps_its_transforms(amounts, tmp_path):
     frame, fitted = amounts
     fitted.save(tmp_path / "model.npz")
     again = probsfa.load(tmp_path / "model.npz")
@@ -268,7 +268,7 @@ def test_options_are_restored_from_files(asked):
 @pytest.mark.parametrize(
     "broken", [["sqrt"], ["sqrt", -1.0], ["box-cox", 3.0], ["none"], 5, ["bounds", 1.0, 0.0, 0.1], ["log", 1]]
 )
-def test_maps_that_are_none_are_refused(broken):
+def test_invalid_saved_transforms_are_refused(broken):
     with pytest.raises(ValueError, match="transforms"):
         transform_from_list(broken)
 
@@ -324,7 +324,7 @@ def test_values_on_a_bound_are_accepted(kind, rng):
         (3.0, "float"),
     ],
 )
-def test_kinds_that_are_none_are_refused(asked, said):
+def test_invalid_kinds_are_refused(asked, said):
     frame = pd.DataFrame({"a": np.arange(1.0, 31.0), "b": np.linspace(1.0, 4.0, 30)})
     with pytest.raises(ValueError, match=said):
         ProbabilisticSFA(1, transforms=asked).fit(frame)
@@ -378,7 +378,7 @@ def test_a_cluster_does_not_support_transforms(rng):
         probsfa.distributed.fit(ProbabilisticSFA(1, transforms="sqrt"), x)
 
 
-def test_news_and_contributions_are_in_the_scales_of_the_columns(amounts):
+def test_news_and_contributions_are_in_units_of_transformed_columns(amounts):
     frame, fitted = amounts
     old = frame[:119]
     new = frame.copy()
@@ -391,7 +391,7 @@ def test_news_and_contributions_are_in_the_scales_of_the_columns(amounts):
     np.testing.assert_allclose(parts[row, 0].sum() + fitted.mean_[0], np.log(median), rtol=1e-9)
 
 
-def test_a_model_without_maps_is_the_model_itself(series):
+def test_a_model_without_transforms_equals_its_inner_model(series):
     _, data, fitted = series
     none = TransformedModel(fitted._model, Transforms((None,) * 5))
     sequences = fitted._check(data, None, None)

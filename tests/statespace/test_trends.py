@@ -78,7 +78,7 @@ def test_random_walks_are_rotated_to_principal_axes(rng):
     assert models[0].latents.n_free(4) == 12 - 3
 
 
-def test_steps_of_a_level_are_learned(rng):
+def test_steps_of_a_level_are_estimated(rng):
     x = random_walks(rng, 600)
     x[100:140, 0] = np.nan
     model = ProbabilisticSFA(0, trend="level").fit(x)
@@ -141,7 +141,7 @@ def test_imputation_of_smooth_motion_is_better_than_splines():
 
 @pytest.mark.parametrize("kind", [LocalLevel, LocalLinearTrend])
 @pytest.mark.parametrize("seed", range(3))
-def test_information_on_loadings_of_trends_is_their_curvature(kind, seed):
+def test_information_on_loadings_of_trends_approximates_the_curvature(kind, seed):
     """Within a factor of ten of second differences: a trend has one path, not that of an average series."""
     rng = np.random.default_rng(seed)
     path = np.cumsum(rng.standard_normal(400))
@@ -177,7 +177,7 @@ def test_information_on_loadings_of_trends_is_their_curvature(kind, seed):
 
 
 @pytest.mark.parametrize("trend", ["level", "linear"])
-def test_loadings_of_trends_are_learned(trend):
+def test_loadings_of_trends_are_estimated(trend):
     """From a start at which they are ten times too small."""
     rng = np.random.default_rng(0)
     integrated = np.cumsum(np.convolve(rng.standard_normal(600), 0.95 ** np.arange(100))[:600])

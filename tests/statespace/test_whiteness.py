@@ -66,7 +66,7 @@ def test_tails_are_those_of_the_best_t(rng):
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.6, 0.95])
-def test_ar1_noise_is_no_cycle(memory):
+def test_ar1_noise_is_not_reported_as_a_cycle(memory):
     rng = np.random.default_rng(5)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1000, 150)), axis=0)
     p = highest_peak(with_missing(rng, x), [600, 400], np.arange(1000.0)).p_values
@@ -84,7 +84,7 @@ def test_a_cycle_is_found_with_its_period_and_share(lengths):
     assert np.median(got.shares) == pytest.approx(0.18 / 1.18, rel=0.2)
 
 
-def test_what_is_left_without_a_cycle_does_not_go_with_it(rng):
+def test_errors_without_a_cycle_are_orthogonal_to_it(rng):
     x = with_missing(rng, rng.standard_normal((200, 2)) + sinusoid(200, 20.0)[:, None])
     out = remove_cycle(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
     seen = ~np.isnan(x[:, 0])
@@ -96,7 +96,7 @@ def test_what_is_left_without_a_cycle_does_not_go_with_it(rng):
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.6])
-def test_parts_of_a_steady_record_are_alike_and_a_step_is_not(memory):
+def test_only_a_step_causes_different_means_of_parts(memory):
     rng = np.random.default_rng(9)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1200, 150)), axis=0)
     x = with_missing(rng, x)
