@@ -42,7 +42,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     Parameters
     ----------
     y : array-like (T,) or (T, K), or list of such
-        Signals; a list is several sequences. Differences with a NaN are omitted.
+        Signals; a list is several sequences. Differences that involve a NaN are omitted.
     lag : int, default=1
         Lag of the differences, in rows.
     lengths : sequence of int, optional
@@ -159,9 +159,9 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     Parameters
     ----------
     estimator : fitted estimator
-        An estimator with ``transform``; its attribute ``lag`` is used if it has one. For estimators with a
-        training graph other than the temporal one, slowness is measured along the edges of the graph
-        of its ``score``. For a pipeline the last step is used.
+        An estimator with ``transform``; its attribute ``lag`` is used if it has one. If it has a training
+        graph that is not temporal, the result is its ``score``: slowness along the edges of the graph. For a
+        pipeline, lag and graph are those of the last step.
     X : array-like (T, D) or list of array-likes
         Data to transform.
     y : array-like, optional
@@ -201,9 +201,9 @@ def rmse(
     Parameters
     ----------
     truth, estimate : array-like, same shape
-        Values where either is missing are left out.
+        True values and their estimates; positions where either is missing are omitted.
     mask : array-like of bool, optional
-        Which values are used; all by default.
+        True for the values to use; by default all are used.
     scale : array-like, optional
         Positive divisors of the errors, such as the standard deviation of each column.
 
@@ -238,9 +238,9 @@ def mae(
     Parameters
     ----------
     truth, estimate : array-like, same shape
-        Values where either is missing are left out.
+        True values and their estimates; positions where either is missing are omitted.
     mask : array-like of bool, optional
-        Which values are used; all by default.
+        True for the values to use; by default all are used.
     scale : array-like, optional
         Positive divisors of the errors, such as the standard deviation of each column.
 
@@ -284,7 +284,7 @@ def coverage(
         Nominal probability of the interval, between 0 and 1; the coverage of calibrated intervals is close to
         this probability.
     mask : array-like of bool, optional
-        Which values are used; all by default.
+        True for the values to use; by default all are used.
 
     Returns
     -------
@@ -311,11 +311,7 @@ def coverage(
         raise ValueError(f"level must be between 0 and 1; got {level}.")
     if (std < 0).any():
         raise ValueError("std must not be negative.")
-    is_scored = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std)) & _chosen(mask, truth.shape)
-    if not is_scored.any():
-        raise ValueError(
-            "truth, mean and std have no value in common: at every position at least one is NaN."
-        )
+    is_scored = _is_scored(mask, truth=truth, mean=mean, std=std)
     width = scipy.special.ndtri((1 + level) / 2)
     return float(np.mean(np.abs(truth - mean)[is_scored] <= width * std[is_scored]))
 
@@ -361,11 +357,12 @@ def align_components(estimate: ArrayLike, reference: ArrayLike) -> Alignment:
     Raises
     ------
     ValueError
-        If numbers of rows differ, there are fewer estimates than references, or fewer than two complete rows.
+        If the numbers of rows differ, `estimate` has fewer columns than `reference`, or fewer than two rows
+        are complete.
 
     See Also
     --------
-    principal_angles : Compares the spaces that components span, whatever their order and sign.
+    principal_angles : Angles between the spaces that components span, which do not depend on order and signs.
 
     Examples
     --------
@@ -454,9 +451,7 @@ def _errors(
 ) -> FloatArray:
     """Return the differences of values that are present in both arrays, one-dimensional."""
     truth, estimate = _same_shape(truth=truth, estimate=estimate)
-    is_scored = ~np.isnan(truth) & ~np.isnan(estimate) & _chosen(mask, truth.shape)
-    if not is_scored.any():
-        raise ValueError("truth and estimate have no value in common: at every position at least one is NaN.")
+    is_scored = _is_scored(mask, truth=truth, estimate=estimate)
     errors: FloatArray = (estimate - truth)[is_scored]
     if scale is None:
         return errors
@@ -466,7 +461,24 @@ def _errors(
     return errors / scale
 
 
-def _chosen(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _is_scored(mask: ArrayLike | None, **arrays: FloatArray) -> NDArray[np.bool_]:
+    """Return where the mask is True and no array is NaN; raise an error if there is no such position."""
+    has_values = ~np.any([np.isnan(array) for array in arrays.values()], axis=0)
+    selected = _selected(mask, has_values.shape)
+    is_scored: NDArray[np.bool_] = has_values & selected
+    if is_scored.any():
+        return is_scored
+    *names, last = arrays
+    names_text = f"{', '.join(names)} and {last}"
+    if has_values.size == 0:
+        raise ValueError(f"{names_text} are empty; at least one value is required.")
+    if not selected.any():
+        raise ValueError("mask is False at every position; at least one must be True.")
+    where = "at every position" if selected.all() else "at every position where mask is True,"
+    raise ValueError(f"{names_text} have no value in common: {where} at least one is NaN.")
+
+
+def _selected(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return the mask, broadcast to a shape; masked entries of NumPy masked arrays are False."""
     if mask is None:
         return np.ones(shape, dtype=bool)

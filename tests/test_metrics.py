@@ -65,7 +65,7 @@ def test_slowness_is_a_scorer(rng):
     assert scores.shape == (3,) and (scores < 0).all()
 
 
-def test_coverage_of_a_true_and_of_a_boastful_model(rng):
+def test_coverage_of_calibrated_and_of_narrow_intervals(rng):
     n, truth = 100_000, rng.standard_normal(100_000)
     for level in (0.5, 0.9, 0.99):
         covered = metrics.coverage(truth, np.zeros(n), np.ones(n), level)
@@ -75,7 +75,7 @@ def test_coverage_of_a_true_and_of_a_boastful_model(rng):
     assert with_gap == 1.0
 
 
-def test_rmse_looks_at_chosen_values():
+def test_rmse_uses_values_selected_by_the_mask():
     truth, estimate = np.array([[1.0, np.nan], [3.0, 4.0]]), np.array([[0.0, 5.0], [3.0, 6.0]])
     assert metrics.rmse(truth, estimate) == pytest.approx(np.sqrt(5 / 3))
     assert metrics.rmse(truth, estimate, mask=[[True, True], [False, False]]) == 1.0
@@ -91,8 +91,35 @@ def test_errors_in_units_of_each_column():
         metrics.mae(truth, estimate, scale=[0.0, 1.0])
 
 
-def test_coverage_looks_at_chosen_values():
+def test_coverage_uses_values_selected_by_the_mask():
     assert metrics.coverage([0.0, 5.0], [0.0, 0.0], [1.0, 1.0], mask=[True, False]) == 1.0
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        pytest.param(metrics.rmse, id="truth and estimate"),
+        pytest.param(
+            lambda truth, mean, mask: metrics.coverage(truth, mean, np.ones(3), mask=mask),
+            id="truth, mean and std",
+        ),
+    ],
+)
+def test_messages_about_values_that_a_mask_excludes(score, request):
+    """Without values to compare, the message names the reason: the mask, NaN, or both."""
+    names, other = request.node.callspec.id, np.zeros(3)
+    some = [0.0, np.nan, np.nan]
+    with pytest.raises(ValueError, match="^mask is False at every position"):
+        score(some, other, mask=np.zeros(3, dtype=bool))
+    with pytest.raises(
+        ValueError, match=f"^{names} have .* position where mask is True, at least one is NaN"
+    ):
+        score(some, other, mask=[False, True, True])
+    for mask in (None, [True] * 3):
+        with pytest.raises(ValueError, match=f"^{names} have .* at every position at least one is NaN"):
+            score([np.nan] * 3, other, mask=mask)
+    with pytest.raises(ValueError, match="^truth and estimate are empty"):
+        metrics.mae([], [])
 
 
 def masked(values, mask):
