@@ -18,8 +18,9 @@ __all__ = [
     "check_array",
     "check_spread",
     "first_overflow",
+    "index_of_data_array",
+    "index_of_data_array",
     "is_data_array",
-    "labels_of_rows",
 ]
 
 #: Number of rows searched at a time for invalid values, which limits temporary memory.
@@ -40,7 +41,8 @@ _DATE_PATTERN = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     """Return numbers of any shape as a float64 array, NaN where missing.
 
-    Functions of arrays use this; estimators use :func:`check_array`, which also validates finite values.
+    Functions of arrays use this; estimators use :func:`check_array`, which also rejects infinite values and
+    values whose squares overflow.
 
     Parameters
     ----------
@@ -232,7 +234,7 @@ def _objects_with_nan(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_dimensions(X: Any, name: str) -> None:
-    """Raise an error for values that NumPy would convert silently, or reject without the position."""
+    """Raise an error for a mapping, for values that are not numbers, and unless there are two dimensions."""
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a Bunch, or a dictionary of columns
         keys = ", ".join(repr(key) for key in list(X)[:6])
         raise TypeError(
@@ -388,7 +390,7 @@ def _describe_position(position: tuple[int, int], names: Any) -> str:
 
 # ------------------------------------------------------------------------------------------ labelled arrays
 
-# Labelled arrays of xarray, recognised without importing it.
+# Labelled arrays of xarray, recognized without importing it.
 
 
 def is_data_array(X: Any) -> bool:
@@ -422,6 +424,6 @@ def _has_times(index: Any) -> bool:
     return type(index).__name__ in {"DatetimeIndex", "PeriodIndex", "TimedeltaIndex", "CFTimeIndex"}
 
 
-def labels_of_rows(X: Any) -> Any:
+def index_of_data_array(X: Any) -> Any:
     """Return the index of the first dimension of a DataArray, None if it has no coordinate."""
     return X.indexes.get(X.dims[0])

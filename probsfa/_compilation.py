@@ -35,8 +35,8 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     Raises
     ------
     OSError
-        If the folder cannot be created. Also if another user owns the folder or may write to it: programs in
-        the folder are executed.
+        If the folder cannot be created. Also if another user owns the folder, or all users may write to it:
+        programs in the folder are executed.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
 
 
 def _restrict_permissions(folder: Path) -> None:
-    """Make a private folder; raise an error for a folder into which another user can write."""
+    """Make a private folder; raise an error if another user owns the folder, or all users can write to it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name != "posix":  # other systems have no permission bits
         return

@@ -21,10 +21,10 @@ _DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     """Yield temporary files, which replace the outputs when all of them are written.
 
-    Each temporary file is in the folder of its output and has the same extension. If the block fails or is
+    A temporary file has the extension of its output, and is in the same folder. If the block fails or is
     interrupted, temporary files are removed and outputs do not change. The target of a symbolic link is
-    replaced. Outputs that are not regular files, such as ``/dev/null`` or a named pipe, are not replaced:
-    data are written to them.
+    replaced. Outputs that are not regular files, such as ``/dev/null`` or a named pipe, are not replaced: the
+    data are copied to them from a temporary file in the folder of the system.
 
     Parameters
     ----------
@@ -50,29 +50,28 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     ...     Path(folder, "a.txt").read_text()
     'done'
     """
-    nodes = [is_written_through(output) for output in outputs]
+    is_special = [is_written_through(output) for output in outputs]
     paths = [
-        Path(output) if node else Path(output).resolve() for output, node in zip(outputs, nodes, strict=True)
+        Path(output) if special else Path(output).resolve()
+        for output, special in zip(outputs, is_special, strict=True)
     ]
     temporary_files: list[Path] = []
     try:
-        for path, node in zip(paths, nodes, strict=True):
-            folder = None if node else path.parent
+        for path, special in zip(paths, is_special, strict=True):
+            folder = None if special else path.parent
             handle, name = tempfile.mkstemp(prefix=".", suffix=f"-{path.name}", dir=folder)
             temporary_files.append(Path(name))
             _temporary_files.add(temporary_files[-1])
             os.close(handle)
         yield temporary_files
         # Writing to a pipe can fail, and therefore precedes renaming.
-        for temporary_file, path, node in zip(temporary_files, paths, nodes, strict=True):
-            if node:
-                with (
-                    temporary_file.open("rb") as source,
-                    open(path, "ab") as target,
-                ):  # "wb" empties redirected files
+        for temporary_file, path, special in zip(temporary_files, paths, is_special, strict=True):
+            if special:
+                # The mode "wb" would empty redirected files.
+                with temporary_file.open("rb") as source, open(path, "ab") as target:
                     shutil.copyfileobj(source, target)
-        for temporary_file, path, node in zip(temporary_files, paths, nodes, strict=True):
-            if not node:
+        for temporary_file, path, special in zip(temporary_files, paths, is_special, strict=True):
+            if not special:
                 temporary_file.chmod(_mode(path))  # temporary files are private
                 temporary_file.replace(path)
     except OSError as error:

@@ -31,21 +31,22 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     ``fit_transform`` passes arguments that ``fit`` and ``transform`` share to both; scikit-learn passes them
     to ``fit`` only.
     """
-    to_frame: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
-    set_output_transform: Callable[..., Any] = to_frame.__wrapped__  # type: ignore[attr-defined]
-    transform_arguments = set(inspect.signature(set_output_transform).parameters) - {"self", "X"}
+    # `set_output` of scikit-learn wraps `transform`, to convert its result to a DataFrame if configured.
+    configured_transform: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
+    array_transform: Callable[..., Any] = configured_transform.__wrapped__  # type: ignore[attr-defined]
+    transform_arguments = set(inspect.signature(array_transform).parameters) - {"self", "X"}
 
-    @functools.wraps(to_frame)
+    @functools.wraps(configured_transform)
     def transform(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         container = output_container(self)
         if not is_list_of_sequences(X):
             if container != "default":
-                return to_frame(self, as_frame(X), *args, **kwargs)
-            return _with_labels(self, X, to_frame(self, X, *args, **kwargs))
+                return configured_transform(self, as_frame(X), *args, **kwargs)
+            return _with_labels(self, X, configured_transform(self, X, *args, **kwargs))
         if container == "default":
-            results = to_frame(self, X, *args, **kwargs)
+            results = configured_transform(self, X, *args, **kwargs)
             return [_with_labels(self, x, result) for x, result in zip(X, results, strict=True)]
-        results = set_output_transform(self, X, *args, **kwargs)
+        results = array_transform(self, X, *args, **kwargs)
         return [
             _Result(self, result).set_output(transform=container).transform(as_frame(sequence))
             for sequence, result in zip(X, results, strict=True)

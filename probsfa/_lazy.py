@@ -30,7 +30,7 @@ def import_name(
     namespace : dict
         The globals of the package.
     modules : dict of str
-        Module of each name; the package for modules of the package.
+        Module from which each name is imported; for a name that is a module of the package, the package.
     """
     package = namespace["__name__"]
 

@@ -56,18 +56,18 @@ def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = N
 
     Parameters
     ----------
-    X : array-like, DataFrame or Table
+    X : array-like, DataFrame, Table or DataArray
         Input of the user.
     values : ndarray of shape (H, D)
         The rows.
     index : Index of pandas, optional
-        Index of the rows if `X` is a DataFrame of pandas.
+        Index of the rows if `X` is a DataFrame of pandas or a DataArray.
     columns : array-like of str, optional
         Names of the columns; those of `X` by default.
 
     Returns
     -------
-    ndarray, DataFrame or Table
+    ndarray, DataFrame, Table or DataArray
     """
     if _is_pandas(X):
         frame = type(X)(values, index=index, columns=X.columns if columns is None else columns)

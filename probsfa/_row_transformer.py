@@ -24,12 +24,12 @@ class RowTransformer(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
-            Complete rows, mapped independently.
+            Rows, mapped independently; complete unless the estimator supports missing values.
 
         Returns
         -------
         ndarray (N, K), or list of ndarrays (N_i, K)
-            Outputs, in the order of the entries of the fitted attributes.
+            Outputs; column k belongs to entry k of the fitted attributes.
         """
         self._check_fitted()
         sequences = check_sequences(self, X, reset=False, allow_nan=get_tags(self).input_tags.allow_nan)

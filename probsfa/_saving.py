@@ -46,7 +46,7 @@ _PACKAGES = ("probsfa", "sklearn")
 # Modules whose records are saved.
 _RECORD_MODULES = tuple(f"probsfa.{name}" for name in ("expansions", "extensions", "graphs", "linalg", "sfa"))
 _METHODS = ("transform", "predict")
-_RELATIVE_TOLERANCE = 1e-6  # relative difference between releases of the libraries
+_RELATIVE_TOLERANCE = 1e-6  # of outputs, which differ between releases of NumPy, SciPy and scikit-learn
 _JSON_TYPES = (bool, int, float, str)
 _COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 # Attribute that the class of each kind of node must have; `__match_args__` are fields of named tuples and
@@ -457,6 +457,12 @@ def check_array_shapes(
 ) -> dict[str, int]:
     """Validate the arrays of a saved estimator, and return their lengths.
 
+    Numbers must be finite; "values" may also have NaN. "feature_names" must be text. Arrays whose names end
+    with "decay" must lie between -1 and 1.
+
+    Numbers must be finite; "values" may also have NaN. "feature_names" must be text. Arrays whose name ends
+    with "decay" must lie between -1 and 1.
+
     Parameters
     ----------
     state : dict
@@ -466,7 +472,7 @@ def check_array_shapes(
     optional : iterable of str
         Arrays that may be absent.
     positive : iterable of str
-        Arrays whose values are above zero.
+        Arrays whose values must be above zero.
 
     Returns
     -------
@@ -476,8 +482,7 @@ def check_array_shapes(
     Raises
     ------
     KeyError, ValueError
-        If an array is absent, or has a wrong shape or value; the message names the array. Only "values" may
-        have NaN.
+        If an array is absent, or has a wrong shape or value; the message names the array.
     """
     sizes: dict[str, int] = {}
     for name, letters in shapes.items():

@@ -3,8 +3,9 @@
 The number of threads of a BLAS library is a setting of the process (OpenBLAS with POSIX threads, as in the
 wheels of NumPy and SciPy) or of the calling thread (libraries with OpenMP, and MKL). A thread can save, set
 and restore a setting of the thread. If two threads did the same for a setting of the process, the second
-thread would save the value set by the first, and could restore it permanently. A setting of the process is
-therefore changed when the first thread enters the context, and restored when the last thread leaves it.
+thread would save the value set by the first. If it left last, this value would remain. A setting of the
+process is therefore changed when the first thread enters the context, and restored when the last thread
+leaves it.
 """
 
 import _thread
@@ -23,7 +24,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 __all__ = ["lost_interrupts_raised", "n_cores", "on_two_threads", "one_blas_thread", "one_core"]
 
-_uses_one_core: ContextVar[bool] = ContextVar("of_one_core", default=False)
+_uses_one_core: ContextVar[bool] = ContextVar("uses_one_core", default=False)
 
 
 @contextmanager
@@ -83,7 +84,7 @@ _numbers_before: list[int] = []  # settings of the process before the first of t
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while many small matrices are factorised.
+    """Limit BLAS to one thread while many small matrices are factorized.
 
     Threads mostly wait for each other in products of small matrices. The context can be nested, and several
     threads can enter it; settings of the process are restored when the last context ends.
@@ -124,7 +125,7 @@ class Helper:
         except RuntimeError:  # no thread can be started, or the interpreter is shutting down
             return None
 
-    def both(self, first: Callable[[], None], second: Callable[[], None]) -> None:
+    def run_both(self, first: Callable[[], None], second: Callable[[], None]) -> None:
         """Run ``first`` in the calling thread and ``second`` in parallel, or one after the other."""
         future = None
         acquired = self._lock.acquire(blocking=False)
@@ -174,7 +175,7 @@ def on_two_threads(first: Callable[[], None], second: Callable[[], None]) -> Non
     second : callable
         Function for a helper thread; it runs after ``first`` if the helper is busy.
     """
-    _helper.both(first, second)
+    _helper.run_both(first, second)
 
 
 def _forget_other_threads() -> None:
@@ -198,14 +199,16 @@ if hasattr(os, "register_at_fork"):
 # Delay in seconds before a lost interrupt is raised again, after the callback has ended.
 _REPEAT_INTERVAL = 0.05
 
-_lock = threading.Lock()
-_users = 0
-_previous: Any = None
+_hook_lock = threading.Lock()
+_n_hook_contexts = 0  # contexts of `lost_interrupts_raised` in all threads
+_previous_hook: Any = None
 
 
 def _hook(unraisable: Any) -> None:
+    """Replace ``sys.unraisablehook``, which receives exceptions that Python ignores."""
+    """Replace ``sys.unraisablehook``, which receives exceptions that Python ignores."""
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-        (_previous or sys.__unraisablehook__)(unraisable)
+        (_previous_hook or sys.__unraisablehook__)(unraisable)
         return
     # An immediate interrupt would also be lost, in this hook.
     timer = threading.Timer(_REPEAT_INTERVAL, _interrupt)
@@ -230,15 +233,15 @@ def lost_interrupts_raised() -> Iterator[None]:
     >>> with lost_interrupts_raised():
     ...     total = sum(range(3))
     """
-    global _users, _previous
-    with _lock:
-        if _users == 0:
-            _previous, sys.unraisablehook = sys.unraisablehook, _hook
-        _users += 1
+    global _n_hook_contexts, _previous_hook
+    with _hook_lock:
+        if _n_hook_contexts == 0:
+            _previous_hook, sys.unraisablehook = sys.unraisablehook, _hook
+        _n_hook_contexts += 1
     try:
         yield
     finally:
-        with _lock:
-            _users -= 1
-            if _users == 0 and sys.unraisablehook is _hook:
-                sys.unraisablehook = _previous
+        with _hook_lock:
+            _n_hook_contexts -= 1
+            if _n_hook_contexts == 0 and sys.unraisablehook is _hook:
+                sys.unraisablehook = _previous_hook

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._arrays import is_data_array, labels_of_rows
+from probsfa._arrays import index_of_data_array, is_data_array
 from probsfa._typing import FloatArray
 
 __all__ = [
@@ -98,8 +98,8 @@ class TimeAxis(NamedTuple):
         "rows" without times; "numbers" in an unknown unit; "dates" also for durations; "unknown" in files of
         earlier versions.
     calendar : {"day", "month", "business day"} or None
-        Calendar of rows that are evenly spaced in the calendar but not in seconds, such as months. Times are
-        the number of calendar steps since 1970, times the mean duration of a step in seconds.
+        Calendar of rows that are evenly spaced in the calendar but not in seconds, such as months. A time is
+        then the number of calendar steps since 1970, multiplied by the mean duration of a step in seconds.
     from_index : bool
         Whether the times are from the index of a frame.
     even : bool
@@ -215,7 +215,7 @@ def read_times(
             )
         labels = [f"{name}[{i}]" for i in range(len(times))]
         pieces = [_ticks(t, n, label) for t, n, label in zip(times, lengths, labels, strict=True)]
-        kinds = {_unit(p) for p in pieces}
+        kinds = {_kind_of(p) for p in pieces}
         if len(kinds) > 1:
             raise ValueError(f"{name} mixes {' and '.join(sorted(kinds))}. Use one kind for all sequences.")
     checked = []
@@ -224,7 +224,7 @@ def read_times(
         seconds = _to_float(piece)
         _check_resolution(piece, seconds, label, even_steps_known)
         checked.append(seconds)
-    kind = "numbers" if _unit(pieces[0]) == "numbers" else "dates"
+    kind = "numbers" if _kind_of(pieces[0]) == "numbers" else "dates"
     axis = TimeAxis(kind, even=_is_even(checked))
     times_of_sequences = None
     if kind == "dates":
@@ -303,7 +303,7 @@ def _without_zone(time: datetime) -> datetime:
     return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
 
 
-def _unit(ticks: NDArray[Any]) -> str:
+def _kind_of(ticks: NDArray[Any]) -> str:
     return {"M": "dates", "m": "durations"}.get(ticks.dtype.kind, "numbers")
 
 
@@ -382,7 +382,7 @@ _DATE_PATTERN = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{
 def index_of(X: Any) -> Any:
     """Return the index of a frame of pandas or of the rows of a DataArray, None for everything else."""
     if is_data_array(X):
-        return labels_of_rows(X)
+        return index_of_data_array(X)
     pandas = sys.modules.get("pandas")
     return X.index if pandas is not None and isinstance(X, pandas.DataFrame) else None
 

@@ -28,7 +28,7 @@ __all__ = ["SeriesForecaster", "SeriesTransformer"]
 
 
 class SeriesTransformer(BaseEstimator):
-    """Transformer of pandas series, with the methods of sktime's.
+    """Transformer of pandas series, with the methods of a transformer of sktime.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class SeriesTransformer(BaseEstimator):
 
 
 class SeriesForecaster(BaseEstimator):
-    """Forecaster of pandas series, with the methods of sktime's.
+    """Forecaster of pandas series, with the methods of a forecaster of sktime.
 
     Parameters
     ----------
@@ -130,9 +130,9 @@ class SeriesForecaster(BaseEstimator):
     estimator_ : estimator
         The fitted model.
     fh : array-like or None
-        Forecasting horizon of the last call that had one.
+        Forecasting horizon of the last call that had a horizon.
     cutoff : Index
-        Time of the last observed row, an index of length one.
+        Time of the last row of `y`, an index of length one.
 
     See Also
     --------
@@ -196,7 +196,7 @@ class SeriesForecaster(BaseEstimator):
         y : Series or DataFrame
             The new rows, which follow the previous ones.
         X : DataFrame, optional
-            Their covariates, if the model has some.
+            Covariates of the new rows, if the model has covariates.
         update_params : bool, default=True
             Whether to fit the model to all rows; otherwise its parameters are unchanged.
 
@@ -221,9 +221,9 @@ class SeriesForecaster(BaseEstimator):
         Parameters
         ----------
         fh : int, array-like, Index or ForecastingHorizon, optional
-            Steps ahead, or times; by default those of `fit`.
+            Steps ahead, or times; by default those of the last call that had a horizon.
         X : DataFrame, optional
-            Covariates of the steps, if the model has some.
+            Covariates of the rows after `y`, if the model has covariates.
 
         Returns
         -------
@@ -280,15 +280,13 @@ class SeriesForecaster(BaseEstimator):
 
     @property
     def cutoff(self) -> Any:
-        """Time of the last observed row, an index of length one."""
+        """Time of the last row of `y`, an index of length one."""
         check_is_fitted(self)
         return self._y.index[-1:]
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the model is fitted."""
         return hasattr(self, "estimator_")
-
-    # ------------------------------------------------------------------ scikit-learn
 
     def _forecast(self, fh: Any, X: Any) -> Any:
         check_is_fitted(self)

@@ -1,17 +1,17 @@
 """Generalized eigenproblems of slowness: numerical rank, whitening, and signs.
 
-Slow feature analysis minimises ``w' A w`` under ``w' B w = 1``: ``A`` (D, D) is a second moment of
+Slow feature analysis minimizes ``w' A w`` under ``w' B w = 1``: ``A`` (D, D) is a second moment of
 differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite. ``B`` may be singular
 (constant or duplicated columns, fewer rows than columns). The solution is sought in the range of ``B`` only:
 
 1. scale the columns to unit variance, ``R = S^-1 B S^-1`` with ``S = diag(sqrt(B_ii))``;
 2. keep the eigenvectors ``V`` of ``R`` with eigenvalues above ``rank_tol`` times the largest one;
-3. whiten, ``W = S^-1 V Lambda^-1/2``, so that ``W' B W = 1``; and diagonalise ``W' A W``.
+3. whiten, ``W = S^-1 V Lambda^-1/2``, so that ``W' B W = 1``; and diagonalize ``W' A W``.
 
 The rank of the correlation matrix is used, because it does not depend on the units of the columns.
 
 Some training graphs have repeated delta values, such as 2 for every direction in which classes do not differ.
-The eigenvectors of such a block are determined up to a rotation, which depends on rounding errors.
+Eigenvectors with equal delta values are determined up to a rotation, which depends on rounding errors.
 :func:`canonical_axes` makes the rotation unique, so that outputs do not depend on the order of the columns.
 """
 
@@ -41,9 +41,9 @@ __all__ = [
 
 
 _MAX_DENSE_DIRECTIONS = 32  # for fewer directions, computing all eigenvectors is as fast as computing a few
-_MIN_RELATIVE_EIGENVALUE = (
-    1e-6  # rounding errors are 1e-16 / 1e-6, so that delta values have ten correct digits
-)
+# Minimum ratio of the eigenvalues of a correlation matrix that is whitened by its Cholesky factor: rounding
+# errors are 1e-16 / 1e-6, so that delta values have ten correct digits.
+_MIN_RELATIVE_EIGENVALUE = 1e-6
 _TIE_TOL = 1e-8  # relative; smaller differences of correlations are rounding errors
 _ROUNDING_TOL = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to 1e8 rows
 
@@ -76,7 +76,7 @@ class SlowDirections(NamedTuple):
     Attributes
     ----------
     delta_values : ndarray (K,)
-        Generalised eigenvalues, ascending, never negative.
+        Generalized eigenvalues, ascending, never negative.
     weights : ndarray (D, K)
         Directions with ``w' B w = 1``; ``(x - mean) @ weights`` are the outputs.
     loadings : ndarray (D, K)
@@ -201,7 +201,7 @@ def slow_directions(
 
     Notes
     -----
-    Wiskott & Sejnowski (2002), Neural Computation 14:715, doi:10.1162/089976602317318938; as a generalised
+    Wiskott & Sejnowski (2002), Neural Computation 14:715, doi:10.1162/089976602317318938; as a generalized
     eigenproblem in Berkes & Wiskott (2005), Journal of Vision 5:579.
 
     Examples
@@ -271,7 +271,8 @@ def canonical_directions(
     scales : ndarray (D,)
         Standard deviations of the inputs.
     n_components : int
-        Number of solutions to return, up to M. The last block of equal delta values should be complete.
+        Number of solutions to return, up to M. `deltas` should contain all values that equal the last one
+        returned.
     """
     ends = _ends_of_blocks(A, deltas, weights, scales)
     n_solved = n_components + int(np.argmax(ends[n_components - 1 :]))

@@ -84,7 +84,8 @@ class TrajectorySplit(BaseEstimator):
         n = len(X)
         if n < n_splits:
             raise ValueError(
-                f"X has {n} {'trajectories' if has_several else 'rows'}; n_splits={n_splits} requires more."
+                f"X has {n} {'trajectories' if has_several else 'rows'}; n_splits={n_splits} "
+                f"requires at least {n_splits}."
             )
         bounds = np.linspace(0, n, n_splits + 1).round().astype(int)
         for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):

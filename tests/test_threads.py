@@ -270,11 +270,11 @@ def test_two_pieces_of_work_run_at_once():
 
 def test_a_second_caller_does_both_pieces_itself():
     helper, inside, done = Helper(), threading.Event(), threading.Event()
-    first = threading.Thread(target=lambda: helper.both(inside.set, lambda: done.wait(60)))
+    first = threading.Thread(target=lambda: helper.run_both(inside.set, lambda: done.wait(60)))
     first.start()
     assert inside.wait(60)
     ran = []
-    helper.both(lambda: ran.append(threading.get_ident()), lambda: ran.append(threading.get_ident()))
+    helper.run_both(lambda: ran.append(threading.get_ident()), lambda: ran.append(threading.get_ident()))
     assert ran == [threading.get_ident()] * 2
     done.set()
     first.join()
@@ -291,9 +291,9 @@ def test_an_error_is_raised_after_both_have_ended(which):
         ran.append(None)
 
     with pytest.raises(ArithmeticError):
-        helper.both(*((fail, work) if which == "one" else (work, fail)))
+        helper.run_both(*((fail, work) if which == "one" else (work, fail)))
     assert len(ran) == 1
-    helper.both(work, work)
+    helper.run_both(work, work)
     assert len(ran) == 3
 
 
@@ -315,7 +315,7 @@ def test_an_interrupt_waits_for_the_other_piece(monkeypatch):
 
     monkeypatch.setattr(threads, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
-        helper.both(lambda: None, other)
+        helper.run_both(lambda: None, other)
     assert ended
 
 

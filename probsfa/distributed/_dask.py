@@ -8,7 +8,7 @@ __all__ = ["compute", "delayed", "is_array", "is_delayed", "persist", "reduce_tr
 _FAN_IN = 16  # number of results that one task merges: few tasks, but parallel
 
 
-def delayed(thing: Any) -> Any:
+def delayed(value: Any) -> Any:
     """Return a delayed function whose calls are tasks of Dask, or a delayed value shared by tasks.
 
     Raises
@@ -16,7 +16,7 @@ def delayed(thing: Any) -> Any:
     ImportError
         If Dask is not installed.
     """
-    return _dask().delayed(thing, pure=False)
+    return _dask().delayed(value, pure=False)
 
 
 def compute(*tasks: Any) -> tuple[Any, ...]:

@@ -133,8 +133,7 @@ def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
             "X has delayed sequences, whose numbers of rows are not known and cannot be matched with "
             "labels. Use a dask array, or a list of dask arrays."
         )
-    shape = np.broadcast_to(
-        0.0, (sum(rows.lengths), 1)
-    )  # graphs of labels and temporal graphs use only the number of rows
+    # Graphs of labels and temporal graphs use only the number of rows, not their values.
+    placeholder = np.broadcast_to(0.0, (sum(rows.lengths), 1))
     labels = labels_of_rows(compute(y)[0] if is_array(y) else y, rows.lengths)
-    return check_has_edges(build_graph(estimator.graph, shape, labels, lengths=rows.lengths))
+    return check_has_edges(build_graph(estimator.graph, placeholder, labels, lengths=rows.lengths))

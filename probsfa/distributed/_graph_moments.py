@@ -101,7 +101,7 @@ def _moments_on_any_graph(graph: TrainingGraph, rows: DistributedRows, expander:
     lengths = [sum(part.lengths or ()) for part in rows.parts]
     pieces = [slice(stop - n, stop) for stop, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True)]
     blocks = [delayed(expander)(part.rows) for part in rows.parts]
-    origin = delayed(_first_row_with_value)(blocks[0])
+    origin = delayed(_first_row)(blocks[0])
     sums = [delayed(_weighted_sum)(x, origin, v[piece]) for x, piece in zip(blocks, pieces, strict=True)]
     offset = reduce_tree(sum, sums)
     scatters = [
@@ -134,7 +134,7 @@ def _moments_on_any_graph(graph: TrainingGraph, rows: DistributedRows, expander:
     return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
 
 
-def _first_row_with_value(rows: FloatArray) -> FloatArray:
+def _first_row(rows: FloatArray) -> FloatArray:
     return rows[0].copy()
 
 

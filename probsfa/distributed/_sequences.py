@@ -32,7 +32,7 @@ from probsfa.statespace.progress import Progress
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
 _MAX_PARTS = 256  # each step of a fit runs one task for every part
-# Minimum number of rows of a part of an array; smaller parts are used for at most this number of parts.
+# Minimum number of rows of a part of an array, and number of parts of arrays with too few rows for it.
 _MIN_PART_ROWS, _MAX_SMALL_PARTS = 2**14, 16
 _MAX_START_VALUES = 2**24  # 128 MiB of float64: maximum number of values for starting points
 
@@ -118,7 +118,7 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
 
 
 def _n_parts(X: Any) -> int:
-    """Return the maximum number of parts; the lengths of the members of a list are unknown."""
+    """Return the maximum number of parts; 256 for a list, because the lengths of its members are unknown."""
     if not is_array(X):
         return _MAX_PARTS
     return min(max(X.shape[0] // _MIN_PART_ROWS, _MAX_SMALL_PARTS), _MAX_PARTS)

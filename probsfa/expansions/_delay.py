@@ -29,7 +29,7 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
     n_delays : int, default=2
         Number of rows, including the current one.
     step : int, default=1
-        Distance in rows between them.
+        Distance between these rows.
     start : {"drop", "nan"}, default="drop"
         Treatment of the first ``(n_delays - 1) * step`` rows of each sequence, which lack previous rows.
         "drop" removes them, so that sequences are shorter; "nan" returns rows of NaN, for
@@ -96,7 +96,7 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return every row with those before it.
+        """Return each row together with the previous rows of its sequence.
 
         Parameters
         ----------

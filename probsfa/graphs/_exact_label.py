@@ -46,7 +46,7 @@ def exact_label(
     node_weights : array-like (N,), optional
         Weight of every sample; by default 1.
     nonnegative : bool, default=False
-        Whether to avoid negative edge weights. Then ``2 - delta`` of all responses is multiplied by one
+        Whether to avoid negative edge weights. Then ``2 - delta`` of all responses is multiplied by the same
         factor, which does not change the features. Nonnegative weights are needed only for sampling a Markov
         chain.
 
@@ -200,7 +200,7 @@ class SpectralGraph(TrainingGraph):
         return scipy.sparse.csr_array(v[:, None] * similarity * (v / self.Q))
 
     def component_labels(self) -> IntArray:
-        """Return the connected component of every vertex, (N,), from the values of functions of delta 0."""
+        """Return the connected component of every vertex, (N,), defined by responses with delta value 0."""
         constant_responses = self.responses[:, self.weights > 1 - 1e-12]
         return (
             np.unique(constant_responses.round(9), axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
@@ -219,6 +219,5 @@ class SpectralGraph(TrainingGraph):
         if count <= exact_vectors.shape[1]:
             return exact_vectors[:, :count]
         random_vectors = np.random.default_rng(0).standard_normal((len(root), count - exact_vectors.shape[1]))
-        return np.linalg.qr(np.column_stack([exact_vectors, random_vectors]))[
-            0
-        ]  # other functions have equal delta values, and are arbitrary
+        # All other functions have delta value 2, so that any of them are eigenvectors.
+        return np.linalg.qr(np.column_stack([exact_vectors, random_vectors]))[0]

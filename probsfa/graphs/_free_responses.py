@@ -15,9 +15,8 @@ from probsfa.graphs.training_graph import TrainingGraph
 __all__ = ["FreeResponses", "free_responses"]
 
 _MAX_DENSE_VERTICES = 600  # up to this number the dense eigenproblem is solved, above it a sparse one
-_MAX_FACTOR_WORK = (
-    1e9  # maximum number of multiplications of a banded factorisation; otherwise Lanczos iteration
-)
+# Maximum number of multiplications of a banded factorization; for more, Lanczos iteration is used.
+_MAX_FACTOR_WORK = 1e9
 _TOLERANCE = 1e-12  # of eigenvalues, relative to the largest
 _RELATIVE_SHIFT = 1e-3  # relative to the mean of the diagonal; the Laplacian is singular without a shift
 
@@ -75,9 +74,9 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     Free responses solve ``L y = lambda V y`` with ``delta = 2 lambda Q / R``. On the temporal graph of N
     steps they are cosines (Wiskott 2003, Neural Computation 15:2147), ``sqrt(2) cos(pi j (t + 1/2) / N)``
     with ``delta = 2 (1 - cos(pi j / N)) N / (N - 1)``. If node weights are the degrees, they are Laplacian
-    eigenmaps (Sprekeler 2011). Graphs of groups and of exact labels have a solution by their structure. For
-    other graphs with more than a few hundred vertices, the sparse matrix is used, which requires at least the
-    memory of ``to_sparse()``.
+    eigenmaps (Sprekeler 2011). For graphs of groups and of exact labels, the structure determines the
+    solution. For other graphs with more than a few hundred vertices, the sparse matrix is used, which
+    requires at least the memory of ``to_sparse()``.
 
     Examples
     --------

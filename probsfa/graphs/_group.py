@@ -78,8 +78,8 @@ class GroupGraph(TrainingGraph):
         # Deviations from group means and group means are multiplied separately. Means are subtracted twice,
         # because the rounding errors of distant means would exceed small deviations.
         means = self._group_means(X)
-        flows = self._weights_between_groups
-        between = np.asarray(flows.sum(axis=1))[:, None] * means - flows @ means
+        weights = self._weights_between_groups
+        between = np.asarray(weights.sum(axis=1))[:, None] * means - weights @ means
         product = X - means[self.groups]
         product -= self._group_means(product)[self.groups]
         product *= self.degrees[:, None]
@@ -96,8 +96,8 @@ class GroupGraph(TrainingGraph):
             membership = scipy.sparse.csr_array((ones, member, row_starts), shape=(len(member), len(present)))
             means[present] += np.asarray(membership.T @ X.take(block))
         means /= self.sizes[:, None]
-        flows = self._weights_between_groups
-        between = np.asarray(flows.sum(axis=1))[:, None] * means - flows @ means
+        weights = self._weights_between_groups
+        between = np.asarray(weights.sum(axis=1))[:, None] * means - weights @ means
         total: FloatArray = (self.sizes[:, None] * means).T @ between
         for block in X.blocks():
             centred = X.take(block)
@@ -110,9 +110,9 @@ class GroupGraph(TrainingGraph):
         # whose eigenvalue is d / v of its samples.
         first_samples = self._members.indices[self._members.indptr[:-1]]
         mass = root[first_samples] ** 2  # of one sample of each group
-        flows = scipy.sparse.diags_array(self.sizes) @ self._weights_between_groups
+        weights = scipy.sparse.diags_array(self.sizes) @ self._weights_between_groups
         size = np.sqrt(self.sizes * mass)
-        L = scipy.sparse.diags_array(np.asarray(flows.sum(axis=1))) - flows
+        L = scipy.sparse.diags_array(np.asarray(weights.sum(axis=1))) - weights
         group_values, functions = scipy.linalg.eigh(L.toarray() / size / size[:, None])
         within_weights = self.degrees[first_samples] / mass
         n_inside = np.minimum(self.sizes.astype(int) - 1, count)
@@ -355,8 +355,8 @@ def mixed(
 
     Notes
     -----
-    Section 5.4 of the paper. For groups of unequal size, node and edge weights are divided as in
-    :func:`serial`.
+    Escalante-B. & Wiskott (2013), section 5.4. For groups of unequal size, node and edge weights are divided
+    as in :func:`serial`.
 
     Examples
     --------
@@ -431,12 +431,12 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     previous_states, next_states = state_numbers[:-lag][is_transition], state_numbers[lag:][is_transition]
     n_states = int(state_numbers.max()) + 1
     steps = np.full(len(previous_states), 0.5 / len(previous_states), dtype=np.float64)
-    forward_counts = scipy.sparse.csr_array(
+    forward_frequencies = scipy.sparse.csr_array(
         (steps, (previous_states, next_states)), shape=(n_states, n_states)
     )
     inverse_frequencies = scipy.sparse.diags_array(n / np.bincount(state_numbers))
     return GroupGraph(
         state_numbers,
-        (inverse_frequencies @ (forward_counts + forward_counts.T) @ inverse_frequencies).tocsr(),
+        (inverse_frequencies @ (forward_frequencies + forward_frequencies.T) @ inverse_frequencies).tocsr(),
         np.ones(n_states),
     )

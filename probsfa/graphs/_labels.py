@@ -169,7 +169,7 @@ def label_groups(
 
 
 def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
-    """Return the merged group of every group. Merged groups have at least size `smallest`, or are two.
+    """Return the merged group of every group. Merged groups have at least size `smallest`, or there are two.
 
     The smallest group is repeatedly merged with the smaller adjacent group.
     """

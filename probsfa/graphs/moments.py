@@ -66,11 +66,9 @@ class Moments:
     @classmethod
     def empty(cls, n_features: int, lag: int = 1) -> "Moments":
         """Return the moments of zero rows, the neutral element of :meth:`merge`."""
-        zero, zeros = (
-            np.zeros(n_features, dtype=np.float64),
-            np.zeros((n_features, n_features), dtype=np.float64),
-        )
-        return cls(0, zero, zero, zeros, 0, zeros, lag)
+        vector = np.zeros(n_features, dtype=np.float64)
+        matrix = np.zeros((n_features, n_features), dtype=np.float64)
+        return cls(0, vector, vector, matrix, 0, matrix, lag)
 
     @property
     def mean(self) -> FloatArray:
@@ -198,9 +196,8 @@ class MomentStream:
         starts[0] = -len(tail)
 
         moments = _add_rows(self.moments, rows, skip_incomplete)
-        padding = np.zeros(
-            (min(lag - len(tail), n), rows.shape[1]), dtype=np.float64
-        )  # rows that are not `lag` rows after another row
+        # The first rows of a sequence have no row `lag` rows earlier; the pairs with zeros are not valid.
+        padding = np.zeros((min(lag - len(tail), n), rows.shape[1]), dtype=np.float64)
         earlier = np.concatenate([padding, tail])
         border_sums = _difference_scatter(earlier[:n], rows[:lag], starts, 0, lag, skip_incomplete)
         inner_sums = _difference_scatter(rows[:-lag], rows[lag:], starts, lag, lag, skip_incomplete)

@@ -15,9 +15,10 @@ the moments of graph-based slow feature analysis are (eqs. 12-14)
 so that only the product ``L X`` is required. The graphs of this package compute it in O(N D), although most
 of them have about N^2 edges. A self-loop ``gamma_nn`` adds to ``d_n`` and ``R`` only.
 
-The weights are *consistent* if ``d_n / R = v_n / Q`` for every vertex (restrictions 19-22, up to two scales).
-Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain whose stationary distribution is
-proportional to the node weights. SFA of that chain equals SFA on the graph (section 3.5).
+The weights are *consistent* if ``d_n / R = v_n / Q`` for every vertex (restrictions 20 and 21; 19 and 22
+are ``Q = R = 1``). Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain whose
+stationary distribution is proportional to the node weights. SFA of that chain equals SFA on the graph
+(section 3.5).
 """
 
 import itertools
@@ -128,7 +129,7 @@ class TrainingGraph(ABC):
     def _relative_energy(self, X: CentredRows) -> FloatArray:
         """Return ``X' L X / R``, which depends only on the proportions of the edge weights.
 
-        Graphs that consist of other graphs, or have weights of users, override this method.
+        Graphs that consist of other graphs, or whose weights are given by the user, override this method.
         """
         return self._energy(X) / self.R
 
@@ -184,7 +185,7 @@ class TrainingGraph(ABC):
         Returns
         -------
         TrainingGraph
-            The consistent graph (restrictions 19-22).
+            The consistent graph, which fulfils restrictions 19-22 of Escalante-B. & Wiskott (2013).
         """
         return ReweightedGraph(self, self.degrees / self.R, scale=1.0 / self.R)
 
@@ -275,20 +276,20 @@ class ReweightedGraph(TrainingGraph):
         return self.base._relative_energy(X)
 
 
-def check_edges(n_edges: float, instead: str) -> None:
+def check_edges(n_edges: float, alternative: str) -> None:
     """Raise a MemoryError if a matrix of edges would be too large.
 
     Parameters
     ----------
     n_edges : float
         Number of edges.
-    instead : str
-        Less expensive alternative: a clause of the message.
+    alternative : str
+        Clause of the message about a representation of the edges that needs less memory.
     """
     if n_edges > _MAX_EDGES:
         raise MemoryError(
             f"This graph has {n_edges:.3g} edges, {16 * n_edges / 2**30:.3g} GiB as a sparse matrix. "
-            f"laplacian_matmul and graph_moments do not require the matrix, and {instead}."
+            f"laplacian_matmul and graph_moments do not require the matrix, and {alternative}."
         )
 
 
@@ -328,11 +329,11 @@ class SparseWalk:
 
     def __call__(self, start: int, n_steps: int, rng: np.random.RandomState) -> NDArray[np.intp]:
         """Return `n_steps` vertices of a walk from `start`; it stays at a vertex without edges."""
-        borders, targets, sums = self._row_starts, self._targets, self._sums
+        row_starts, targets, sums = self._row_starts, self._targets, self._sums
         path, current = np.empty(n_steps, dtype=np.intp), start
         for step, u in enumerate(rng.random_sample(n_steps).tolist()):
             path[step] = current
-            first, stop = borders[current], borders[current + 1]
+            first, stop = row_starts[current], row_starts[current + 1]
             if first < stop:
                 target_sum = sums[first] + u * (sums[stop] - sums[first])
                 edge = bisect_right(sums, target_sum, first + 1, stop + 1) - 1

@@ -29,7 +29,7 @@ __all__ = [
     "warn_of_overfitting",
 ]
 
-# Smallest share of the variance of a monomial that monomials of lower degree do not explain. At 1e-8, about
+# Minimum share of the variance of a monomial that monomials of lower degree do not explain. At 1e-8, about
 # eight of the sixteen digits of double precision remain.
 _MIN_VARIANCE_SHARE = 1e-8
 
@@ -242,7 +242,7 @@ def set_linear_attributes(
     moments : Moments or GraphMoments
         Moments of the expanded training rows.
     expander : Expander
-        The fitted expansion, or none.
+        The fitted expansion, or the identity.
     lag : int, default=1
         Lag of the differences, in rows.
     directions : SlowDirections, optional
@@ -289,9 +289,8 @@ def transform_rows(
 
 
 _N_FOLDS = 5
-_MIN_MEAN_SQUARE = (
-    0.1  # smallest mean square of an output on a fold, relative to its variance over the training rows
-)
+# Minimum mean square of an output on a fold, relative to its variance over the training rows.
+_MIN_MEAN_SQUARE = 0.1
 # The delta value of n rows of white noise has mean 2 and standard deviation 2 / sqrt(n). An output above 1.8
 # is not slow for any n.
 _MAX_NOISE_DELTA, _MIN_NOISE_DELTA, _N_STANDARD_DEVIATIONS = 1.8, 1.0, 2.0

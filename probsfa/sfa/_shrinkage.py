@@ -7,7 +7,7 @@ moments are::
 
 These are the moments of samples scaled by ``sqrt(1 - s)`` plus white noise of covariance ``s T``. Delta
 values are shrunk towards 2, the delta value of white noise; outputs of small variance are shrunk most. On the
-clustered graph ``A_s / 2`` is the shrunken within-class covariance of a regularised Fisher discriminant.
+clustered graph ``A_s / 2`` is the shrunken within-class covariance of a regularized Fisher discriminant.
 """
 
 import numbers
@@ -105,7 +105,8 @@ def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
 
 TARGETS = ("diagonal", "identity")
 
-_MAX_SHRINKAGE = 0.99  # uncorrelated columns: the differences still distinguish slow from fast columns
+# For uncorrelated columns the estimate is 1, at which the moments would not depend on the samples.
+_MAX_SHRINKAGE = 0.99
 
 
 def check_shrinkage(shrinkage: Any, target: Any) -> None:
@@ -113,8 +114,8 @@ def check_shrinkage(shrinkage: Any, target: Any) -> None:
     check_option("shrinkage_target", target, TARGETS)
     if shrinkage is None or (isinstance(shrinkage, str) and shrinkage == "auto"):
         return
-    number = isinstance(shrinkage, numbers.Real) and not isinstance(shrinkage, bool)
-    if not number or not 0 <= float(shrinkage) < 1:
+    is_number = isinstance(shrinkage, numbers.Real) and not isinstance(shrinkage, bool)
+    if not is_number or not 0 <= float(shrinkage) < 1:
         raise ValueError(
             f'shrinkage must be None, "auto" or a number from 0 to below 1; got {shrinkage!r}. (At 1, the '
             "moments would not depend on the samples.)"

@@ -388,7 +388,7 @@ def set_fitted(
     moments : GraphMoments
         Moments of the expanded training rows on this graph.
     expander : Expander
-        The fitted expansion, or none.
+        The fitted expansion, or the identity.
     sums : GraphSums, optional
         Sums that include earlier batches.
     intensity : float, optional
@@ -460,11 +460,11 @@ def graph_score(graph: Any, sequences: Sequences, y: Any, outputs: Any) -> float
     Parameters
     ----------
     graph : TrainingGraph, str or callable
-        The graph of an estimator; "temporal" if it has none.
+        The graph of an estimator.
     sequences : Sequences
         The rows.
     y : array-like or None
-        Labels of the rows of `X`.
+        Labels of the rows.
     outputs : ndarray (N, K)
         Outputs of the rows; each is scaled to unit variance.
 

@@ -78,7 +78,7 @@ class SFA(InvertibleTransformer):
     See Also
     --------
     GraphSFA : Slowness along the edges of a training graph.
-    KernelSFA : Slow functions of a kernel, regularised.
+    KernelSFA : Slow functions of a kernel, regularized.
     HierarchicalSFA : Layers of nodes over receptive fields.
     probsfa.ProbabilisticSFA : The model with noise and missing values; SFA is its zero-noise limit.
 
@@ -128,10 +128,10 @@ class SFA(InvertibleTransformer):
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time. A list contains several sequences; differences do not cross their limits.
+            Rows in order of time. A list contains several sequences, without differences between them.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
@@ -181,7 +181,7 @@ class SFA(InvertibleTransformer):
             The next rows, any number of them.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         new_sequence : bool, optional
             Whether the first row begins a new sequence or continues the last one. By default a single array
             continues the last sequence; a list, or an array with `lengths`, begins a new one.
@@ -208,7 +208,7 @@ class SFA(InvertibleTransformer):
             self._batches = None
         if self._batches is None:
             if np.isnan(sequences.values).any(axis=1).all():
-                return self._unset_fitted("X had no complete row so far")
+                return self._unset_fitted("X has had no complete row so far")
             expander = Expander.fit(self.expansion, sequences.values)
             stream = MomentStream.start(expander.n_features_out, self.lag)
         else:
@@ -219,7 +219,7 @@ class SFA(InvertibleTransformer):
         stream = extend_stream(stream, sequences, expander, new_sequence=new_sequence, skip_incomplete=skip)
         self._batches = expander, stream
         if stream.moments.n_differences == 0:
-            return self._unset_fitted(f"X had no two complete rows {self.lag} apart so far")
+            return self._unset_fitted(f"X has had no two complete rows {self.lag} apart so far")
         try:
             set_linear_attributes(self, stream.moments, expander, lag=self.lag)
         except RankError as error:
@@ -287,7 +287,7 @@ def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequ
     stream : MomentStream
         Moments of all expanded training rows, and the last rows for ``partial_fit``.
     expander : Expander
-        The fitted expansion, or none.
+        The fitted expansion, or the identity.
     lengths : sequence of int
         Training rows of every sequence.
 

@@ -5,9 +5,10 @@ function of statistically independent sources, its slowest function is a monoton
 source. Further slow functions depend on this source and on others. Sources are therefore extracted one after
 the other:
 
-1. expand the series, ``z = h(x)``, and whiten; 2. regress ``z`` on an expansion ``n(s_1, ..., s_i)`` of the
-extracted sources, and subtract the regression; 3. discard directions with little remaining variance; 4. the
-slowest remaining direction is the next source.
+1. expand the series, ``z = h(x)``, and whiten;
+2. regress ``z`` on an expansion ``n(s_1, ..., s_i)`` of the extracted sources, and subtract the regression;
+3. discard directions with little remaining variance;
+4. the slowest remaining direction is the next source.
 """
 
 import math
@@ -149,7 +150,7 @@ class XSFA(RowTransformer):
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time. A list contains several sequences; differences do not cross their limits.
+            Rows in order of time. A list contains several sequences, without differences between them.
         y : ignored
         lengths : array-like of int, optional
             Lengths of consecutive sequences in one array.
@@ -255,8 +256,8 @@ class XSFA(RowTransformer):
         check_count("lag", self.lag)
         check_rank_tol(self.rank_tol)
         least_variance = self.least_variance
-        number = isinstance(least_variance, numbers.Real) and not isinstance(least_variance, bool)
-        if not (number and 0 <= float(least_variance) < 1):
+        is_number = isinstance(least_variance, numbers.Real) and not isinstance(least_variance, bool)
+        if not (is_number and 0 <= float(least_variance) < 1):
             raise ValueError(
                 f"least_variance must be a number from 0 to less than 1; got {least_variance!r}."
             )
@@ -280,13 +281,13 @@ class XSFA(RowTransformer):
         of the sources, is ``r = z - G' n``. Moments of r follow from the joint moments of z and n.
         """
         rank = W.shape[1]
-        powers = self._powers(sources[:1]).shape[1]
+        n_powers = self._powers(sources[:1]).shape[1]
         combined = _ExpansionWithSources(expander, W, self.expansion_mean_, scaled.shape[1], self)
         rows_and_sources = np.hstack([scaled, sources])
-        moments = self._moments(rows_and_sources, sequences, Expander(combined, rank + powers))
+        moments = self._moments(rows_and_sources, sequences, Expander(combined, rank + n_powers))
         B, A = moments.covariance, moments.difference_moment
-        G = np.zeros((powers, rank), dtype=np.float64)
-        if powers:
+        G = np.zeros((n_powers, rank), dtype=np.float64)
+        if n_powers:
             floor = moments.variance_floor[rank:]
             V = whiten(B[rank:, rank:], rank_tol=self.rank_tol, variance_floor=floor).matrix
             G = V @ (V.T @ B[rank:, :rank])
