@@ -1,16 +1,16 @@
-"""Regularised principal curves and surfaces.
+"""Regularized principal curves and surfaces.
 
 A principal manifold is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimizes the mean
-squared distance of a row from the nearest point ``f(z)``. With ``f(z) = sum_j alpha_j K(z_j, z)`` in the
-space of a Gaussian kernel ``K`` and a penalty on its norm (Smola, Mika, Schoelkopf & Williamson 2001), the
-objective is ::
+squared distance of a row from the nearest point ``f(z)``. The function is a sum of Gaussian kernels ``K`` at
+landmarks ``l_j``, ``f(z) = sum_j alpha_j K(l_j, z)``, with a penalty on its norm (Smola, Mika, Schoelkopf &
+Williamson 2001). With the coordinates ``z_i`` of row ``x_i``, the objective is ::
 
-    (1/n) sum_i |x_i - f(xi_i)|^2 + (lambda/2) sum_ij alpha_i' alpha_j K(z_i, z_j)
+    (1/n) sum_i |x_i - f(z_i)|^2 + (lambda/2) sum_ij alpha_i' alpha_j K(l_i, l_j)
 
-It is minimized alternately over the coordinates ``xi_i``, by projection of the rows onto the manifold, and
+It is minimized alternately over the coordinates ``z_i``, by projection of the rows onto the manifold, and
 over ``alpha``, in closed form::
 
-    alpha = (lambda n / 2 K_z + K_xi' K_xi)^-1 K_xi' X
+    alpha = ((lambda n / 2) K_ll + K_zl' K_zl)^-1 K_zl' X,      K_ll = K(l_i, l_j),  K_zl = K(z_i, l_j)
 
 Neither step increases the objective.
 """
@@ -25,11 +25,11 @@ __all__ = ["KernelManifold", "landmark_grid", "project", "solve_coefficients"]
 
 # Eigenvalues of the landmark kernel below this fraction of the largest are discarded as rounding errors.
 _MIN_EIGENVALUE = 1e-11
-_MAX_ARRAY_SIZE = 2**22  # size of the largest temporary array
+_MAX_ARRAY_SIZE = 2**22  # maximum number of elements of a temporary array
 
 
 def landmark_grid(n_landmarks: int, n_coordinates: int) -> FloatArray:
-    """Return a regular grid on ``[0, 1]^k``, about `n_landmarks` points (M, k)."""
+    """Return a regular grid (M, k) of about `n_landmarks` points on ``[0, 1]^k``."""
     side = max(int(round(n_landmarks ** (1.0 / n_coordinates))), 2)
     axes = np.meshgrid(*[np.linspace(0.0, 1.0, side)] * n_coordinates, indexing="ij")
     return np.stack([axis.ravel() for axis in axes], axis=1)
@@ -37,12 +37,12 @@ def landmark_grid(n_landmarks: int, n_coordinates: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class KernelManifold:
-    """A function ``f(z) = sum_j alpha_j K(z_j, z)`` from ``[0, 1]^k`` to D columns.
+    """A function ``f(z) = sum_j alpha_j K(l_j, z)`` from ``[0, 1]^k`` to D columns.
 
     Attributes
     ----------
     landmarks : ndarray (M, k)
-        The points ``z_j``.
+        The points ``l_j``.
     bandwidth : float
         Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``.
     coefficients : ndarray (M, D)
@@ -59,7 +59,7 @@ class KernelManifold:
         return np.asarray(np.exp(-0.5 * squared / self.bandwidth**2))
 
     def __call__(self, coordinates: FloatArray) -> FloatArray:
-        """Return the points (n, D) of coordinates (n, k)."""
+        """Return the points ``f(z)`` (n, D) at coordinates (n, k)."""
         return np.asarray(self.kernel(coordinates) @ self.coefficients)
 
     def derivatives(self, coordinates: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -87,12 +87,12 @@ class KernelManifold:
 
     @property
     def squared_norm(self) -> float:
-        """Return the squared norm of the function, ``sum_ij alpha_i' alpha_j K(z_i, z_j)``."""
+        """Return the squared norm of the function, ``sum_ij alpha_i' alpha_j K(l_i, l_j)``."""
         gram = self.kernel(self.landmarks)
         return float(np.sum(self.coefficients * (gram @ self.coefficients)))
 
     def objective(self, X: FloatArray, coordinates: FloatArray, regularization: float) -> float:
-        """Return the penalized mean squared distance of rows (n, D) from the points of coordinates (n, k)."""
+        """Return the penalized mean squared distance of rows (n, D) from the points at coordinates (n, k)."""
         distances = np.sum((X - self(coordinates)) ** 2, axis=1)
         return float(np.mean(distances)) + 0.5 * regularization * self.squared_norm
 
@@ -118,8 +118,8 @@ def solve_coefficients(
     KernelManifold
     """
     manifold = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
-    # The kernel matrix of close landmarks is numerically singular. Its whitened eigenvectors make the penalty
-    # a sum of squares and the problem well conditioned.
+    # The kernel matrix of close landmarks is numerically singular. In the basis of its whitened eigenvectors
+    # the penalty is a sum of squares, and the least-squares problem is well conditioned.
     eigenvalues, vectors = np.linalg.eigh(manifold.kernel(landmarks))
     retained = eigenvalues > _MIN_EIGENVALUE * eigenvalues[-1]
     whitened = vectors[:, retained] / np.sqrt(eigenvalues[retained])
@@ -135,10 +135,10 @@ def solve_coefficients(
 def project(
     manifold: KernelManifold, X: FloatArray, coordinates: FloatArray | None = None, n_newton: int = 12
 ) -> FloatArray:
-    """Return the coordinates of the nearest point of a manifold for each row.
+    """Project rows onto a manifold: return the coordinates of the point nearest to each row.
 
     The search starts at the nearest point of a fine grid. Newton steps are accepted only if they reduce the
-    distance.
+    distance, so that the result may be a local minimum.
 
     Parameters
     ----------
@@ -166,9 +166,9 @@ def project(
         x = X[part]
         z = grid[np.argmin(squared_norms - 2.0 * x @ points.T, axis=1)]
         if coordinates is not None:
-            given = coordinates[part]
-            is_closer = _squared_lengths(x - manifold(given)) <= _squared_lengths(x - manifold(z))
-            z = np.where(is_closer[:, None], given, z)
+            initial = coordinates[part]
+            is_closer = _squared_lengths(x - manifold(initial)) <= _squared_lengths(x - manifold(z))
+            z = np.where(is_closer[:, None], initial, z)
         best[part] = _refine(manifold, x, z, n_newton)
     return best
 
@@ -187,9 +187,9 @@ def _refine(manifold: KernelManifold, X: FloatArray, z: FloatArray, n_newton: in
         curvature = np.einsum("nkd,nld->nkl", first, first) - np.einsum("nkld,nd->nkl", second, residual)
         eigenvalues, vectors = np.linalg.eigh(curvature)
         scale = np.maximum(np.abs(eigenvalues), 1e-12 * (1.0 + np.abs(eigenvalues).max(initial=0.0)))
-        # A direction of descent, also for negative curvature.
-        newton_coordinates = np.einsum("nkj,nk->nj", vectors, gradient) / scale
-        step = -np.einsum("nkj,nj->nk", vectors, newton_coordinates)
+        # Absolute eigenvalues give a descent direction also where the curvature is negative.
+        rotated_gradient = np.einsum("nkj,nk->nj", vectors, gradient) / scale
+        step = -np.einsum("nkj,nj->nk", vectors, rotated_gradient)
         proposal = np.clip(z + step_size[:, None] * step, 0.0, 1.0)
         is_closer = _squared_lengths(X - manifold(proposal)) < _squared_lengths(residual)
         z = np.where(is_closer[:, None], proposal, z)

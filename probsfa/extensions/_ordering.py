@@ -24,7 +24,7 @@ def principal_coordinates(centred: FloatArray, k: int) -> FloatArray:
 
 
 def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
-    """Return the coordinates (N, k) of an eigenmap; None if the graph is not connected."""
+    """Return the coordinates (N, k) of an eigenmap; None for few rows or a graph that is not connected."""
     selected = np.unique(np.linspace(0, len(centred) - 1, MAX_ROWS).astype(int))
     rows = centred[selected]
     if len(rows) <= k + 2:
@@ -42,5 +42,5 @@ def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
 
 def ranks(scores: FloatArray) -> FloatArray:
     """Return the ranks of the rows in each column, from 0 to 1."""
-    ranks = np.argsort(np.argsort(scores, axis=0, kind="stable"), axis=0)
-    return np.asarray(ranks / max(len(scores) - 1, 1), dtype=np.float64)
+    positions = np.argsort(np.argsort(scores, axis=0, kind="stable"), axis=0)
+    return np.asarray(positions / max(len(scores) - 1, 1), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Base class of estimators with an encoder and a decoder of rows."""
+"""Base class of estimators that encode and decode rows."""
 
 import abc
 import warnings
@@ -16,7 +16,7 @@ __all__ = ["Reconstruction"]
 
 
 class Reconstruction(InvertibleTransformer):
-    """An estimator with an encoder (``_outputs``) and a decoder (``_inputs``) of rows."""
+    """An estimator that encodes rows as coordinates (``_outputs``) and decodes them (``_inputs``)."""
 
     status_: str
 
@@ -51,7 +51,7 @@ class Reconstruction(InvertibleTransformer):
         return self
 
     def reconstruct(self, X: Any) -> Any:
-        """Return the reconstruction of rows by the encoder and the decoder.
+        """Encode and decode rows.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Reconstruction(InvertibleTransformer):
         )
         if np.all(values == values[0]):
             raise ValueError("Every column of X is constant. Use rows that vary.")
-        # Differences from the first row are averaged, because a large offset would lose digits.
+        # Differences from the first row are averaged, because sums of large offsets would lose digits.
         return values, values[0] + (values - values[0]).mean(axis=0)
 
 

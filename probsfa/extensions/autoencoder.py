@@ -24,11 +24,11 @@ __all__ = ["Autoencoder", "LinearAutoencoder"]
 
 @lists_in_lists_out
 class LinearAutoencoder(Reconstruction):
-    """Linear autoencoder: a linear encoder and decoder, which converge to the principal subspace.
+    """Linear autoencoder: a linear encoder and decoder of the principal subspace.
 
     ``E |x - M W x|^2`` is minimized alternately over the decoder ``M`` and the encoder ``W``, each in closed
-    form, from a random start. The result is the subspace of principal component analysis; the estimator is
-    for comparison with nonlinear autoencoders.
+    form, from a random start. The iteration converges to the subspace of principal component analysis; the
+    estimator is for comparison with nonlinear autoencoders.
 
     Parameters
     ----------
@@ -121,8 +121,8 @@ class LinearAutoencoder(Reconstruction):
         status = "max_iter"
         try:
             for _ in range(self.max_iter):
-                # For the encoder W = M' of an orthonormal decoder, the optimal decoder is S W' (W S W')^-1.
-                # The columns are then orthonormalized; the optimal encoder compensates for this change.
+                # With covariance S and encoder W = M', M orthonormal, the optimal decoder S W' (W S W')^-1
+                # has the column space of S M. Any basis of it gives the same reconstructions.
                 proposal = _orthonormal(covariance @ decoder, decoder)
                 history.append(max(total - float(np.sum(proposal * (covariance @ proposal))), 0.0))
                 change = np.linalg.norm(proposal - decoder @ (decoder.T @ proposal))
@@ -151,7 +151,7 @@ class LinearAutoencoder(Reconstruction):
 
 
 def _orthonormal(updated: FloatArray, previous: FloatArray) -> FloatArray:
-    """Return an orthonormal basis of updated columns, completed by previous columns at lower rank."""
+    """Return an orthonormal basis (D, K) of updated columns; previous columns replace lost dimensions."""
     directions, sizes, _ = np.linalg.svd(updated, full_matrices=False)
     retained = sizes > 1e-15 * sizes[0]
     if retained.all():
@@ -177,7 +177,7 @@ class Autoencoder(Reconstruction):
     n_components : int, default=2
         Number of coordinates, ``K``.
     hidden : int, default=32
-        Number of units in each of the layers before and after the coordinates.
+        Number of units in each of the layers before and after the middle layer.
     corruption : float, default=0.0
         Standard deviation of the noise that is added to the inputs in training, in standard deviations of the
         columns.
@@ -190,9 +190,10 @@ class Autoencoder(Reconstruction):
     solver : {"lbfgs", "adam"}, default="lbfgs"
         Solver of scikit-learn; "lbfgs" is suited to at most about ten thousand rows, "adam" to more.
     n_init : int, default=2
-        Number of starts; the network with the smallest training error is used. The first start uses a
-        Laplacian eigenmap, which unfolds curves; its coordinates are targets of the encoder and inputs of the
-        decoder. Other starts have random weights.
+        Number of starts; the network with the smallest training error is used. For the first start, the
+        encoder is trained to predict the coordinates of a Laplacian eigenmap, which unfolds curves, and the
+        decoder to predict the rows from them. Principal components replace an eigenmap whose graph is not
+        connected. Other starts have random weights.
     max_iter : int, default=4000
         Maximum number of iterations of the solver. A thousand are too few for tightly wound curves.
     random_state : int, Generator or None, default=None
@@ -376,12 +377,12 @@ def _initialize(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, ta
     hidden, k, _ = options["hidden_layer_sizes"]
     options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_MAX_START_ITERATIONS)
     halves = MLPRegressor(**options), MLPRegressor(**options)
-    activation_inputs = _INVERSES[options["activation"]](codes)
+    encoder_targets = _INVERSES[options["activation"]](codes)  # the last layer of a regressor is linear
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         # scikit-learn creates the weights of a network in its first iteration.
         network.set_params(max_iter=1).fit(inputs, targets)
-        halves[0].fit(inputs, activation_inputs[:, 0] if k == 1 else activation_inputs)
+        halves[0].fit(inputs, encoder_targets[:, 0] if k == 1 else encoder_targets)
         halves[1].fit(codes, targets)
     network.n_iter_ = 0
     network.set_params(max_iter=n_iterations, warm_start=True)
@@ -401,9 +402,8 @@ _INVERSES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "relu": lambda activities: activities,
     "logistic": lambda activities: np.log(activities / (1.0 - activities)),
 }
-# Range of the starting codes relative to the range of the activation function, and number of iterations of
-# the separate training of encoder and decoder.
-_START_RANGE, _MAX_START_ITERATIONS = 0.9, 200
+_START_RANGE = 0.9  # range of the starting codes, relative to the range of the activation function
+_MAX_START_ITERATIONS = 200  # of the separate training of encoder and decoder
 
 
 def _status(status: str, n_iter: int, max_iter: int) -> str:

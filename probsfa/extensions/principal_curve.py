@@ -48,8 +48,8 @@ class PrincipalCurve(Reconstruction):
     n_components : int, default=1
         Dimension ``k``: 1 for a curve, 2 for a surface.
     n_landmarks : int, optional
-        Approximate number ``M`` of kernels, which are centred on a regular grid; by default 50 for a curve
-        and 100 for a surface.
+        Approximate number ``M`` of kernels, with centres on a regular grid; by default 50 for a curve and 100
+        for a surface.
     bandwidth : float or "auto", default="auto"
         Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``, in units of the coordinate ``z`` in [0, 1];
         smaller values allow more bends. "auto" chooses among 0.1, 0.2 and 0.4 for curves, by the likelihood
@@ -57,13 +57,14 @@ class PrincipalCurve(Reconstruction):
     regularization : float, default=1e-3
         Weight ``lambda`` of half the squared norm of ``f``; larger values give straighter curves.
     coordinate : {"auto", "arc_length", "latent"}, default="auto"
-        Output of ``transform``: "arc_length", the arc length from the training row of smallest ``z``, in
-        units of the data, or "latent", ``z`` in ``[0, 1]^k``. "auto" is "arc_length" for curves and "latent"
-        for surfaces.
+        Output of ``transform``: "arc_length" is the arc length in units of the data, zero at the training row
+        with the smallest ``z``; "latent" is ``z`` in ``[0, 1]^k``. "auto" is "arc_length" for curves and
+        "latent" for surfaces.
     init : {"auto", "pca", "eigenmap"} or array-like (N, k), default="auto"
-        Starting coordinates of the rows. "pca": ranks of the rows along the principal components; "eigenmap":
-        ranks along the coordinates of a Laplacian eigenmap of nearest neighbours, which unfolds spirals;
-        or an array in [0, 1]. "auto" tries "pca" and "eigenmap" and selects the better result.
+        Starting coordinates of the rows, in [0, 1]. "pca": ranks of the scores on the principal components.
+        "eigenmap": ranks of the coordinates of a Laplacian eigenmap of nearest neighbours, which unfolds
+        spirals; if its graph is not connected, "pca" is used. "auto" tries "pca" and "eigenmap" and selects
+        the result with the smaller objective.
     max_iter : int, default=300
         Maximum number of iterations of projection and closed-form update.
     tol : float, default=1e-3
@@ -72,9 +73,9 @@ class PrincipalCurve(Reconstruction):
     Attributes
     ----------
     landmarks_ : ndarray (M, k)
-        Centres ``z_j`` of the kernels.
+        Centres ``l_j`` of the kernels.
     coefficients_ : ndarray (M, D)
-        ``alpha_j`` with ``f(z) = mean_ + sum_j alpha_j K(z_j, z)``.
+        ``alpha_j`` with ``f(z) = mean_ + sum_j alpha_j K(l_j, z)``.
     coordinates_ : ndarray (N, k)
         Coordinates ``z`` of the training rows.
     mean_ : ndarray (D,)
@@ -104,10 +105,11 @@ class PrincipalCurve(Reconstruction):
 
     Notes
     -----
-    The bandwidth is selected by the likelihood of held-out rows under a mixture of equal Gaussians at the
-    projections of the training rows. Distances of held-out rows are not suitable, because a curve that
-    zigzags across noisy rows is close to all of them. Each half of at most 2000 rows is held out once. The
-    widest kernel whose likelihood is within a standard error of the best one is selected.
+    The bandwidth is selected by twofold cross-validation on at most 2000 rows. The criterion is the
+    likelihood of held-out rows under a mixture of equal Gaussians at the projections of the training rows.
+    Distances of held-out rows from the curve are not suitable, because a curve that zigzags across noisy rows
+    is close to all of them. The widest kernel whose likelihood is within a standard error of the best one is
+    selected.
 
     Columns are not scaled; scale columns of different units first. The objective has several local minima, so
     that the result depends on the initial coordinates (`init`). The coordinate is oriented such that its
@@ -161,7 +163,7 @@ class PrincipalCurve(Reconstruction):
             default if self.n_landmarks is None else check_count("n_landmarks", self.n_landmarks, minimum=2)
         )
         check_memory(
-            8.0 * count**2, f"n_landmarks={count:,} needs {{size}} for kernels", "Use fewer landmarks."
+            8.0 * count**2, f"n_landmarks={count:,} needs {{size}} for the kernel", "Use fewer landmarks."
         )
         landmarks = landmark_grid(count, k)
         starts = self._starts(centred, k, np.arange(len(centred)))
@@ -211,16 +213,18 @@ class PrincipalCurve(Reconstruction):
             held_out_scores.append(np.concatenate(log_densities))
         best = max(held_out_scores, key=np.sum)
         differences = [best - scores for scores in held_out_scores]
-        is_plausible = [
+        is_within_one_error = [
             difference.mean() <= difference.std() / np.sqrt(len(difference)) for difference in differences
         ]
         largest_bandwidth = max(
-            width for width, is_selectable in zip(_BANDWIDTHS, is_plausible, strict=True) if is_selectable
+            width
+            for width, is_candidate in zip(_BANDWIDTHS, is_within_one_error, strict=True)
+            if is_candidate
         )
         return settings._replace(bandwidth=largest_bandwidth), False
 
     def _starts(self, centred: FloatArray, k: int, rows: NDArray[np.intp]) -> list[FloatArray]:
-        """Return starting coordinates (n, k) of some rows."""
+        """Return one or two arrays (n, k) of starting coordinates for the rows with indices `rows` (n,)."""
         if not isinstance(self.init, str):
             coordinates = np.asarray(self.init, dtype=np.float64)
             if coordinates.shape != (len(centred), k) or not np.all(
@@ -278,7 +282,7 @@ class PrincipalCurve(Reconstruction):
         return KernelManifold(self.landmarks_, self.bandwidth_, self.coefficients_)
 
     def _lengths(self) -> FloatArray:
-        """Return the length of the curve from the first training row, at equally spaced ``z``."""
+        """Return arc lengths at equally spaced ``z``; zero at the training row with the smallest ``z``."""
         z = np.linspace(0.0, 1.0, _N_TABLE_POINTS)
         steps = np.linalg.norm(np.diff(self._manifold(z[:, None]), axis=0), axis=1)
         lengths = np.append(0.0, np.cumsum(steps))
@@ -341,7 +345,7 @@ def _minimize_from_starts(
     return best
 
 
-@one_blas_thread()  # the products are small: threads would mostly wait for each other
+@one_blas_thread()  # the matrices are too small for several threads
 def _minimize(
     settings: _Settings,
     X: FloatArray,

@@ -117,7 +117,7 @@ def test_derivative_by_parameters_is_that_of_differences(rng):
         return np.subtract(*(oracle.log_density(rows, *arrays_of(here), lengths).mean() for rows in sets))
 
     expert = GlobalExpert(params, lengths)
-    ours = np.subtract(*(expert.by_parameters(expert.evaluate(rows)) for rows in sets))
+    ours = np.subtract(*(expert.parameter_gradient(expert.evaluate(rows)) for rows in sets))
     np.testing.assert_allclose(ours, differences(apart, to_vector(params)), atol=1e-7)
 
 
@@ -308,11 +308,11 @@ def test_error_of_an_integral_covers_what_too_few_temperatures_cost():
 def test_root_of_the_acceptance_ratio_is_that_of_its_equation(rng):
     """Weights of Gaussian chains: with variance v the two means are v / 2 below and above the integral."""
     up, down = 3.0 - 0.5 + rng.standard_normal(300), 3.0 + 0.5 + rng.standard_normal(300)
-    found = LogIntegral.of_weights(up, down)
+    found = LogIntegral.of_log_ratios(up, down)
     assert abs(found.value - 3.0) < 4.0 * found.error and found.error < 0.15
     root = brentq(lambda c: np.sum(expit(up - c)) - np.sum(expit(c - down)), 0.0, 6.0)
     assert found.value == pytest.approx(root, abs=1e-10)
-    assert LogIntegral.of_weights(np.full(4, -np.inf), np.zeros(4)).error == np.inf
+    assert LogIntegral.of_log_ratios(np.full(4, -np.inf), np.zeros(4)).error == np.inf
 
 
 @pytest.mark.parametrize("noisy", [False, True])

@@ -7,8 +7,9 @@ an offset, and separate or equal noise variances of the columns::
     P(s_m,t = 1 | s_m,t-1 = 0) = on_m,   P(s_m,t = 0 | s_m,t-1 = 1) = off_m,   s_m,1 stationary
     x_t = mu + sum_mk g_mk s_m,t y_k,t + n_t,   n_t ~ N(0, diag(r))
 
-Modules from the top down: ``estimator`` (BilinearSFA), ``learning`` (starts, M-step, restarts), ``inference``
-(the variational posterior and its bound), ``parameters``.
+The state ``s_m,t`` of chain ``m`` is called its gate in row ``t``; a chain is active where its gate is 1.
+Modules from the top down: ``estimator`` (BilinearSFA), ``model`` (methods of a fitted model), ``learning``
+(starts, M-step, restarts), ``inference`` (the variational posterior and its bound), ``parameters``.
 """
 
 from probsfa.extensions.bilinear.estimator import BilinearSFA as BilinearSFA

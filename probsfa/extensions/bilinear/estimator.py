@@ -37,6 +37,8 @@ class BilinearSFA(Saveable, StateSpaceMethods):
 
         x_t = mu + sum_mk g_mk s_m,t y_k,t + n_t
 
+    The state ``s_m,t`` of a chain, 0 or 1, is called a gate; a chain is active where its gate is 1.
+
     Parameters
     ----------
     n_components : int, default=2
@@ -50,7 +52,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     max_iter : int, default=500
         Maximum number of variational EM iterations.
     tol : float, default=0.1
-        The fit stops if the bound increases by less than this in ten iterations, in nats.
+        Minimum increase of the bound in ten iterations, in nats; the fit stops below it.
     noise_floor : float, default=1e-6
         Smallest noise variance, relative to the variance of the columns.
     random_state : int, Generator or None, default=None
@@ -77,7 +79,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     history_ : ndarray (n_iter_,)
         The bound after each iteration; never decreases.
     restart_bounds_ : ndarray (n_init,)
-        The bound of each run when the best was selected.
+        The bound of each run at the selection of the best run.
     n_iter_ : int
         Number of iterations.
     converged_ : bool
@@ -96,8 +98,8 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     -----
     The posterior is approximated by a product of one distribution of all factors and one distribution of each
     chain (structured variational inference). Likelihoods are lower bounds. The approximation is
-    overconfident: true gate probabilities of 0.06 to 0.08 can be reported as 0.00. Rows must be evenly
-    spaced. Chains are ordered by explained variance, and signs make the largest loading of each factor
+    overconfident: gate probabilities of 0.06 to 0.08 in the exact posterior can be reported as 0.00. Rows
+    must be evenly spaced. Chains are ordered by explained variance, and the largest loading of each factor is
     positive. Different sets of chains can describe the same data: two alternating objects may be two chains,
     or one chain that is always active and one for the difference. Therefore compare the joint states of all
     chains.
@@ -127,8 +129,8 @@ class BilinearSFA(Saveable, StateSpaceMethods):
 
     _quantities = (Quantity("switching_", "switching", "", ("gate", "direction")),)
     _unsupported: ClassVar[Mapping[str, str]] = {
-        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
-        "parameters.",
+        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, for the "
+        "fitted parameters.",
         "filter": "its approximate posterior requires all rows. Use ProbabilisticSFA.filter, or "
         "posterior(X) of the rows so far.",
         "sample_posterior": "its approximate posterior has no joint distribution over rows. Use "
@@ -136,8 +138,8 @@ class BilinearSFA(Saveable, StateSpaceMethods):
         "contributions": "values are products of factors and gates. Use posterior(X) and loadings_.",
         "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
         "diagnose": "it has no one-step predictions. Use outlier_scores, or ProbabilisticSFA.diagnose.",
-        "standard_errors": "the curvature of the lower bound is not that of the likelihood. Fit again to "
-        "series of sample().",
+        "standard_errors": "the curvature of the lower bound is not that of the likelihood. Use a parametric "
+        "bootstrap: fit to series of sample().",
         "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
     }
     _unsupported_arguments: ClassVar[Mapping[str, str]] = {

@@ -1,14 +1,16 @@
 """The structured variational posterior of the bilinear model, and its bound on the log-likelihood.
 
 The posterior is approximated by ``q(Y) prod_m q(s_m)``: the joint distribution of all continuous factors at
-all times, and that of each binary chain. The update of one distribution, given the others, is exact. The
-expected log-likelihood of ``Y`` over the gates is quadratic, with precision and information ::
+all times, and that of each binary chain. The update of one distribution, given the others, is exact.
 
-    J_t = sum_mn E[s_m s_n] g_m' diag(m_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(m_t / r) (x_t - mu),
+The log-likelihood of ``Y``, averaged over the gates, is quadratic. With the mask ``o_t`` of observed values,
+its precision and information vector in row ``t`` are ::
 
-so that the Kalman smoother of the linear model computes ``q(Y)``. The expected log-likelihood of a chain over
-all other variables consists of log odds for each row, and the forward-backward recursion computes ``q(s_m)``.
-No update decreases the bound ::
+    J_t = sum_mn E[s_m s_n] g_m' diag(o_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(o_t / r) (x_t - mu),
+
+so that the Kalman smoother of the linear model computes ``q(Y)``. The log-likelihood of a chain, averaged
+over all other variables, is a sum over rows of log odds of the two states, so that the forward-backward
+recursion computes ``q(s_m)``. No update decreases the bound ::
 
     E_q[log p(X | Y, S)] - KL(q(Y) || p(Y)) - sum_m KL(q(s_m) || p(s_m))
 """
@@ -51,7 +53,7 @@ __all__ = [
 # Maximum number M of chains for a start from the 2^M joint states of the chains.
 MAX_JOINT_CHAINS = 5
 _MAX_SWEEPS = 200
-_MIN_GAIN = 1e-3  # sweeps end if the bound increases by less, in nats
+_MIN_GAIN = 1e-3  # minimum increase of the bound in a sweep, in nats; sweeps end below it
 
 
 class BilinearPosterior(NamedTuple):
@@ -76,14 +78,25 @@ class BilinearPosterior(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Sums of expected moments for the M-step; ``w`` are the products of gates and factors, P = M K.
+    """Sums of expected moments for the M-step.
 
-    ``residual_power`` (D,), ``residual_moments`` (D, P + 1) and ``latent_moments`` (D, P + 1, P + 1) are the
-    sums of ``E[e^2]``, ``E[e (w, 1)']`` and ``E[(w, 1) (w, 1)']`` over the rows in which a column is
-    observed, with ``e = x - mu - g w``; for complete data all columns share one matrix of moments.
-    ``previous``, ``cross`` and ``current`` (K,) are the sums of expected ``y_t-1^2``, ``y_t y_t-1`` and
-    ``y_t^2`` over transitions. ``initial`` (M, 2) are counts of first states of sequences and ``pairs`` (M,
-    2, 2) counts of transitions.
+    The vector ``w`` has the P = M K products of gates and factors, and ``e = x - mu - g w`` are residuals.
+    Sums of a column are over the rows in which it is observed.
+
+    Attributes
+    ----------
+    residual_power : array (D,)
+        Sums of ``E[e^2]``.
+    residual_moments : array (D, P + 1)
+        Sums of ``E[e (w, 1)']``.
+    latent_moments : array (D, P + 1, P + 1)
+        Sums of ``E[(w, 1) (w, 1)']``; (1, P + 1, P + 1) for complete data, where all columns have the same.
+    previous, cross, current : array (K,)
+        Sums over transitions of the expectations of ``y_t-1^2``, ``y_t y_t-1`` and ``y_t^2``.
+    initial : array (M, 2)
+        Expected numbers of sequences that begin inactive and active.
+    pairs : array (M, 2, 2)
+        Expected numbers of transitions from each state to each state.
     """
 
     residual_power: Any
@@ -97,7 +110,7 @@ class Statistics(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Padded observations: ``is_row`` is False for padding; ``starts`` marks the first rows of sequences."""
+    """Padded observations; ``starts`` marks first rows of sequences, ``is_row`` rows other than padding."""
 
     values: Array
     mask: Array
@@ -132,9 +145,9 @@ class Inferred(NamedTuple):
 def _chain(log_odds: Array, switch_on: Array, switch_off: Array, starts: Array) -> tuple[Array, Array, Array]:
     """Return probabilities, expected transitions and log normalizer of a chain by forward-backward recursion.
 
-    ``log_odds`` (T,) is the log likelihood ratio of active and inactive for each row, and the result has the
-    probabilities (T,) of the active state. Entry t of the expected transitions (T, 2, 2) is the transition
-    from row t - 1 to row t; entries at first rows of sequences are not used.
+    ``log_odds`` (T,) are the log-likelihood ratios of the active and the inactive state in each row. The
+    probabilities (T,) are those of the active state. Entry t of the expected transitions (T, 2, 2) is the
+    transition from row t - 1 to row t; entries at first rows of sequences are not used.
     """
     log_transition = jnp.log(jnp.array([[1.0 - switch_on, switch_on], [switch_off, 1.0 - switch_off]]))
     log_first = jnp.log(jnp.array([switch_off, switch_on])) - jnp.log(switch_on + switch_off)
@@ -153,7 +166,7 @@ def _chain(log_odds: Array, switch_on: Array, switch_off: Array, starts: Array) 
         start, log_likelihoods, norm = row
         weighted = next_message + log_likelihoods - norm
         message = jnp.logaddexp(log_transition[:, 0] + weighted[0], log_transition[:, 1] + weighted[1])
-        # The message from a row to the previous row; zero at the start of a sequence.
+        # The log message from a row to the previous row; zero at the start of a sequence.
         return jnp.where(start, 0.0, message), next_message
 
     _, backward_messages = jax.lax.scan(backward, jnp.zeros(2), (starts, evidence, norms), reverse=True)
@@ -193,10 +206,12 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     )
     means, covariances = moments.means, moments.covariances
     second_moments = covariances + means[:, :, None] * means[:, None, :]
-    m = filtered.means
-    log_normaliser = jnp.sum(h * m) - 0.5 * jnp.einsum("tk,tkl,tl->", m, J, m)
-    log_normaliser -= 0.5 * jnp.sum(filtered.log_dets + filtered.distances)
-    divergence = jnp.sum(h * means) - 0.5 * jnp.sum(J * second_moments) - log_normaliser
+    filtered_means = filtered.means
+    log_normalizer = jnp.sum(h * filtered_means) - 0.5 * jnp.einsum(
+        "tk,tkl,tl->", filtered_means, J, filtered_means
+    )
+    log_normalizer -= 0.5 * jnp.sum(filtered.log_dets + filtered.distances)
+    divergence = jnp.sum(h * means) - 0.5 * jnp.sum(J * second_moments) - log_normalizer
 
     # ---- the chains
     A = jnp.einsum("tmknl,tkl->tmn", precision, second_moments)
@@ -207,19 +222,19 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     for n in range(n_chains):
         other_chains = jnp.sum(A[:, :, n] * gates, axis=1) - A[:, n, n] * gates[:, n]
         log_odds = b[:, n] - 0.5 * A[:, n, n] - other_chains
-        active, expected, normaliser = _chain(
+        active, expected, log_normalizer_of_chain = _chain(
             log_odds, params.switch_on[n], params.switch_off[n], rows.starts
         )
         gates = gates.at[:, n].set(active)
-        divergence += jnp.sum(active * log_odds) - normaliser
+        divergence += jnp.sum(active * log_odds) - log_normalizer_of_chain
         n_active = jnp.sum(jnp.where(is_first_row, active, 0.0))
         initial.append(jnp.stack([jnp.sum(is_first_row) - n_active, n_active]))
         pairs.append(jnp.sum(jnp.where(is_transition[:, None, None], expected, 0.0), axis=0))
 
     # ---- the bound
-    fit = jnp.sum(gates * b) - 0.5 * jnp.sum(_second_moments(gates) * A)
-    fit -= 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
-    fit -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
+    expected_log_likelihood = jnp.sum(gates * b) - 0.5 * jnp.sum(_second_moments(gates) * A)
+    expected_log_likelihood -= 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
+    expected_log_likelihood -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
     flat: Any = loadings
     offset: Any = params.offset
     statistics = _factorized_statistics(rows, flat, offset, means, second_moments, gates, complete)._replace(
@@ -231,7 +246,7 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
         initial=jnp.stack(initial),
         pairs=jnp.stack(pairs),
     )
-    return _SweepResult(means, covariances, gates, fit - divergence, statistics)
+    return _SweepResult(means, covariances, gates, expected_log_likelihood - divergence, statistics)
 
 
 def _diagonal(matrices: Array) -> Array:
@@ -344,8 +359,10 @@ def _white_factor_posterior(params: BilinearParameters, rows: _Rows, complete: b
         initial_probabilities = jnp.kron(
             initial_probabilities, jnp.array([switch_off, switch_on]) / (switch_on + switch_off)
         )
-    probabilities, pairs, normaliser = _joint_chain(evidence, transition, initial_probabilities, rows.starts)
-    bound = normaliser - 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
+    probabilities, pairs, log_normalizer = _joint_chain(
+        evidence, transition, initial_probabilities, rows.starts
+    )
+    bound = log_normalizer - 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
     bound -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
 
     # ---- statistics, as sums over the joint states
@@ -426,10 +443,10 @@ def sweeps(params: BilinearParameters, panel: Panel, gates: FloatArray, n_sweeps
 
 
 def white_factor_posterior(params: BilinearParameters, panel: Panel) -> Inferred:
-    """Compute the exact posterior of the model with independent factors in each row.
+    """Compute the exact posterior of the model whose continuous factors are independent between rows.
 
-    This model has the dynamics of the gates, but no dynamics of the continuous factors. Its posterior gates
-    are starting values for variational EM.
+    This model has the dynamics of the gates, but no dynamics of the continuous factors. Its posterior
+    probabilities of the gates are starting values for variational EM.
 
     Parameters
     ----------
@@ -441,7 +458,7 @@ def white_factor_posterior(params: BilinearParameters, panel: Panel) -> Inferred
     Returns
     -------
     Inferred
-        The bound is the log-likelihood of this model.
+        The bounds are the log-likelihoods of this model.
     """
     with _engine():
         return _as_numpy(_batch_white_factor_posterior(_on_device(params), _pack(panel), panel.complete))

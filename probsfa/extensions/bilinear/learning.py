@@ -2,9 +2,9 @@
 
 An iteration updates the distributions of the posterior (:mod:`.inference`). It then maximizes the bound over
 each group of parameters in closed form. Loadings and offset solve a regression on expected products of gates
-and factors, and its residuals determine the noise variances. Decays solve the cubic equation of the linear
-model. Switching probabilities of the stationary chains solve alternating quadratic equations. No step
-decreases the bound.
+and factors, and the residuals of this regression determine the noise variances. Decays are roots of the cubic
+equation of the linear model. Switching probabilities of the stationary chains are updated alternately, each
+as the root of a quadratic equation. No step decreases the bound.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ Report = Callable[[int, float], None]
 #: Lower bound of switching probabilities; one minus this value is the upper bound.
 MIN_SWITCHING = 1e-6
 _WHITE_FACTOR_ITERATIONS = 40
-_PARALLEL_ITERATIONS = 40  # of all runs; then only the best run is continued
+_PARALLEL_ITERATIONS = 40  # iterations of all runs; then only the best run is continued
 _MIN_EIGENVALUE = 1e-12  # relative to the largest; smaller eigenvalues are treated as zero
 
 
@@ -57,9 +57,9 @@ class Optimization(NamedTuple):
 def random_starts(
     panel: Panel, n_components: int, n_chains: int, n_init: int, rng: np.random.Generator
 ) -> tuple[BilinearParameters, FloatArray]:
-    """Draw initial parameters and gates, (R, ...), for standardized columns.
+    """Draw R sets of initial parameters (R, ...) and gates (R, T, M), for standardized columns.
 
-    The gates are random chains. The loadings are random combinations of the leading principal directions.
+    The gates switch at random rows. The loadings are random combinations of the leading principal components.
     """
     values, mask = np.asarray(panel.values[:]), np.asarray(panel.mask[:])
     n_rows, n_features = values.shape
@@ -141,7 +141,11 @@ def maximize(
 
 
 def _regress(moments: FloatArray, cross_products: FloatArray) -> FloatArray:
-    """Return minimum-norm solutions (R, D, P) of normal equations (R, D or 1, P, P), (R, D, P)."""
+    """Return minimum-norm solutions (R, D, P) of the normal equations ``moments b = cross_products``.
+
+    The moments have shape (R, D, P, P), or (R, 1, P, P) if they are the same for all columns; the cross
+    products have shape (R, D, P).
+    """
     # Regressors are scaled to unit mean square, because the rank tolerance would otherwise discard rarely
     # active chains.
     root_mean_squares = np.sqrt(np.maximum(np.diagonal(moments, axis1=2, axis2=3), 1e-300))
@@ -166,12 +170,12 @@ def _regress(moments: FloatArray, cross_products: FloatArray) -> FloatArray:
 def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> tuple[float, float]:
     """Return the switching probabilities of a stationary chain that maximize its expected log probability.
 
-    The function is, with expected counts ``i`` of first states and ``c`` of transitions ::
+    With expected counts ``i`` of first states and ``c`` of transitions, the expected log probability is ::
 
         (c01 + i1) log on + c00 log(1 - on) + (c10 + i0) log off + c11 log(1 - off) - (i0 + i1) log(on + off)
 
-    The two probabilities are updated in turn. The derivative by one of them is zero at the single root of a
-    quadratic equation in (0, 1).
+    The two probabilities are updated alternately. The derivative with respect to one of them is zero at the
+    only root of a quadratic equation in (0, 1).
 
     Parameters
     ----------
@@ -197,7 +201,10 @@ def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> 
 
 
 def _one_probability(left: float, stayed: float, total: float, other: float) -> float:
-    """Return the p in bounds that maximizes ``left log p + stayed log(1 - p) - total log(p + other)``."""
+    """Return the ``p`` that maximizes ``left log p + stayed log(1 - p) - total log(p + other)``.
+
+    The result is at least `MIN_SWITCHING` and at most one minus this value.
+    """
     # left (1 - p) (p + other) - stayed p (p + other) - total p (1 - p) = 0
     a = total - left - stayed
     b = left * (1.0 - other) - stayed * other - total
@@ -205,7 +212,7 @@ def _one_probability(left: float, stayed: float, total: float, other: float) -> 
     if abs(a) < 1e-12 * (abs(b) + abs(c)):
         p = -c / b if b != 0.0 else 0.5
     else:
-        # The standard formula for the roots cancels if b^2 is much larger than 4 a c.
+        # The standard formula for the roots loses digits by cancellation if b^2 is much larger than 4 a c.
         root = np.sqrt(max(b * b - 4.0 * a * c, 0.0))
         stable_sum = -0.5 * (b + (root if b >= 0.0 else -root))
         options = [
@@ -230,7 +237,9 @@ def learn(
     rng: np.random.Generator,
     report: Report | None = None,
 ) -> Optimization:
-    """Fit from random starts, which are first improved in the model with independent factors in each row.
+    """Fit from random starts.
+
+    The starts are first improved by EM in the model whose factors are independent between rows.
 
     Parameters
     ----------
@@ -245,7 +254,7 @@ def learn(
     max_iter : int
         Maximum number of iterations of the final run.
     tol : float
-        The run stops if the bound increases by less in 10 iterations, in nats.
+        Minimum increase of the bound in ten iterations, in nats; the run stops below it.
     rng : Generator
         Random number generator.
     report : callable
@@ -284,7 +293,10 @@ def learn(
 def _improve_starts(
     panel: Panel, params: BilinearParameters, noise: str, floor: float
 ) -> tuple[BilinearParameters, FloatArray, bool]:
-    """Run EM with independent factors in each row; return sorted starts, and whether it was interrupted."""
+    """Run EM with factors that are independent between rows.
+
+    Return parameters and gates, ordered by decreasing likelihood, and whether EM was interrupted.
+    """
     inferred = white_factor_posterior(params, panel)
     interrupted = False
     try:
@@ -300,7 +312,7 @@ def _improve_starts(
 def _gate_variants(params: BilinearParameters, gates: FloatArray) -> tuple[BilinearParameters, FloatArray]:
     """Return three variants of the best starts: gates halfway to 0.5, unchanged gates, and prior gates.
 
-    Starts with overconfident gates reach lower bounds if the data hardly determine the gates.
+    If the data hardly determine the gates, EM from overconfident gates ends at a smaller bound.
     """
     index = np.arange(len(gates)) // 3
     selected = BilinearParameters(*(part[index] for part in params))
@@ -334,7 +346,7 @@ def optimize(
     gates : ndarray (R, T, M)
         Probabilities of active chains at the start.
     noise, floor, max_iter, tol, report
-        As in :func:`learn`; the run ends if no start increases its bound.
+        As in :func:`learn`; the run also ends if an iteration increases no bound.
     history : sequence of float, default=()
         Bounds of earlier iterations, for the continuation of a single run.
 

@@ -48,7 +48,7 @@ class BilinearModel(FittedModel):
         return n_components + 2 * n_gates + self.params.loadings.size + noise + n_features
 
     def posterior(self, sequences: Sequences) -> BilinearPosterior:
-        """Return the approximate distribution of factors and gates given all rows of each sequence."""
+        """Return the approximate posterior of factors and gates given all rows of each sequence."""
         shift, scale = self.params.offset, self.scale
         params = rescale(self.params, -shift / scale, 1.0 / scale)
         posterior = infer(params, make_panel(sequences.standardised(shift, scale)))
@@ -56,7 +56,7 @@ class BilinearModel(FittedModel):
         return posterior._replace(lower_bound=posterior.lower_bound - log_scale_sum)
 
     def posteriors(self, sequences: Sequences) -> list[BilinearPosterior]:
-        """Return the distribution of each sequence, with separate lower bounds."""
+        """Return the posterior of each sequence, with its own lower bound."""
         return [self.posterior(sequences.one(i)) for i in range(len(sequences.lengths))]
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
@@ -84,11 +84,11 @@ class BilinearModel(FittedModel):
         steps: Sequence[FloatArray],
         future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return the distribution after the last row of each sequence.
+        """Forecast rows after the last row of each sequence.
 
-        Factors and gates are independent in the approximate posterior and in the forecast. The states of the
-        forecast are continuous factors, then probabilities of the gates with the standard deviation of a
-        gate.
+        Factors and gates are independent in the approximate posterior and in the forecast. The state vector
+        of the forecast has the K factors, then the M gates, with the probability ``p`` of an active chain as
+        mean and ``sqrt(p (1 - p))`` as standard deviation.
         """
         posterior, params = self.posterior(sequences), self.params
         persistence = 1.0 - params.switch_on - params.switch_off

@@ -55,8 +55,8 @@ def rescale(params: BilinearParameters, shift: FloatArray, scale: FloatArray) ->
 def canonical(params: BilinearParameters, scale: FloatArray) -> BilinearParameters:
     """Order factors by decay and chains by explained variance, and fix the signs of the factors.
 
-    The likelihood does not change. Signs make the largest loading of each factor positive, in units of
-    `scale` (D,).
+    The likelihood does not change. In units of `scale` (D,), the loading of each factor that is largest in
+    absolute value is positive.
     """
     order = np.argsort(-params.decay, kind="stable")
     scaled_loadings = params.loadings / scale[:, None, None]
@@ -79,7 +79,7 @@ def simulate(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Draw a series: observations (T, D), continuous factors (T, K) and gates (T, M) of 0.0 and 1.0."""
     n_features, n_chains, n_components = params.loadings.shape
-    # Loadings and noise do not affect the factors, so that placeholders suffice.
+    # Loadings and noise are placeholders, because only the factors are drawn.
     ar1 = StateSpace(params.decay, np.zeros((1, n_components)), np.ones(1), np.zeros(1))
     latents = simulate_latents(ar1, n_steps, rng)
     uniform = rng.uniform(size=(n_steps, n_chains))

@@ -1,9 +1,11 @@
 """Non-Gaussian observations: counts, binary and categorical values, and heavy-tailed noise.
 
 The latent factors and the engine are those of :mod:`probsfa.statespace`. Only the likelihood of a value
-differs; a Gaussian pseudo-observation (site) approximates it::
+differs: with the predictor ``eta``, which is linear in the factors ``z``, it is ::
 
     x_td ~ p(. | eta_td, shape_d),      eta_t = mu + C z_t
+
+A Gaussian pseudo-observation of ``eta_td`` (a site) approximates the likelihood of each value.
 
 Modules from the top down; each imports only from those below it:
 
@@ -15,9 +17,9 @@ Modules from the top down; each imports only from those below it:
 ``start``         starting point: the Gaussian model of transformed values, such as roots of counts
 ``learning``      maximization of the lower bound over parameters, with sites updated at each step
 ``columns``       encoding of user columns: valid values, units, levels as zeros and ones
-``sites``         the Gaussian distribution of the latent factors with the highest lower bound
+``sites``         inference: the Gaussian posterior of the latent factors with the largest lower bound
 ``families``      expected log densities of values with their derivatives; moments, quantiles, draws
-``links``         the same for Gaussian values about a learned function of their predictor
+``links``         the same for a learned nonlinear function of the predictor plus Gaussian noise
 ``family``        interface of families and links
 ``quadrature``    Gauss-Hermite quadrature
 ================  ======================================================================================

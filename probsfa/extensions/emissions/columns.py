@@ -1,10 +1,10 @@
 """Encoding of the columns of X as model columns: family, valid values and units.
 
 A column is encoded as one model column, which is standardized if its family has a scale. A categorical column
-of ``L`` levels is encoded as ``L - 1`` binary columns (sequential logits; Tutz 1991). Column ``j`` is one for
-level ``j``, zero for higher levels, and missing for lower levels. Sequential logits can represent any
-probabilities of the levels and use their order. The algorithm for binary columns therefore also fits
-categorical columns.
+of ``L`` levels is encoded as ``L - 1`` binary columns (sequential logits; Tutz 1991), so that the algorithm
+for binary columns also fits categorical columns. Column ``j`` is one for level ``j``, zero for higher levels,
+and missing for lower levels. Sequential logits can represent any probabilities of the levels and use their
+order.
 
 References
 ----------
@@ -39,12 +39,12 @@ EMISSIONS = ("auto", *(name for name in FAMILIES if name not in LINKS), "categor
 
 # Maximum number of levels of a categorical column.
 _MAX_LEVELS = 100
-# Double precision does not represent all larger integers.
+# Maximum count; double precision does not represent all larger integers.
 _MAX_COUNT = 2.0**53
 
 
 class Column(NamedTuple):
-    """A user column.
+    """Encoding of a column of X.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class Column(NamedTuple):
 
     @property
     def model_columns(self) -> slice:
-        """Slice of the model columns that encode this user column."""
+        """Slice of the model columns that encode this column."""
         return slice(self.first, self.first + self.n_model_columns)
 
     @property
     def family(self) -> str:
-        """Family of the model columns that encode this user column."""
+        """Family of the model columns that encode this column."""
         if self.emission == "categorical":
             return "bernoulli"
         return self.emission if self.link == "identity" else self.link
@@ -87,7 +87,8 @@ def read_emission(emission: Any, n_features: int, names: Any) -> list[str]:
     Parameters
     ----------
     emission : str, sequence of str or mapping
-        One for all columns; one for each; or by names or numbers of columns, with "auto" for the others.
+        One for all columns, a sequence with one for each column, or a mapping from names or numbers of
+        columns, with "auto" for the others.
     n_features : int
         Number of columns.
     names : array-like of str or None
@@ -111,8 +112,8 @@ def read_link(link: Any, n_features: int, names: Any) -> list[str]:
     Parameters
     ----------
     link : str, sequence of str, mapping or None
-        One for all Gaussian columns; one for each column; or by names or numbers of columns, with "identity"
-        for the others.
+        One for all Gaussian columns, a sequence with one for each column, or a mapping from names or numbers
+        of columns, with "identity" for the others.
     n_features : int
         Number of columns.
     names : array-like of str or None
@@ -132,7 +133,9 @@ def read_link(link: Any, n_features: int, names: Any) -> list[str]:
 
 
 def with_links(columns: Sequence[Column], links: Sequence[str], *, is_shared: bool) -> tuple[Column, ...]:
-    """Return columns with links; `is_shared` skips columns that are not Gaussian.
+    """Return columns with links.
+
+    With `is_shared`, one link is for all Gaussian columns, and the other columns have no link.
 
     Raises
     ------
@@ -256,28 +259,32 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
     """
     values = np.full((sequences.n_rows, sum(column.n_model_columns for column in columns)), np.nan)
     for d, column in enumerate(columns):
-        cells = sequences.values[:, d]
-        observed = ~np.isnan(cells)
+        column_values = sequences.values[:, d]
+        observed = ~np.isnan(column_values)
         if column.emission == "bernoulli":
             _raise_for_values(
                 sequences,
                 d,
-                observed & (cells != 0.0) & (cells != 1.0),
+                observed & (column_values != 0.0) & (column_values != 1.0),
                 column.emission,
                 "zeros and ones only",
             )
         elif column.emission in ("poisson", "negative_binomial"):
-            bad = observed & ~((cells >= 0.0) & (cells == np.rint(cells)) & (cells <= _MAX_COUNT))
+            bad = observed & ~(
+                (column_values >= 0.0)
+                & (column_values == np.rint(column_values))
+                & (column_values <= _MAX_COUNT)
+            )
             _raise_for_values(sequences, d, bad, column.emission, "nonnegative integers")
         if column.emission == "categorical":
-            bad = observed & ~np.isin(cells, column.levels)
+            bad = observed & ~np.isin(column_values, column.levels)
             _raise_for_values(sequences, d, bad, column.emission, "the levels of the fit")
             for j in range(column.n_model_columns):
-                is_observed_level = observed & ~np.isin(cells, column.levels[:j])
-                is_equal = (cells == column.levels[j]).astype(np.float64)
+                is_observed_level = observed & ~np.isin(column_values, column.levels[:j])
+                is_equal = (column_values == column.levels[j]).astype(np.float64)
                 values[:, column.first + j] = np.where(is_observed_level, is_equal, np.nan)
         else:
-            values[:, column.first] = (cells - column.shift) / column.scale
+            values[:, column.first] = (column_values - column.shift) / column.scale
     return replace(sequences, values=values, feature_names=None)
 
 

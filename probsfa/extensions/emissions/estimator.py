@@ -46,8 +46,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     n_components : int or None, default=None
         Number of factors; None is one for each column, up to 5.
     emission : str, list or dict, default="auto"
-        Distribution of the values: one word for all columns, a list, or a dict by names or numbers of
-        columns, with ``"auto"`` for columns that are not named.
+        Distribution of the values: one name for all columns, a list with one name for each column, or a dict
+        from names or numbers of columns to names, with ``"auto"`` for the other columns.
 
         - ``"bernoulli"``: zeros and ones, or booleans, with odds ``exp(eta)``;
         - ``"poisson"``: counts with the mean ``exp(eta)``;
@@ -56,8 +56,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         - ``"categorical"``: levels, coded as any numbers, in their order if they have one;
         - ``"gaussian"``: numbers with Gaussian noise;
         - ``"student_t"``: numbers with heavy-tailed noise;
-        - ``"auto"``: zeros and ones are "bernoulli", other nonnegative integers "negative_binomial", all else
-          "gaussian".
+        - ``"auto"``: "bernoulli" for zeros and ones, "negative_binomial" for other nonnegative integers,
+          "gaussian" for all other values.
     link : {"monotone", "quadratic"}, list, dict or None, default=None
         Learned nonlinear function of the mean of "gaussian" columns: ``x ~ N(Phi(eta), r)`` (Turner & Sahani
         2007, eq. 28). It has the same forms as `emission`, with "identity" for no link.
@@ -66,10 +66,10 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     max_iter : int, default=200
         Maximum number of evaluations of the bound.
     tol : float or "auto", default="auto"
-        Smallest expected gain of the bound, in nats, for which a step is taken. ``"auto"`` is ``1e-4 P**2``
-        for few parameters ``P``, ``0.03 P`` for 300 or more.
+        The fit stops if the expected gain of the next step is smaller, in nats. ``"auto"`` is
+        ``min(1e-4 P**2, 0.03 P)`` for ``P`` parameters of dynamics, loadings and means.
     random_state : int, Generator or None, default=None
-        Random numbers of `sample` and `sample_posterior`.
+        Seed of `sample` and `sample_posterior`.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -87,11 +87,11 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     mean_ : ndarray (E,)
         Mean of each predictor.
     links_ : tuple of str
-        The link of each column; predictors are in units of its argument.
+        The link of each column. The predictor of a column with a link is in units of the link's argument.
     predictor_columns_ : ndarray of int (E,)
         Column of each predictor.
     levels_ : dict
-        Sorted levels of the categorical columns, by the number of the column.
+        From the number of each categorical column to its sorted levels.
     noise_variance_ : ndarray (D,)
         Variance of Gaussian noise, and squared scale of Student's t; NaN elsewhere.
     degrees_of_freedom_ : ndarray (D,)
@@ -117,9 +117,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     -----
     The posterior of the factors is the Gaussian variational approximation with the highest lower bound of the
     log-likelihood. Each value is replaced by a Gaussian pseudo-observation; pseudo-observations and
-    parameters are updated alternately by steps that never lower the bound (Khan & Lin 2017). For Gaussian
-    columns alone the bound is the log-likelihood. With Student-t noise, standard deviations of the factors
-    are somewhat too small.
+    parameters are updated alternately by steps that never lower the bound (Khan & Lin 2017). If all columns
+    are Gaussian, the bound equals the log-likelihood. With Student-t noise, standard deviations of the
+    factors are somewhat too small.
 
     Weak priors regularize parameters that the data do not determine, such as the odds of a column of ones:
     see :doc:`/emissions`.
@@ -158,8 +158,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
         "diagnose": "use the quantile residuals of filter(X).residuals, which are independent and standard "
         "normal if the model is right.",
-        "standard_errors": "the curvature of the lower bound is not that of the likelihood. Fit again to "
-        "series of sample().",
+        "standard_errors": "the curvature of the lower bound is not that of the likelihood. Use a parametric "
+        "bootstrap: fit to series of sample().",
         "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
     }
     _quantities = (Quantity("size_", "size", "", ("column",)),)
@@ -357,8 +357,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None
-            Random numbers of the residuals of discrete values. With None, `random_state` of the estimator is
-            used, or 0 if that is None, too.
+            Seed of the random residuals of discrete values. None is `random_state` of the estimator, or 0 if
+            that is None, too.
 
         Returns
         -------
@@ -378,9 +378,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
 
         Notes
         -----
-        The distribution of the factors at a row is approximated by the Gaussian with the highest lower bound,
-        given the Gaussian at the previous row. The sum of the lower bounds of the rows therefore differs from
-        ``lower_bound(X)``, which is computed from all rows at once.
+        The filtered distribution of each row is approximated by the Gaussian with the highest lower bound of
+        the log-likelihood of this row, given the Gaussian of the previous row. The sum of these bounds
+        therefore differs from ``lower_bound(X)``, which is computed from all rows at once.
         """
         sequences = self._check(X, lengths, times, exog)
         seed = self.random_state if random_state is None else random_state
@@ -389,7 +389,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         return results if sequences.is_list or lengths is not None else results[0]
 
     def level_probabilities(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Return the probabilities of the levels of binary and categorical columns, given all rows.
+        """Return probabilities of the levels of binary and categorical columns, given all rows.
 
         Parameters
         ----------
@@ -399,9 +399,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         Returns
         -------
         dict of ndarray (T, L), or list of dicts
-            For each "bernoulli" column the probabilities of zero and one, for each "categorical" column those
-            of its levels in increasing order (`levels_`); keys are the names of the columns, or their
-            numbers. Probabilities are those of a new value, also in rows with an observed value.
+            Keys are the names of the columns, or their numbers. Values are the probabilities of zero and one
+            for "bernoulli" columns, and of the levels in increasing order (`levels_`) for "categorical"
+            columns. In rows with an observed value they are the probabilities of a new value.
 
         Raises
         ------

@@ -2,8 +2,8 @@
 
 Each family computes the expectation of the log density of values under ``eta ~ N(m, v)``, or a lower bound of
 it, with its derivatives. A Gaussian site replaces the likelihood of a value: its precision is ``-2 dE/dv``
-and its information ``dE/dm + precision m`` (Khan & Lin 2017, whose fixed point is that of the variational
-Gaussian approximation).
+and its information ``dE/dm + precision m`` (Khan & Lin 2017). A fixed point of these updates is the
+variational Gaussian approximation.
 
 ================= ============================== ====================== ================================
 family            ``x`` given ``eta``            shape                  expectation
@@ -42,10 +42,12 @@ __all__ = ["FAMILIES"]
 _WEAK_DISPERSION = 1e-3
 # Largest predictor that is exponentiated; larger ones are clipped.
 _MAX_EXPONENT = 600.0
-# Student-t expectations: number of quadrature nodes, number of steps of the search for the variance with the
-# largest expected log density, and variance of the predictor below which it is treated as constant, relative
-# to the squared scale of the noise.
-_N_STUDENT_NODES, _N_ROOT_STEPS, _MIN_RATIO = 24, 8, 1e-8
+# Student-t expectations: number of quadrature nodes, and number of steps of the search for the variance with
+# the largest expected log density.
+_N_STUDENT_NODES, _N_ROOT_STEPS = 24, 8
+# A predictor whose variance is smaller, relative to the squared scale of the Student-t noise, is treated as
+# constant.
+_MIN_VARIANCE_RATIO = 1e-8
 # Smallest precision of the site of a value, relative to the precision of the noise. The pseudo-observation of
 # an outlier is inversely proportional to the precision, and its square must not dominate the bound.
 _MIN_STUDENT_PRECISION = 1e-5
@@ -71,7 +73,7 @@ class Gaussian(Family):
         value = -0.5 * (np.log(2.0 * np.pi) + shape[0] + precision * (residual**2 + variance))
         return Expectation(value, precision * residual, np.broadcast_to(precision, mean.shape))
 
-    def by_shape(
+    def shape_gradient(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> list[FloatArray]:
         """See :class:`Family`."""
@@ -116,17 +118,17 @@ class Gaussian(Family):
         """See :class:`Family`."""
         return mean
 
-    def first_sites(
+    def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`."""
         return np.broadcast_to(np.exp(-shape[0]), x.shape), x
 
-    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+    def initial_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """See :class:`Family`."""
         return np.log(np.maximum(noise, 10.0 * MIN_NOISE))[None]
 
-    def least_shape(self) -> FloatArray:
+    def min_shape(self) -> FloatArray:
         """See :class:`Family`."""
         return np.log(np.array([MIN_NOISE]))
 
@@ -164,11 +166,11 @@ class _StudentAverages(NamedTuple):
         logs, slope, inverse = (
             np.tensordot(weights, function, axes=1) for function in (np.log(totals), slopes, inverses)
         )
-        # The exact derivative of the quadrature sum `logs` by the variance. It has no cancellation at small
-        # variances and agrees with `logs` also where the quadrature is inaccurate.
+        # The exact derivative of the quadrature sum `logs` with respect to the variance. It has no
+        # cancellation at small variances and agrees with `logs` also where the quadrature is inaccurate.
         curvature = -np.tensordot(weights * nodes, slopes, axes=1) / np.maximum(std, 1e-300)
         at_mean = _at_mean(residual, variance, precision, df).curvature
-        curvature = np.where(variance * precision > _MIN_RATIO, curvature, at_mean)
+        curvature = np.where(variance * precision > _MIN_VARIANCE_RATIO, curvature, at_mean)
         return cls(logs - np.log(df), slope, curvature, 1.0 - df * inverse)
 
 
@@ -183,16 +185,18 @@ def _at_mean(
     )
 
 
-def _sign_change(
-    function: Callable[[FloatArray], FloatArray], ends: tuple[FloatArray, FloatArray], high: FloatArray
+def _find_roots(
+    function: Callable[[FloatArray], FloatArray], end_values: tuple[FloatArray, FloatArray], high: FloatArray
 ) -> FloatArray:
-    """Return roots (n,) between 0 and `high`; the function is negative at 0 and positive at `high`.
+    """Return roots (n,) of a function between 0, where it is negative, and `high`, where it is positive.
+
+    `end_values` are the values of the function at 0 and at `high`.
 
     The method of Anderson & Bjoerck (1973), Numerical Mathematics 13:253, computes secants between ends of
     opposite sign. The function value at an end that did not move is reduced, so that both ends approach the
     root.
     """
-    low, (at_low, at_high) = np.zeros_like(high), ends
+    low, (at_low, at_high) = np.zeros_like(high), end_values
     for _ in range(_N_ROOT_STEPS):
         root = high - at_high * (high - low) / (at_high - at_low)
         value = function(root)
@@ -212,8 +216,8 @@ class StudentT(Family):
     site would have a negative precision. This family replaces ``E(m, v)`` by a lower bound: ``E(m, 0)`` plus
     the integral of ``min(dE/dv, 0)`` over the variance from 0 to ``v``. The bound equals ``E(m, v)`` for
     values within ``sqrt(nu s)`` of the mean, and its derivatives are continuous. ``dE/dv`` changes its sign
-    at most once, at a variance ``u``. The bound is then ``E(m, v) + E(m, 0) - E(m, u)``, and its derivative
-    by ``u`` is zero.
+    at most once, at a variance ``u``. The bound is then ``E(m, v) + E(m, 0) - E(m, u)``; its derivative with
+    respect to ``u`` is zero, so that ``u`` is treated as constant in other derivatives.
     """
 
     name = "student_t"
@@ -244,7 +248,7 @@ class StudentT(Family):
     def _bounded(
         x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> "_StudentAverages":
-        """Return the averages that give the lower bound and its derivatives."""
+        """Return averages with which the formulas of `expectation` give the bound and its derivatives."""
         arrays = np.broadcast_arrays(x - mean, variance, np.exp(-shape[0]), np.exp(shape[1]))
         residual, _, precision, df = arrays
         averages = _StudentAverages.over(*arrays)
@@ -260,7 +264,7 @@ class StudentT(Family):
         if np.any(selected):
             residual, variance, precision, df = (part[selected] for part in arrays)
             at_zero_variance = _at_mean(residual, variance, precision, df)
-            peak = _sign_change(
+            peak = _find_roots(
                 lambda v: _StudentAverages.over(residual, v, precision, df).curvature,
                 (at_zero_variance.curvature, averages.curvature[selected]),
                 variance,
@@ -271,7 +275,7 @@ class StudentT(Family):
             averages.curvature[selected] = curvature[selected]
         return averages
 
-    def by_shape(
+    def shape_gradient(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> list[FloatArray]:
         """See :class:`Family`."""
@@ -281,7 +285,7 @@ class StudentT(Family):
         by_df = 0.5 * (norm - averages.logs + square / df)
         return [0.5 * (square - 1.0), df * by_df]
 
-    def least_precision(self, shape: FloatArray) -> FloatArray:
+    def min_precision(self, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
         return _MIN_STUDENT_PRECISION * np.exp(-shape[0])
 
@@ -307,8 +311,8 @@ class StudentT(Family):
         """See :class:`Family`."""
         if np.all(np.exp(shape[1]) > 2.0):
             return super().quantile(p, mean, variance, shape)
-        # The variance may be infinite. The search interval is scaled by quartiles at three or more degrees of
-        # freedom.
+        # The variance may be infinite. The search interval is scaled by the quartiles of the distribution
+        # with at least three degrees of freedom.
         bounded_shape = shape.copy()
         bounded_shape[1] = np.maximum(shape[1], np.log(3.0))
         low, high = (super(StudentT, self).quantile(q, mean, variance, bounded_shape) for q in (0.25, 0.75))
@@ -329,7 +333,7 @@ class StudentT(Family):
         """See :class:`Family`."""
         return mean
 
-    def first_sites(
+    def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`."""
@@ -340,11 +344,11 @@ class StudentT(Family):
         """See :class:`Family`; outliers are clipped."""
         return np.clip(x, -4.0, 4.0), np.ones_like(mean)
 
-    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+    def initial_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """See :class:`Family`."""
         return np.stack([np.log(np.maximum(0.5 * noise, 10.0 * MIN_NOISE)), np.full_like(noise, np.log(6.0))])
 
-    def least_shape(self) -> FloatArray:
+    def min_shape(self) -> FloatArray:
         """See :class:`Family`."""
         return np.log(np.array([MIN_NOISE, self._MIN_DF]))
 
@@ -359,7 +363,7 @@ class Bernoulli(Family):
     """Zeros and ones."""
 
     name = "bernoulli"
-    counts = True
+    is_integer = True
 
     def expectation(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
@@ -391,7 +395,7 @@ class Bernoulli(Family):
         """See :class:`Family`."""
         return np.asarray(special.logit(mean))
 
-    def first_sites(
+    def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`; one step of weighted least squares from between the value and the mean."""
@@ -408,7 +412,7 @@ class Poisson(Family):
     """Counts whose variance equals their mean."""
 
     name = "poisson"
-    counts = True
+    is_integer = True
 
     def expectation(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
@@ -444,7 +448,7 @@ class Poisson(Family):
         """See :class:`Family`."""
         return np.log(mean)
 
-    def first_sites(
+    def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`; one step of weighted least squares from between the value and the mean."""
@@ -483,7 +487,7 @@ class NegativeBinomial(Poisson):
         size = np.exp(shape[0])
         return np.asarray(-special.betaln(x + 1.0, size) - np.log(x + size))
 
-    def by_shape(
+    def shape_gradient(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> list[FloatArray]:
         """See :class:`Family`."""
@@ -519,21 +523,21 @@ class NegativeBinomial(Poisson):
         rate = rng.gamma(size) * _exp(eta) / size
         return rng.poisson(np.minimum(rate, 1e15)).astype(np.float64)
 
-    def first_sites(
+    def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`."""
         rate = 0.5 * (x + mean)
         return rate / (1.0 + rate * np.exp(-shape[0])), np.log(rate) + (x - rate) / rate
 
-    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+    def initial_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """See :class:`Family`; twice the square root of a count has a variance of ``1 + mean / size``."""
         counts = np.maximum(mask.sum(axis=0), 1.0)
         mean = np.maximum((mask * x).sum(axis=0) / counts, 0.5 / counts)
         overdispersion = np.maximum(4.0 * noise - 1.0, 0.05)
         return np.clip(np.log(mean / overdispersion), -3.0, 6.0)[None]
 
-    def least_shape(self) -> FloatArray:
+    def min_shape(self) -> FloatArray:
         """See :class:`Family`."""
         return np.array([-6.0])
 

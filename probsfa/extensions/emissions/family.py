@@ -15,7 +15,7 @@ from probsfa.extensions.emissions.quadrature import N_NODES, over_nodes
 
 __all__ = ["MIN_NOISE", "WEAK_PRIOR", "Expectation", "Family", "weak_prior"]
 
-#: Minimum relative variance of Gaussian and Student-t noise, and scale of the prior of this variance.
+#: Minimum variance of Gaussian and Student-t noise in standardized units, and scale of its prior.
 MIN_NOISE, WEAK_PRIOR = 1e-9, 1e-4
 
 
@@ -27,9 +27,9 @@ class Expectation(NamedTuple):
     value : ndarray
         The expectation, or its lower bound, in nats.
     slope : ndarray
-        Derivative of `value` by ``m``.
+        Derivative of `value` with respect to ``m``.
     precision : ndarray
-        Minus twice the derivative of `value` by ``v``.
+        Minus twice the derivative of `value` with respect to ``v``.
     """
 
     value: FloatArray
@@ -50,7 +50,7 @@ class Family(ABC):
         ``P``, the number of parameters of each column besides those of its predictor.
     has_scale : bool
         Whether columns have units and are standardized.
-    counts : bool
+    is_integer : bool
         Whether values are integers, so that quantiles are also integers.
     """
 
@@ -58,7 +58,7 @@ class Family(ABC):
     n_nodes: ClassVar[int] = N_NODES
     n_shapes: ClassVar[int] = 0
     has_scale: ClassVar[bool] = False
-    counts: ClassVar[bool] = False
+    is_integer: ClassVar[bool] = False
 
     @abstractmethod
     def expectation(
@@ -70,10 +70,10 @@ class Family(ABC):
         """Return the terms of the log density that depend on neither predictor nor shape."""
         return np.zeros_like(x)
 
-    def by_shape(
+    def shape_gradient(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> list[FloatArray]:
-        """Return derivatives of the expectation by the shape parameters, in the shape of the values."""
+        """Return derivatives of the expectation with respect to each shape parameter, as arrays (N, D)."""
         return []
 
     @abstractmethod
@@ -84,7 +84,7 @@ class Family(ABC):
     def moments(
         self, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of values with ``eta ~ N(mean, variance)``."""
+        """Return mean and variance of values for ``eta ~ N(mean, variance)``."""
 
     @abstractmethod
     def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
@@ -99,24 +99,28 @@ class Family(ABC):
         """Return the predictor at which the mean of a value is ``mean``."""
 
     @abstractmethod
-    def first_sites(
+    def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return initial precisions and pseudo-observations of sites; `mean` (D,) are column means."""
 
     def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return values for a Gaussian model, and their approximate derivatives (D,) by the predictor."""
+        """Transform values for a Gaussian model.
+
+        Return the transformed values (N, D) and the approximate derivatives (D,) of their means with respect
+        to the predictor.
+        """
         return x, np.ones_like(mean)
 
-    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+    def initial_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """Return initial shape parameters (P, D); `noise` (D,) is the noise variance of a Gaussian model."""
         return np.zeros((self.n_shapes, x.shape[1]))
 
-    def least_shape(self) -> FloatArray:
+    def min_shape(self) -> FloatArray:
         """Return lower bounds (P,) of the shape parameters."""
         return np.zeros(self.n_shapes)
 
-    def least_precision(self, shape: FloatArray) -> Any:
+    def min_precision(self, shape: FloatArray) -> Any:
         """Return the minimum precision of a site, which limits the size of its pseudo-observation."""
         return 1e-9
 
@@ -127,7 +131,7 @@ class Family(ABC):
     def log_predictive(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> FloatArray:
-        """Return the log density of values with ``eta ~ N(mean, variance)``."""
+        """Return the log density of values for ``eta ~ N(mean, variance)``."""
         terms = [
             np.log(weight) + self.log_density(x, eta, shape)
             for weight, eta in over_nodes(mean, variance, self.n_nodes)
@@ -138,7 +142,7 @@ class Family(ABC):
     def predictive_cdf(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> FloatArray:
-        """Return the probability of a value of at most ``x`` with ``eta ~ N(mean, variance)``."""
+        """Return the probability of a value of at most ``x`` for ``eta ~ N(mean, variance)``."""
         probability = np.zeros(np.broadcast_shapes(np.shape(x), mean.shape))
         for weight, eta in over_nodes(mean, variance, self.n_nodes):
             probability += weight * self.cdf(x, eta, shape)
@@ -151,26 +155,26 @@ class Family(ABC):
         """
         centre, spread = self.moments(mean, variance, shape)
         spread = np.sqrt(spread)
-        if self.counts:
+        if self.is_integer:
             low, high = np.full_like(centre, -1.0), np.ceil(centre + spread) + 1.0
         else:
             low, high = centre - spread, centre + spread
         # Double the step on each side until the interval contains the quantile.
-        step = np.maximum(spread, 1.0 if self.counts else 0.0)
+        step = np.maximum(spread, 1.0 if self.is_integer else 0.0)
         for _ in range(60):
             is_too_low = self.predictive_cdf(high, mean, variance, shape) < p
             if not is_too_low.any():
                 break
-            high = np.where(is_too_low, high + np.ceil(step) if self.counts else high + step, high)
+            high = np.where(is_too_low, high + np.ceil(step) if self.is_integer else high + step, high)
             step = 2.0 * step
         step = spread
-        for _ in range(0 if self.counts else 60):
+        for _ in range(0 if self.is_integer else 60):
             is_too_high = self.predictive_cdf(low, mean, variance, shape) >= p
             if not is_too_high.any():
                 break
             low, step = np.where(is_too_high, low - step, low), 2.0 * step
         for _ in range(200):
-            if self.counts:
+            if self.is_integer:
                 middle = np.floor(0.5 * (low + high))
                 has_converged = high - low <= 1.0
             else:
@@ -185,6 +189,6 @@ class Family(ABC):
 
 
 def weak_prior(log_value: FloatArray, scale: float) -> tuple[float, FloatArray]:
-    """Return the log density ``log(v / (v + scale))`` of ``log v``, and its derivative by ``log v``."""
+    """Return the log density ``log(v / (v + scale))`` of ``log v``, and its derivative."""
     ratio = scale * np.exp(-log_value)
     return -float(np.sum(np.log1p(ratio))), ratio / (1.0 + ratio)

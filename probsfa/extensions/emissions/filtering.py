@@ -43,7 +43,7 @@ class EmissionFilter(NamedTuple):
     Attributes
     ----------
     means : ndarray (T, K)
-        Means of the latent factors given the rows up to their own.
+        Means of the latent factors in each row, given this and all previous rows.
     covariances : ndarray (T, K, K)
         Their covariances.
     row_bounds : ndarray (T,)
@@ -97,10 +97,10 @@ def filter_observations(
     Returns
     -------
     filtering : Filtering
-        Means and covariances of the latent factors of each row given this and all previous rows; bounds of
-        rows.
+        Means and covariances of the latent factors in each row, given this and all previous rows, and lower
+        bounds of the log densities of the rows.
     means : ndarray (N, K)
-        Means of the latent factors of each row given the previous rows.
+        Means of the latent factors in each row, given the previous rows.
     covariances : ndarray (N, K, K)
         Their covariances.
     """
@@ -193,7 +193,7 @@ def filter_sequence(
     params : StateSpace
         Parameters of the model.
     columns : tuple of Column
-        Encoding of the user columns.
+        Encoding of the columns of X.
     shapes : tuple of ndarray
         Shape parameters of each block.
     sequence : Sequences
@@ -203,7 +203,11 @@ def filter_sequence(
     state : FilterState, optional
         State after earlier rows.
     rng : Generator
-        Random numbers of the residuals of discrete values.
+        Random number generator of the residuals of discrete values.
+
+    Returns
+    -------
+    EmissionFilter
     """
     observations = make_observations(encoded_rows, family_blocks(columns))
     predicted: list[FloatArray] = []
@@ -244,7 +248,7 @@ def quantile_residuals(
     variance: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return quantile residuals (N, D) of encoded values (N, E), from moments (N, E) of predictors."""
+    """Return quantile residuals (N, D) of encoded values (N, E), given moments (N, E) of the predictors."""
     column_shapes = shapes_by_column(columns, shapes)
     residuals = np.full((len(values), len(columns)), np.nan)
     for d, column in enumerate(columns):
@@ -259,7 +263,7 @@ def quantile_residuals(
             column_shapes[column.first],
         )
         high = family.predictive_cdf(x[observed], *predictive_arguments)
-        if family.counts:
+        if family.is_integer:
             low = family.predictive_cdf(x[observed] - 1.0, *predictive_arguments)
             high = low + rng.random(len(low)) * (high - low)
         residuals[observed, d] = special.ndtri(np.clip(high, 1e-16, 1.0 - 1e-16))

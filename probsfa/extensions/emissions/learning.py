@@ -1,18 +1,19 @@
 """Maximization of the lower bound over parameters, with sites updated at each step.
 
 For given parameters ``theta`` the sites are updated until the bound ``F(theta, q)`` is maximal over ``q``
-(:mod:`.sites`). The gradient of this maximum is the partial derivative of ``F`` by ``theta`` at fixed ``q``.
-With ``g = dE/dm`` and ``lambda = -2 dE/dv`` of each value,
+(:mod:`.sites`). The gradient of this maximum is the partial derivative of ``F`` with respect to ``theta`` at
+fixed ``q``. With ``g = dE/dm`` and ``lambda = -2 dE/dv`` of each value, it is ::
 
-    dF/dC_d = sum_t g_td E[z_t] - lambda_td Cov[z_t] C_d,      dF/dmu_d = sum_t g_td,
+    dF/dC_d = sum_t (g_td E[z_t] - lambda_td Cov[z_t] C_d),      dF/dmu_d = sum_t g_td
 
-Derivatives by the dynamics follow from Fisher's identity; derivatives by shape parameters are expectations in
-closed form. The optimizer of the Gaussian model is used: quasi-Newton steps in the metric of the expected
-information. The noise precision in this metric is the mean precision of the sites.
+for loadings and offsets. Fisher's identity gives the derivatives with respect to the parameters of the
+dynamics, and each family those with respect to its shape parameters. The optimizer of the Gaussian model is
+used: quasi-Newton steps in the metric of the expected information. The noise precision in this metric is the
+mean precision of the sites.
 
-The likelihood of some columns increases without limit as the predictor grows, for example of a binary column
-of ones. Columns without a scale parameter therefore have weak normal priors: loadings ``N(0, 3^2)``, and
-offsets with the predictor at the column mean as mean and a standard deviation of 10.
+The likelihood of some columns has no maximum: that of a binary column of ones increases with its predictor.
+Columns without a scale parameter therefore have weak normal priors: ``N(0, 3^2)`` of the loadings, and
+``N(eta_d, 10^2)`` of the offset, where ``eta_d`` is the predictor for the mean of the column.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,7 @@ _MAX_STEPS = (1.0, 3.0, 2.0)
 _SITES_TOL = 1e-2
 # Maximum number of site updates for one set of parameters; an optimizer step that needs more is rejected.
 _MAX_SITE_STEPS = 100
-# Finite-difference step for the curvature of the bound by shape parameters.
+# Finite-difference step for the second derivatives of the bound with respect to shape parameters.
 _SHAPE_STEP = 1e-4
 
 #: Called with the number of evaluations and the best bound so far.
@@ -92,34 +93,34 @@ class Prior(NamedTuple):
 
     Attributes
     ----------
-    bounded : ndarray of bool (D,)
+    has_prior : ndarray of bool (D,)
         Columns with a prior.
     centre : ndarray (D,)
         Prior means of the offsets of the columns.
     """
 
-    bounded: BoolArray
+    has_prior: BoolArray
     centre: FloatArray
 
     def __call__(self, params: StateSpace) -> tuple[float, FloatArray, FloatArray]:
-        """Return the log density up to a constant, and gradients by the observed loadings and the offset."""
-        weight = self.bounded.astype(np.float64)
-        by_loadings = -weight[:, None] * params.nonzero_loadings / _LOADINGS_PRIOR**2
+        """Return the log density up to a constant, and its gradients with respect to loadings and offset."""
+        weight = self.has_prior.astype(np.float64)
+        loadings_gradient = -weight[:, None] * params.nonzero_loadings / _LOADINGS_PRIOR**2
         deviations = weight * (params.offset - self.centre)
         value = (
-            0.5 * np.sum(by_loadings * params.nonzero_loadings)
+            0.5 * np.sum(loadings_gradient * params.nonzero_loadings)
             - 0.5 * np.sum(deviations**2) / _OFFSET_PRIOR**2
         )
-        return float(value), by_loadings, -deviations / _OFFSET_PRIOR**2
+        return float(value), loadings_gradient, -deviations / _OFFSET_PRIOR**2
 
     @property
     def precision(self) -> FloatArray:
         """Prior precision of the loadings of each column, (D,)."""
-        return self.bounded / _LOADINGS_PRIOR**2
+        return self.has_prior / _LOADINGS_PRIOR**2
 
 
 class _BoundTerms(NamedTuple):
-    """Quantities of an evaluation that the metric uses besides the gradient."""
+    """Quantities that the metric requires in addition to the gradient."""
 
     inference: Inference
     stats: Statistics
@@ -127,7 +128,7 @@ class _BoundTerms(NamedTuple):
 
 
 class _Metric:
-    """Block-diagonal metric: expected information of the linear model; a diagonal for shape parameters."""
+    """Metric of two blocks: expected information of the linear model, and a diagonal for the shapes."""
 
     def __init__(self, linear: Metric, size: int, shapes: FloatArray) -> None:
         self._linear, self._size, self._shapes = linear, size, shapes
@@ -211,28 +212,28 @@ class BoundObjective:
             return -np.inf, np.full(self.layout.size, np.nan), None
         engine_parameters, panel = engine_params(params), site_panel(self.observations, inference.sites)
         stats = expected_statistics(engine_parameters, panel)
-        log_prior, prior_by_loadings, prior_by_offset = self.prior(params)
+        log_prior, prior_loadings_gradient, prior_offset_gradient = self.prior(params)
         loaded_states = params.latents.loaded_states
         _, slope, precision = inference.expectation
-        by_loadings = slope.T @ inference.means
+        loadings_gradient = slope.T @ inference.means
         n, k = inference.means.shape
         # This is sum_t lambda_td Cov[z_t] C_d; the weighted covariances are summed first.
         summed_covariances = (precision.T @ inference.covariances.reshape(n, k * k)).reshape(-1, k, k)
-        by_loadings -= np.einsum("djk,dk->dj", summed_covariances, params.loadings)
+        loadings_gradient -= np.einsum("djk,dk->dj", summed_covariances, params.loadings)
         evenly_sampled = self.layout.linear.evenly_sampled
-        by_shapes, curvature, shape_prior = self._by_shapes(shapes, inference)
+        shapes_gradient, curvature, shape_prior = self._shapes_gradient(shapes, inference)
         gradient = np.concatenate(
             [
                 dynamics_score(params, self.observations.panel.gaps, stats, evenly_sampled=evenly_sampled),
-                (by_loadings[:, loaded_states] + prior_by_loadings).ravel(),
-                slope.sum(axis=0) + prior_by_offset,
-                by_shapes,
+                (loadings_gradient[:, loaded_states] + prior_loadings_gradient).ravel(),
+                slope.sum(axis=0) + prior_offset_gradient,
+                shapes_gradient,
             ]
         )
         return inference.bound + log_prior + shape_prior, gradient, _BoundTerms(inference, stats, curvature)
 
-    def _by_shapes(self, shapes: Shapes, inference: Inference) -> tuple[FloatArray, FloatArray, float]:
-        """Return gradient and diagonal curvature by all shape parameters, and their log prior density."""
+    def _shapes_gradient(self, shapes: Shapes, inference: Inference) -> tuple[FloatArray, FloatArray, float]:
+        """Return gradient, diagonal curvature and log prior density of all shape parameters."""
         gradients, curvatures, log_prior = [np.zeros(0)], [np.zeros(0)], 0.0
         for (family, columns), shape in zip(self.observations.blocks, shapes, strict=True):
             if shape.size == 0:
@@ -249,7 +250,7 @@ class BoundObjective:
             ) -> FloatArray:
                 total = family.log_prior(at)[1]
                 for rows in row_blocks(*mask.shape):
-                    by_value = family.by_shape(*(part[rows] for part in block), at)
+                    by_value = family.shape_gradient(*(part[rows] for part in block), at)
                     total = total + np.stack([(mask[rows] * values).sum(axis=0) for values in by_value])
                 return total
 
@@ -267,7 +268,7 @@ class BoundObjective:
         return np.concatenate(gradients), np.concatenate(curvatures), log_prior
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> _Metric:
-        """Return the expected information of a Gaussian model with the mean precision of the sites."""
+        """Return the metric: expected information of the Gaussian model with mean precisions of the sites."""
         params, _ = self.layout.from_vector(vector, self.template)
         detail: _BoundTerms = evaluation.detail
         linear = self.layout.linear
@@ -330,7 +331,7 @@ def maximize_bound(
     max_iter : int
         Maximum number of evaluations of the bound.
     tol : float
-        Expected gain of an optimizer step, in nats, at which to stop.
+        The optimizer stops if the expected gain of a step is smaller, in nats.
     report : callable, optional
         Called with the number of evaluations and the best value so far.
 
@@ -348,7 +349,7 @@ def maximize_bound(
     )
     lower = np.full(layout.size, -np.inf)
     floors = [
-        np.broadcast_to(family.least_shape()[:, None], shape.shape).ravel()
+        np.broadcast_to(family.min_shape()[:, None], shape.shape).ravel()
         for (family, _), shape in zip(observations.blocks, shapes, strict=True)
     ]
     lower[linear.size :] = np.concatenate(floors)

@@ -8,8 +8,8 @@ function of its own predictor. The parameters of the links are estimated with th
 monotone  ``c + s_0 eta + sum_j (s_j - s_{j-1}) (U_j(eta) - U_j(0))``, increasing, with slopes from ``s_0``
           on the left to ``s_J`` on the right; softplus units ``U_j(eta) = log(1 + exp(b (eta - k_j))) / b``
           with fixed sharpness ``b`` and knots ``k_j``
-quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``: any quadratic function, by the scale of
-          ``eta``
+quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``; with the scale of ``eta`` it is any quadratic
+          function
 ========= =============================================================================================
 
 Both links start as the identity. Expectations over the scalar ``eta`` of a value are Gauss-Hermite sums,
@@ -29,9 +29,9 @@ from probsfa.extensions.emissions.quadrature import over_nodes
 
 __all__ = ["LINKS", "Linked", "Monotone", "Quadratic"]
 
-# Minimum precision of the Gaussian approximation of a value, relative to that of the noise.
+# Minimum precision of the site of a value, relative to the precision of the noise.
 _MIN_PRECISION = 1e-3
-# Quadrature nodes during optimization; few suffice, because the integrands are nearly polynomials.
+# Quadrature nodes of expected log densities; few suffice, because the integrands are nearly polynomials.
 _N_NODES = 24
 
 
@@ -47,11 +47,11 @@ class Linked(Family):
 
     @abstractmethod
     def derivatives(self, eta: FloatArray, link: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return ``Phi`` and its first and second derivative by the predictor."""
+        """Return ``Phi`` and its first and second derivative with respect to the predictor."""
 
     @abstractmethod
-    def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
-        """Return derivatives of ``Phi`` by its parameters."""
+    def link_gradient(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
+        """Return derivatives of ``Phi`` with respect to each of its parameters."""
 
     @abstractmethod
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
@@ -60,7 +60,7 @@ class Linked(Family):
     def expectation(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> Expectation:
-        """See :class:`Family`; the precision may be negative, and the caller applies its lower bound."""
+        """See :class:`Family`; the precision may be negative, and the caller applies `min_precision`."""
         precision = np.exp(-shape[0])
         square, slope, curvature = (np.zeros_like(mean) for _ in range(3))
         for weight, eta in over_nodes(mean, variance, _N_NODES):
@@ -72,7 +72,7 @@ class Linked(Family):
         value = -0.5 * (np.log(2.0 * np.pi) + shape[0] + precision * square)
         return Expectation(value, precision * slope, precision * curvature)
 
-    def by_shape(
+    def shape_gradient(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> list[FloatArray]:
         """See :class:`Family`."""
@@ -82,7 +82,7 @@ class Linked(Family):
         for weight, eta in over_nodes(mean, variance, _N_NODES):
             residual = x - self.function(eta, shape[1:])
             square += weight * residual**2
-            for slope, part in zip(slopes, self.by_link(eta, shape[1:]), strict=True):
+            for slope, part in zip(slopes, self.link_gradient(eta, shape[1:]), strict=True):
                 slope += weight * residual * part
         return [0.5 * (precision * square - 1.0), *(precision * slope for slope in slopes)]
 
@@ -115,23 +115,23 @@ class Linked(Family):
         """See :class:`Family`; for the initial link, the identity, the predictor equals the mean."""
         return mean
 
-    def first_sites(
+    def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`; the sites for the identity link, with noise variance increased by one."""
         return np.broadcast_to(np.exp(-shape[0]) / (1.0 + np.exp(-shape[0])), x.shape), x
 
-    def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
+    def initial_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """See :class:`Family`."""
         shape = np.zeros((self.n_shapes, x.shape[1]))
         shape[0] = np.log(np.maximum(noise, 10.0 * MIN_NOISE))
         return shape
 
-    def least_shape(self) -> FloatArray:
+    def min_shape(self) -> FloatArray:
         """See :class:`Family`."""
         return np.append(np.log(MIN_NOISE), np.full(self.n_shapes - 1, -np.inf))
 
-    def least_precision(self, shape: FloatArray) -> FloatArray:
+    def min_precision(self, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
         return _MIN_PRECISION * np.exp(-shape[0])
 
@@ -159,7 +159,7 @@ class Quadratic(Linked):
         curvature = np.broadcast_to(2.0 * square, eta.shape)
         return self.function(eta, link), linear + 2.0 * square * eta, curvature
 
-    def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
+    def link_gradient(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
         """See :class:`Linked`."""
         angle_derivative = -np.sin(link[1]) * eta + np.cos(link[1]) / np.sqrt(2.0) * (eta**2 - 1.0)
         return [np.ones_like(eta), angle_derivative]
@@ -212,11 +212,11 @@ class Monotone(Linked):
             second = second + slope_change * self._SHARPNESS * unit_slope * (1.0 - unit_slope)
         return phi, first, second
 
-    def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
+    def link_gradient(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
         values = [eta, *(value for value, _ in self._softplus_units(eta)), np.zeros_like(eta)]
-        # The link is a sum over j of slope j times unit j minus unit j + 1.
+        # Phi = c + sum_j slope_j (unit_j - unit_j+1), where the first unit is eta and the last is zero.
         parts = [lower - upper for lower, upper in zip(values[:-1], values[1:], strict=True)]
         return [np.ones_like(eta), *(slope * part for slope, part in zip(slopes, parts, strict=True))]
 

@@ -91,7 +91,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     shapes : tuple of ndarray
         Shape parameters of each block of model columns.
     columns : tuple of Column
-        Encoding of the user columns.
+        Encoding of the columns of X.
     time_unit : float
         Unit of time of the decays.
     axis : tuple
@@ -121,7 +121,10 @@ class EmissionModel(_EmissionParameters, FittedModel):
         )
 
     def shape_parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return noise variances in squared data units, degrees of freedom and sizes (D,), or NaN."""
+        """Return noise variances in squared data units, degrees of freedom and sizes, each (D,).
+
+        Entries are NaN for columns whose family does not have the parameter.
+        """
         noise, df, size = (np.full(len(self.columns), np.nan) for _ in range(3))
         column_shapes = shapes_by_column(self.columns, self.shapes)
         for d, column in enumerate(self.columns):
@@ -152,7 +155,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return observations, inference
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Return the distribution of the latent factors given all rows, with lower bounds of the rows."""
+        """Return the posterior of the latent factors given all rows, with the lower bound of each row."""
         _, inference = self.infer(sequences)
         bounds = inference.row_bounds - sequences.mask @ self._log_scales
         return Posterior(inference.means, inference.covariances, inference.lag_one_covariances, bounds)
@@ -190,7 +193,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return self.infer(sequences)[1].means
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Return the lower bound of the log-likelihood of all rows, in nats, for data units."""
+        """Return the lower bound of the log-likelihood of all rows in data units, in nats."""
         return self.infer(sequences)[1].bound - self.log_scale(sequences)
 
     def log_scale(self, sequences: Sequences) -> float:
@@ -203,7 +206,10 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return np.log([column.scale for column in self.columns])
 
     def value_distribution(self, sequences: Sequences) -> ValueDistribution:
-        """Return the distribution of all values given observed values; quantiles for missing values only."""
+        """Return the distribution of all values given the observed values.
+
+        Its quantiles are computed for missing values only.
+        """
         _, inference = self.infer(sequences)
         return ValueDistribution(
             self.params,
@@ -223,21 +229,25 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return Imputation(values, std, distribution=ImputedDistribution(sequences.values, distribution))
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Return standardized prediction errors in ten folds; for levels, quantiles of probabilities."""
+        """Return absolute standardized errors of predictions in ten-fold cross-validation.
+
+        For binary and categorical columns the score is the normal quantile with upper tail probability
+        ``p / 2``, where ``p`` is the predicted probability of the observed level.
+        """
         scores = np.full_like(sequences.values, np.nan)
         has_levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
-        for hidden, remaining in random_parts(sequences):
+        for held_out, remaining in random_parts(sequences):
             distribution = self.value_distribution(remaining)
             means, std, _ = distribution.moments()
             log_density = log_predictive(*distribution[:5], values=sequences.values)
             with np.errstate(divide="ignore", invalid="ignore"):
                 errors = np.abs(sequences.values - means) / std
                 level_scores = -special.ndtri(0.5 * np.exp(log_density))
-            scores[hidden] = np.where(has_levels, level_scores, errors)[hidden]
+            scores[held_out] = np.where(has_levels, level_scores, errors)[held_out]
         return scores
 
     def probabilities(self, sequences: Sequences) -> dict[int, FloatArray]:
-        """Return probabilities (N, L) of levels, by number of column; binary and categorical columns only."""
+        """Return a dict from the number of each binary or categorical column to probabilities (N, L)."""
         _, inference = self.infer(sequences)
         probabilities: dict[int, FloatArray] = {}
         mean, variance = predictor_moments(self.params, inference.means, inference.covariances)
@@ -255,7 +265,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return probabilities
 
     def column_mean(self, column_index: int, predictor: FloatArray) -> FloatArray:
-        """Return means of a column's values, in data units, at predictors in units of `mean_`."""
+        """Return means of a column's values in data units, at predictors in the units of `mean_`."""
         column = self.columns[column_index]
         family, shape = FAMILIES[column.family], shapes_by_column(self.columns, self.shapes)[column.first]
         eta = predictor.reshape(-1, 1)
@@ -276,8 +286,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
         parts = [sequences.one(i) for i in range(len(sequences.lengths))]
         encoded = [encode(part, self.columns).with_time_unit(self.time_unit) for part in parts]
         return [
-            filter_sequence(self.params, self.columns, self.shapes, part, cells, state, rng)
-            for part, cells in zip(parts, encoded, strict=True)
+            filter_sequence(self.params, self.columns, self.shapes, part, encoded_rows, state, rng)
+            for part, encoded_rows in zip(parts, encoded, strict=True)
         ]
 
     def forecast(
@@ -286,7 +296,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         steps: Sequence[FloatArray],
         future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return distributions at the given times after the end of each sequence."""
+        """Forecast the given numbers of time units after the last row of each sequence."""
         _, inference = self.infer(sequences)
         forecasts: list[Forecast] = []
         for rows, horizon in zip(sequences.slices, steps, strict=True):
@@ -340,7 +350,7 @@ class EmissionFit(NamedTuple):
     model : EmissionModel
         The fitted model.
     lower_bound : float
-        Lower bound for the training data, in nats, for data units, without priors.
+        Lower bound for the training data in data units, in nats, without priors.
     history : ndarray
         Bound plus log prior density after each accepted step, shifted so that the last value is
         `lower_bound`; never decreases.
@@ -361,7 +371,7 @@ class EmissionFit(NamedTuple):
 
 
 def mean_noise(observations: Observations, sites: Sites) -> FloatArray:
-    """Return noise variances (D,): one over the mean precision of the sites of observed values."""
+    """Return noise variances (D,): the inverse of the mean precision of the sites of each column."""
     count = np.maximum(observations.mask.sum(axis=0), 1.0)
     precision = np.sum(observations.mask * sites.precision, axis=0) / count
     return np.asarray(1.0 / np.maximum(precision, 1e-12))
@@ -401,7 +411,7 @@ def fit_model(
     sequences : Sequences
         Rows in data units, NaN where missing.
     requested : sequence of str
-        The emission of each column, or "auto".
+        Emission of each column; "auto" selects it from the values.
     options : FitOptions
         Options of the Gaussian start model; its processes are those of the model.
     links : sequence of str, optional
@@ -409,11 +419,15 @@ def fit_model(
     is_shared_link : bool, default=True
         Whether the user gave one link for all Gaussian columns.
     tol : float or "auto"
-        Expected gain of an optimizer step, in nats, at which to stop.
+        The optimizer stops if the expected gain of a step is smaller, in nats.
     max_iter : int
         Maximum number of evaluations of the bound.
     report : callable, optional
         Called with the number of evaluations and the best bound so far.
+
+    Returns
+    -------
+    EmissionFit
     """
     columns = make_columns(sequences, requested)
     if links:

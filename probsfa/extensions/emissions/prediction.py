@@ -1,4 +1,4 @@
-"""Prediction of values from latent factors in data units: means, standard deviations, quantiles and draws."""
+"""Prediction of values in data units from latent factors: means, standard deviations, quantiles and draws."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -107,6 +107,10 @@ def predict(
         Probabilities of the quantiles.
     selected : ndarray of bool of shape (N, D), optional
         Values for which quantiles are computed; others are NaN. All by default.
+
+    Returns
+    -------
+    ValueMoments
     """
     eta, predictor_variances = predictor_moments(params, means, covariances)
     column_shapes = shapes_by_column(columns, shapes)

@@ -27,7 +27,7 @@ def gauss_hermite(n: int = N_NODES) -> tuple[FloatArray, FloatArray]:
 def over_nodes(
     mean: FloatArray, variance: FloatArray, n: int = N_NODES
 ) -> Iterator[tuple[float, FloatArray]]:
-    """Yield each weight with the values of the variable at its node, in the shape of `mean`."""
+    """Yield pairs of a weight and ``mean + node * sqrt(variance)``, one for each quadrature node."""
     std = np.sqrt(variance)
     for node, weight in zip(*gauss_hermite(n), strict=True):
         yield float(weight), mean + node * std
@@ -44,7 +44,8 @@ def expected_softplus(mean: FloatArray, variance: FloatArray) -> tuple[FloatArra
     Returns
     -------
     value, slope, curvature : ndarray
-        The derivatives are the logistic function ``s`` and ``s (1 - s)``.
+        Expectations of the function, of its first derivative ``s`` (the logistic function), and of its second
+        derivative ``s (1 - s)``.
     """
     value, slope, curvature = (np.zeros_like(mean) for _ in range(3))
     for weight, eta in over_nodes(mean, variance):

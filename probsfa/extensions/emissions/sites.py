@@ -40,7 +40,7 @@ __all__ = [
     "Sites",
     "engine_params",
     "expectation",
-    "first_sites",
+    "initial_sites",
     "infer",
     "make_observations",
     "predictor_moments",
@@ -182,7 +182,7 @@ def expectation(
                 part = family.expectation(observations.values[block], mean[block], variance[block], shape)
                 value[block] = part.value + constant[rows]
                 slope[block] = part.slope
-                precision[block] = np.maximum(part.precision, family.least_precision(shape))
+                precision[block] = np.maximum(part.precision, family.min_precision(shape))
             is_missing = observations.mask[rows] == 0.0
             value[rows][is_missing] = slope[rows][is_missing] = 0.0
             precision[rows][is_missing] = 0.0
@@ -202,14 +202,14 @@ def _as_slice(columns: NDArray[np.intp]) -> slice | NDArray[np.intp]:
     return slice(first, last + 1) if last - first + 1 == len(columns) else columns
 
 
-def first_sites(observations: Observations, offset: FloatArray, shapes: Shapes) -> Sites:
+def initial_sites(observations: Observations, offset: FloatArray, shapes: Shapes) -> Sites:
     """Return initial sites, from observed values and from the means of values at the offsets (D,)."""
     precision, information = (np.zeros_like(observations.values) for _ in range(2))
     for (family, columns), shape in zip(observations.blocks, shapes, strict=True):
         reference = family.moments(offset[columns], np.zeros(len(columns)), shape)[0]
         if not family.has_scale:
             reference = np.clip(reference, 1e-3, None)
-        weights, values = family.first_sites(observations.values[:, columns], reference, shape)
+        weights, values = family.initial_sites(observations.values[:, columns], reference, shape)
         precision[:, columns], information[:, columns] = weights, weights * values
     return Sites(precision * observations.mask, information * observations.mask)
 
@@ -279,7 +279,7 @@ def infer(
     history : tuple of float
         The bound after each accepted step; never decreases.
     """
-    sites = first_sites(observations, params.offset, shapes) if start is None else start
+    sites = initial_sites(observations, params.offset, shapes) if start is None else start
     best = _distribution(params, observations, sites, shapes)
     history = [best.bound]
     step, n_iterations = 1.0, 1

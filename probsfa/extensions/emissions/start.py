@@ -1,8 +1,8 @@
 """Starting point of the maximization: a Gaussian model of transformed values.
 
-Counts are transformed by square roots, outliers are clipped, and zeros and ones are not changed. The effect
-of a latent factor on the predictor is approximated by its effect on the transformed value, divided by the
-derivative of the transformed value by the predictor.
+Counts are transformed by square roots, outliers are clipped, and zeros and ones are not changed. The loadings
+of the predictors are approximated by the loadings of the Gaussian model, divided by the derivatives of the
+transformed values with respect to the predictors.
 """
 
 from dataclasses import replace
@@ -52,7 +52,7 @@ class Start(NamedTuple):
 def initialize(
     sequences: Sequences, blocks: tuple[Block, ...], options: FitOptions, report: Report | None = None
 ) -> Start:
-    """Fit the Gaussian model to encoded rows, and convert it to a start for their predictors.
+    """Fit the Gaussian model to encoded rows, and convert its parameters to those of the predictors.
 
     Parameters
     ----------
@@ -64,6 +64,10 @@ def initialize(
         Options of the Gaussian model.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
+
+    Returns
+    -------
+    Start
     """
     mask = sequences.mask
     filled = np.where(mask, sequences.values, 0.0)
@@ -86,14 +90,14 @@ def initialize(
     shapes = []
     for family, columns in blocks:
         noise = params.noise_variance[columns]
-        shapes.append(family.first_shape(filled[:, columns], mask[:, columns].astype(np.float64), noise))
+        shapes.append(family.initial_shape(filled[:, columns], mask[:, columns].astype(np.float64), noise))
         if family.has_scale:
             continue
         loading_norms = np.linalg.norm(loadings[columns], axis=1, keepdims=True)
         loadings[columns] *= np.minimum(1.0, _MAX_LOADING_NORM / np.maximum(loading_norms, 1e-300))
         centre[columns] = family.predictor_of(means[columns])
         offset[columns] = centre[columns]
-        if family.counts and family.name != "bernoulli":
+        if family.is_integer and family.name != "bernoulli":
             # The mean of exp(eta) is exp(mean + variance / 2).
             offset[columns] -= 0.5 * np.sum(loadings[columns] ** 2, axis=1)
         has_prior[columns] = True

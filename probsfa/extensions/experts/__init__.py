@@ -9,13 +9,16 @@ around the manifold. The result is a density of series::
 
 Modules from the top down; each imports only modules below it:
 
-==============  ========================================================================================
-``estimator``   ``ProductOfExpertsSFA``: validates its input, calls the functions below, stores the result
-``model``       a fitted model and draws from it
-``learning``    contrastive divergence, also with persistent chains
-``sampling``    Hamiltonian Monte Carlo of values, and annealed importance sampling of ``Z``
-``potential``   the global expert, the expansion with its derivatives, and the log density of free values
-==============  ========================================================================================
+=================  =====================================================================================
+``estimator``      ``ProductOfExpertsSFA``: validates its input, calls the functions below, stores the
+                   result
+``sampled_model``  methods of a fitted model: moments over draws
+``model``          a fitted model and draws from it
+``linear_rows``    linear Gaussian model of the rows, the start of annealed importance sampling
+``learning``       contrastive divergence, also with persistent chains
+``sampling``       Hamiltonian Monte Carlo of values, and annealed importance sampling of ``Z``
+``potential``      the global expert, the expansion with its derivatives, and the log density of free values
+=================  =====================================================================================
 """
 
 from probsfa.extensions.experts.estimator import ProductOfExpertsSFA as ProductOfExpertsSFA

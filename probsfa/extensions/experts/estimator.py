@@ -37,9 +37,9 @@ __all__ = ["ProductOfExpertsSFA"]
 _MAX_START_EVALUATIONS = 60
 # Largest initial decay.
 _MAX_DECAY = 0.9999
-# The density can be normalized only if the expansion is unbounded: at the first number of standard deviations
-# from the mean, it must exceed the second number.
-_GROWTH_DISTANCE, _MIN_GROWN_VALUE = 1e4, 1e2
+# The density can be normalized only if the expansion is unbounded. At _FAR_DISTANCE standard deviations from
+# the mean of the rows, one standardized output must be at least _MIN_FAR_VALUE.
+_FAR_DISTANCE, _MIN_FAR_VALUE = 1e4, 1e2
 
 
 class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
@@ -57,11 +57,11 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     Parameters
     ----------
     n_components : int, default=2
-        Number of factors, ``K``. With too few factors, a fast factor of many outputs may replace a slow one,
-        because it explains more variance.
+        Number of factors, ``K``. With too few factors, a fast factor that loads on many outputs may replace a
+        slow one, because it explains more variance.
     expansion : transformer, optional
-        ``phi``: maps rows independently, and must be unbounded. By default ``expansions.Polynomial(2)``; for
-        a bounded expansion use ``Concatenation([Identity(), ...])``.
+        ``phi``, which maps each row separately and must be unbounded. By default
+        ``expansions.Polynomial(2)``; for a bounded expansion use ``Concatenation([Identity(), ...])``.
     width : float, default=0.0
         Width ``beta`` of the local experts, in standard deviations of the expanded columns: the distance of
         expanded rows from the manifold. Zero is the limit of rows on the manifold.
@@ -74,11 +74,12 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     n_leaps : int, default=8
         Number of leapfrog steps in a move.
     persistent : bool, default=True
-        Whether chains continue between learning steps, which gives the gradient of the likelihood after
-        mixing. Otherwise they start at the data in each step (contrastive divergence).
+        Whether chains continue from the previous learning step (persistent contrastive divergence); after
+        they have mixed, they estimate the gradient of the likelihood without bias. Otherwise they start at
+        the data in each step (contrastive divergence).
     learning_rate : float, default=0.03
-        Initial length of the steps in each parameter: ``atanh`` of the decays, loadings, logarithms of noise
-        variances and offsets of standardized columns.
+        Initial size of the steps of Adam in each parameter. The parameters are ``atanh`` of the decays,
+        loadings, logarithms of noise variances, and offsets, for standardized outputs of the expansion.
     max_iter : int, default=300
         Number of learning steps.
     tol : float, default=0.3
@@ -110,7 +111,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     acceptance_ : float
         Acceptance rate of recent moves.
     drift_ : float
-        The difference that is compared with `tol`.
+        Largest difference of a parameter's means over the third and the last quarter of the steps, which is
+        compared with `tol`.
     n_iter_ : int
         Number of learning steps.
     converged_ : bool
@@ -156,8 +158,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     """
 
     _unsupported: ClassVar[Mapping[str, str]] = {
-        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
-        "parameters.",
+        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, for the "
+        "fitted parameters.",
         "filter": "its rows are sampled jointly. Use ProbabilisticSFA.",
         "forecast": "use means and quantiles of sample_posterior(X, n_draws, of='values', n_steps=...).",
         "contributions": "rows are not linear functions of the factors. Use ProbabilisticSFA.",
@@ -165,9 +167,10 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         "outlier_scores": "each score would require separate samples. Use ProbabilisticSFA, or compare "
         "masked values with impute(X, return_std=True).",
         "diagnose": "it has no one-step predictions. Use ProbabilisticSFA.diagnose.",
-        "standard_errors": "parameters are learned from samples. Fit again to series of sample().",
+        "standard_errors": "parameters are learned from samples. Use a parametric bootstrap: fit to series "
+        "of sample().",
         "profile_timescale": "its likelihood is estimated by sampling. Use ProbabilisticSFA or BayesianSFA.",
-        "bic": "its likelihood is estimated by sampling, with an error near a nat. Compare "
+        "bic": "its likelihood is estimated by sampling, with an error of about one nat. Compare "
         "log_likelihood(X, return_error=True) of held-out rows.",
         "lower_bound": "its likelihood is estimated by log_likelihood.",
     }
@@ -263,9 +266,9 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
             self.max_iter,
             float(self.width) ** 2 + float(self.noise_floor),
         )
-        start, interrupted = self._start(sequences, features, complete)
-        linear, stopped = self._linear(sequences, noise, columns)
-        interrupted = interrupted or stopped
+        start, interrupted = self._fit_start(sequences, features, complete)
+        linear, is_linear_interrupted = self._fit_linear_rows(sequences, noise, columns)
+        interrupted = interrupted or is_linear_interrupted
         if interrupted:
             settings = settings._replace(max_iter=0)
         with (
@@ -290,10 +293,10 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
             if getattr(self, name) != 0.0:
                 check_positive(name, getattr(self, name))
 
-    def _start(
+    def _fit_start(
         self, sequences: Sequences, features: Features, complete: NDArray[np.bool_]
     ) -> tuple[StateSpace, bool]:
-        """Return the linear model of expanded rows, and whether its fit was interrupted."""
+        """Fit the linear model of expanded rows; return it, and whether the fit was interrupted."""
         expanded = np.full((sequences.n_rows, len(features.scale)), np.nan)
         expanded[complete] = features(sequences.values[complete])
         options = FitOptions(self.n_components, max_iter=_MAX_START_EVALUATIONS)
@@ -303,8 +306,10 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         params = linear.params.replace(decay=np.clip(linear.params.decay, -_MAX_DECAY, _MAX_DECAY))
         return params, linear.interrupted
 
-    def _linear(self, sequences: Sequences, noise: FloatArray, columns: Columns) -> tuple[LinearRows, bool]:
-        """Return the linear model of the rows, and whether its fit was interrupted."""
+    def _fit_linear_rows(
+        self, sequences: Sequences, noise: FloatArray, columns: Columns
+    ) -> tuple[LinearRows, bool]:
+        """Fit the linear model of the rows; return it, and whether the fit was interrupted."""
         options = FitOptions(min(self.n_components, sequences.n_features), max_iter=_MAX_START_EVALUATIONS)
         fit = maximum_likelihood(InMemory(sequences), options)
         decay = np.clip(fit.params.decay, -_MAX_DECAY, _MAX_DECAY)
@@ -425,7 +430,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         X : ndarray (n_steps, D)
             Rows.
         factors : ndarray (n_steps, K)
-            The factors, given the rows.
+            Factors drawn from their posterior given the rows.
         expanded : ndarray (n_steps, E)
             Only with `expanded`: expanded rows, in units of the expansion. Their distance from ``phi(y)`` is
             about the width of the local experts.
@@ -543,9 +548,9 @@ def _check_growth(features: Features, columns: Columns, rng: np.random.Generator
     directions = rng.standard_normal((64, len(columns.mean)))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     with np.errstate(all="ignore"):
-        far_features = features(columns.mean + _GROWTH_DISTANCE * np.sqrt(columns.variance) * directions)
+        far_features = features(columns.mean + _FAR_DISTANCE * np.sqrt(columns.variance) * directions)
         largest_feature = np.max(np.abs(far_features), axis=1)
-    if np.any(largest_feature < _MIN_GROWN_VALUE):
+    if np.any(largest_feature < _MIN_FAR_VALUE):
         raise ValueError(
             f"expansion must be unbounded; {type(features.transformer).__name__} is bounded, so that "
             "distant rows would be as probable as those of X. Add the rows themselves: "

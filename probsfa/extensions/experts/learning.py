@@ -1,14 +1,14 @@
 """Learning of a product of experts by contrastive divergence.
 
 The normalizer ``Z`` of the density of rows is unknown, but the derivative of the log-likelihood is a
-difference of two means::
+difference of two terms::
 
     d log p(y) / d theta = d log N(phi(y)) / d theta - E[d log N(phi(y)) / d theta under the model]
 
-Hamiltonian Monte Carlo chains estimate the second mean. Contrastive divergence (Hinton 2002) starts the
+Hamiltonian Monte Carlo chains estimate the second term. Contrastive divergence (Hinton 2002) starts the
 chains at the data in each step and needs few moves. Persistent chains (Tieleman 2008) continue from the
-previous step, and estimate the derivative without bias once they have mixed. Separate chains, given the
-observations, sample missing values and values observed with noise.
+previous step, and estimate the derivative without bias once they have mixed. For missing values and values
+observed with noise, the first term is a mean, too, over separate chains given the observations.
 
 The optimizer is Adam (Kingma & Ba 2015) with a decreasing learning rate. The result is the mean of the
 parameters over the second half of the steps (Polyak & Juditsky 1992).
@@ -42,7 +42,7 @@ _MAX_ATANH_DECAY = 6.0
 # Maximum logarithm of a noise variance; expanded rows have unit variance.
 _MAX_LOG_NOISE = 4.0
 
-#: Called with the number of steps, and the contrast of data and samples.
+#: Called with the number of steps and the contrast: log density of the data minus that of samples, per row.
 Report = Callable[[int, float], None]
 
 
@@ -71,23 +71,23 @@ class Data(NamedTuple):
 
     @property
     def is_sampled(self) -> BoolArray:
-        """Return a mask (N, D) of values that are missing or observed with noise."""
+        """Mask (N, D) of values that are missing or observed with noise."""
         return ~self.mask if not self.noise.any() else np.ones_like(self.mask)
 
     @property
     def observation_precision(self) -> FloatArray | None:
-        """Return the precisions (N, D) of noisy observations, zero where missing; None without noise."""
+        """Precisions (N, D) of noisy observations, zero where missing; None without noise."""
         return self.mask / self.noise**2 if self.noise.any() else None
 
     def given_observations(self, features: Features, expert: GlobalExpert) -> tuple[ValueDensity, Reference]:
-        """Return the density of sampled values given the observations, and its Gaussian reference."""
+        """Return the density of sampled values given the observations, and a Gaussian reference for it."""
         parts = self.values, self.is_sampled, self.observation_precision
         return ValueDensity(features, expert, *parts), Reference(self.columns, self.lengths, *parts)
 
     def without_observations(
         self, features: Features, expert: GlobalExpert
     ) -> tuple[ValueDensity, Reference]:
-        """Return the density of the same number of rows without observations, and its Gaussian reference."""
+        """Return the density of as many rows without observations, and a Gaussian reference for it."""
         is_free = np.ones(self.values.shape, dtype=bool)
         zeros = np.zeros(self.values.shape)
         return ValueDensity(features, expert, zeros, is_free), Reference(
@@ -104,7 +104,7 @@ class Settings(NamedTuple):
     persistent: bool
     learning_rate: float
     max_iter: int
-    least_noise: float
+    min_noise_variance: float
 
 
 class Learned(NamedTuple):
@@ -141,7 +141,7 @@ def to_vector(params: StateSpace) -> FloatArray:
 
 
 def from_vector(vector: FloatArray, n_components: int) -> StateSpace:
-    """Return the parameters of a vector of `to_vector`."""
+    """Return the parameters of a vector, the inverse of `to_vector`."""
     k = n_components
     e = (len(vector) - k) // (k + 2)
     loadings = vector[k : k + e * k].reshape(e, k)
@@ -171,13 +171,17 @@ def learn(
     rng : Generator
         Random number generator.
     report : callable, optional
-        Called with the number of steps, and the contrast of data and samples.
+        Called with the number of steps and the contrast.
+
+    Returns
+    -------
+    Learned
     """
     k, e = start.n_components, start.n_features
     lower, upper = np.full((2, k * (e + 1) + 2 * e), np.array([[-np.inf], [np.inf]]))
     lower[:k], upper[:k] = -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY
     log_noise_slice = slice(k * (e + 1), k * (e + 1) + e)
-    lower[log_noise_slice], upper[log_noise_slice] = np.log(settings.least_noise), _MAX_LOG_NOISE
+    lower[log_noise_slice], upper[log_noise_slice] = np.log(settings.min_noise_variance), _MAX_LOG_NOISE
     vector = np.clip(to_vector(start), lower, upper)
     vectors, contrast = [vector], []
     chains = _Chains(features, data, from_vector(vector, k), settings, rng)
@@ -214,7 +218,7 @@ def learn(
 
 
 class _Chains:
-    """Markov chains that estimate the two means of the gradient."""
+    """Markov chains that estimate the two terms of the gradient."""
 
     def __init__(
         self, features: Features, data: Data, params: StateSpace, settings: Settings, rng: np.random.Generator
@@ -228,7 +232,7 @@ class _Chains:
         self.step, self._conditional_step = Stepsize(), Stepsize()
 
     def contrast(self, params: StateSpace) -> tuple[FloatArray, float]:
-        """Return the derivative of the log-likelihood per row, and the contrast of data and samples."""
+        """Return the derivative of the log-likelihood and the contrast, both per row."""
         settings, expert = self._settings, GlobalExpert(params, self._data.lengths)
         if self._sampled_values.size:
             self._sampled_values = self._run_moves(
@@ -248,7 +252,7 @@ class _Chains:
             self._joint.at(expert), self._samples, self._joint_reference, self.step
         )
         sample_evaluation = expert.evaluate(self._features(self._joint.rows(self._samples)))
-        gradient = expert.by_parameters(data_evaluation) - expert.by_parameters(sample_evaluation)
+        gradient = expert.parameter_gradient(data_evaluation) - expert.parameter_gradient(sample_evaluation)
         mean_difference = float(np.mean(data_evaluation.log_density) - np.mean(sample_evaluation.log_density))
         n_rows = len(self._data.values)
         return gradient / n_rows, mean_difference / n_rows

@@ -1,4 +1,4 @@
-"""Distribution of rows under a linear Gaussian model, the initial density of annealed importance sampling.
+"""Linear Gaussian model of the rows, the initial density of annealed importance sampling.
 
 Annealing requires fewer intermediate densities if the initial density is closer to the target. A dynamic
 factor model of the rows (not of the expanded rows) includes most correlations in time and between columns.
@@ -87,7 +87,7 @@ class LinearBase:
         )
 
     def free_values(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Return independent draws (F, n) of the free values."""
+        """Return n independent draws (F, n) of the F free values."""
         n_rows, k = len(self._std), self._params.n_components
         normals = rng.standard_normal((n_rows * k, n))
         latents = self._mean[:, None] + solve_banded((0, k), self._root, normals, check_finite=False)
@@ -97,6 +97,6 @@ class LinearBase:
         return self._density.free_values(centre + self._std * rng.standard_normal(centre.shape))
 
     def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the log density (c,) and its derivative (F, c) at values (F, c)."""
+        """Return the log density (c,) and its derivative (F, c) at the free values (F, c) of c chains."""
         value, gradient = self._density(free_values)
         return value - self._log_integral, gradient

@@ -92,11 +92,11 @@ class ExpertModel(NamedTuple):
         return StateSpace(self.decay, self.loadings, self.noise_variance, self.offset)
 
     def data(self, values: FloatArray, lengths: tuple[int, ...]) -> Data:
-        """Return rows in the format of learning."""
+        """Return rows as :class:`~probsfa.extensions.experts.learning.Data`."""
         return Data(values, ~np.isnan(values), lengths, self.columns, self.noise)
 
     def is_fully_observed(self, values: FloatArray) -> bool:
-        """Return whether all values are observed without noise, so that no draws are needed."""
+        """Return whether all values are observed without noise; no draws are then required."""
         return not self.noise.any() and not np.isnan(values).any()
 
     def means(self, values: FloatArray, lengths: tuple[int, ...]) -> FloatArray:
@@ -165,10 +165,10 @@ class ExpertModel(NamedTuple):
         on_manifold = self.features(drawn.rows)
         total_variance = self.params.noise_variance
         squared_width = self.width**2
-        own_variance = np.maximum(total_variance - squared_width, 0.0)
+        model_variance = np.maximum(total_variance - squared_width, 0.0)
         predictors = self.params.offset + drawn.latents @ self.params.loadings.T
         centre = on_manifold + squared_width / total_variance * (predictors - on_manifold)
-        std = np.sqrt(own_variance * squared_width / total_variance)
+        std = np.sqrt(model_variance * squared_width / total_variance)
         rows = centre + std * rng.standard_normal(centre.shape)
         return self.features.shift + self.features.scale * rows
 
@@ -180,20 +180,22 @@ class ExpertModel(NamedTuple):
         n_temperatures: int | None,
         rng: np.random.Generator,
     ) -> LogIntegral:
-        """Estimate the log-likelihood: the integral over unobserved values over the integral over all values.
+        """Estimate the log-likelihood by annealed importance sampling.
 
-        By default the number of temperatures is doubled until the errors are small or the maximum is reached.
+        The likelihood is the ratio of two integrals of the density: over unobserved values, and over all
+        values. By default the number of temperatures is doubled until the errors are small or the maximum is
+        reached.
         """
         data, expert = self.data(values, lengths), GlobalExpert(self.params, lengths)
         all_missing, no_noise = np.full_like(values, np.nan), np.zeros_like(self.noise)
         log_integrals = []
-        for given, noise, (density, reference) in (
+        for observations, noise, (density, reference) in (
             (values, self.noise, data.given_observations(self.features, expert)),
             (all_missing, no_noise, data.without_observations(self.features, expert)),
         ):
             base = None
             if self.linear is not None:
-                base = LinearBase(self.linear, lengths, given, density.free, noise)
+                base = LinearBase(self.linear, lengths, observations, density.free, noise)
             n_steps = _MIN_TEMPERATURES if n_temperatures is None else n_temperatures
             while True:
                 estimate = log_integral(
@@ -213,13 +215,13 @@ class ExpertModel(NamedTuple):
                     break
                 n_steps *= 2
             log_integrals.append(estimate)
-        hidden, all_values = log_integrals
+        unobserved, all_values = log_integrals
         constant = 0.0
         if self.noise.any():
             constant = float(data.mask.sum(axis=0) @ np.log(np.sqrt(2.0 * np.pi) * self.noise))
         return LogIntegral(
-            hidden.value - all_values.value - constant,
-            float(np.hypot(hidden.error, all_values.error)),
-            hidden.lower - all_values.upper - constant,
-            hidden.upper - all_values.lower - constant,
+            unobserved.value - all_values.value - constant,
+            float(np.hypot(unobserved.error, all_values.error)),
+            unobserved.lower - all_values.upper - constant,
+            unobserved.upper - all_values.lower - constant,
         )

@@ -1,14 +1,14 @@
 """The unnormalized density of a product of experts, and its derivatives.
 
-The global expert is the factorial AR(1) model of expanded rows, ``f_t = mu + C z_t + n_t``, with the factors
-integrated out. Its gradient requires only the posterior means of the factors, with the banded precision ``Q``
-of the factors given the rows::
+The global expert is the factorial AR(1) model of expanded rows, ``f_t = mu + C z_t + n_t``, ``R = Cov[n_t]``,
+with the factors integrated out. Its gradient requires only the posterior means ``m`` of the factors, which
+follow from the banded posterior precision ``Q`` of the factors::
 
     m = Q^-1 h,  h_t = C' R^-1 (f_t - mu),        d log N / d f_t = -R^-1 (f_t - mu - C m_t)
 
 The local experts of width ``beta`` restrict ``f`` to ``phi(y)``. The integral over ``f`` of local times
 global experts is the global expert at ``phi(y)`` with noise variances ``r + beta^2``. Only the rows ``y`` are
-therefore sampled. In the limit ``beta -> 0`` the width has no effect.
+therefore sampled.
 
 References
 ----------
@@ -99,7 +99,10 @@ def precision_root(
 
 
 class GlobalExpert:
-    """The factorial AR(1) model of expanded rows; it is factorized once for all series of the same lengths.
+    """The factorial AR(1) model of expanded rows.
+
+    The posterior precision of the factors is the same for all series of the same lengths; it is factorized
+    once.
 
     Parameters
     ----------
@@ -137,11 +140,11 @@ class GlobalExpert:
         normals = rng.standard_normal((n * k, c))
         return means + solve_banded((0, k), self._root, normals, check_finite=False).T.reshape(c, n, k)
 
-    def by_parameters(self, expanded: Expanded) -> FloatArray:
-        """Return the derivative of the mean log density of the series by the parameters, up to a constant.
+    def parameter_gradient(self, expanded: Expanded) -> FloatArray:
+        """Return the gradient of the log density, averaged over series, with respect to the parameters.
 
-        The parameters are the vector ``(atanh a, C, log r, mu)``. Terms that do not depend on the rows are
-        omitted, because they cancel in the gradient of the likelihood.
+        The parameters are the vector ``(atanh a, C, log r, mu)``. Terms of the gradient that do not depend on
+        the rows are omitted, because they cancel in the gradient of the likelihood.
         """
         decay, noise = self.params.decay, self.params.noise_variance
         c = len(expanded.means)
@@ -151,17 +154,19 @@ class GlobalExpert:
             expanded.means[:, np.flatnonzero(is_transition) - 1],
         )
         innovations = current_means - decay * previous_means
-        by_decay = np.sum(innovations * previous_means, axis=(0, 1)) - decay * np.sum(
+        decay_gradient = np.sum(innovations * previous_means, axis=(0, 1)) - decay * np.sum(
             innovations**2, axis=(0, 1)
         ) / (1.0 - decay**2)
-        by_loadings = -np.einsum("cne,cnk->ek", expanded.gradient, expanded.means)
-        by_noise = 0.5 * noise * np.sum(expanded.gradient**2, axis=(0, 1))
-        by_offset = -np.sum(expanded.gradient, axis=(0, 1))
-        return np.concatenate([by_decay, by_loadings.ravel(), by_noise, by_offset]) / c
+        loadings_gradient = -np.einsum("cne,cnk->ek", expanded.gradient, expanded.means)
+        noise_gradient = 0.5 * noise * np.sum(expanded.gradient**2, axis=(0, 1))
+        offset_gradient = -np.sum(expanded.gradient, axis=(0, 1))
+        return (
+            np.concatenate([decay_gradient, loadings_gradient.ravel(), noise_gradient, offset_gradient]) / c
+        )
 
 
 class Features(NamedTuple):
-    """An expansion with standardized outputs, and its derivatives.
+    """An expansion with E standardized outputs, and its derivatives.
 
     Attributes
     ----------
@@ -191,11 +196,23 @@ class Features(NamedTuple):
         """Return standardized outputs (..., E) at rows (..., D)."""
         return (self.raw(rows) - self.shift) / self.scale
 
-    def gradient_by_rows(self, rows: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Return the derivative by rows (..., D) of a function, from its derivative by outputs (..., E).
+    def row_gradient(self, rows: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Apply the chain rule to the gradient of a function of standardized outputs.
 
-        Central differences are exact for polynomials of degree two. Their errors do not bias a sampler with
-        Metropolis acceptance.
+        The derivatives of the expansion are central differences, which are exact for polynomials of degree
+        two. Their errors do not bias a sampler with Metropolis acceptance.
+
+        Parameters
+        ----------
+        rows : ndarray (..., D)
+            Rows at which to differentiate.
+        gradient : ndarray (..., E)
+            Gradient with respect to the standardized outputs.
+
+        Returns
+        -------
+        ndarray (..., D)
+            Gradient with respect to the rows.
         """
         if isinstance(self.transformer, Identity):
             return gradient / self.scale
@@ -205,8 +222,8 @@ class Features(NamedTuple):
         )
         backward = 2.0 * rows - forward
         differences = self.raw(forward) - self.raw(backward)
-        by_rows = np.einsum("d...e,...e->...d", differences, gradient / self.scale)
-        return np.asarray(by_rows / (2.0 * self.steps))
+        row_gradient = np.einsum("d...e,...e->...d", differences, gradient / self.scale)
+        return np.asarray(row_gradient / (2.0 * self.steps))
 
     @classmethod
     def of(cls, transformer: Any, rows: FloatArray) -> "Features":
@@ -234,7 +251,7 @@ class ValueDensity:
     free : ndarray of bool (N, D)
         Whether values are free.
     observation_precision : ndarray (N, D), optional
-        Precisions of noisy observations of free values, zero without observation.
+        Precisions of noisy observations of free values; zero for values that are not observed.
     """
 
     def __init__(
@@ -279,7 +296,7 @@ class ValueDensity:
         rows = self.rows(free_values)
         with np.errstate(all="ignore"):
             expansion = self.expert.evaluate(self.features(rows))
-            gradient = self.free_values(self.features.gradient_by_rows(rows, expansion.gradient))
+            gradient = self.free_values(self.features.row_gradient(rows, expansion.gradient))
             value = expansion.log_density
             if self._precision is not None:
                 deviations = free_values - self._noisy_observations

@@ -72,11 +72,11 @@ class SampledModel(FittedModel):
         return latent_means.mean(axis=0), latent_means.var(axis=0)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Return posterior means of the factors: exact for known rows, else means over draws."""
+        """Return posterior means of the factors: exact for complete rows without noise, else over draws."""
         return self.moments(sequences)[0]
 
     def posterior(self, sequences: Sequences) -> LatentMoments:
-        """Means and standard deviations of the factors."""
+        """Return posterior means and standard deviations of the factors."""
         means, added_variances = self.moments(sequences)
         # Covariances given complete rows do not depend on their values.
         zeros = np.zeros((sequences.n_rows, len(self.experts.offset)))

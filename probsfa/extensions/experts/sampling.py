@@ -5,6 +5,8 @@ with the variances and lag-one correlations of the data. A diagonal mass matrix 
 trajectories much shorter than moves of single values. Annealed importance sampling runs in both directions
 between a normalized density and the target density.
 
+In the shapes below, ``F`` is the number of free values and ``c`` the number of chains.
+
 References
 ----------
 Duane, Kennedy, Pendleton & Roweth (1987), Hybrid Monte Carlo, Physics Letters B 195:216.
@@ -58,7 +60,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray, lengths: Sequence[int]) -> "Columns":
-        """Return the processes of rows (N, D), NaN where missing, with observations in each column."""
+        """Estimate the processes from rows (N, D), NaN where missing; each column has an observation."""
         mean = np.nanmean(values, axis=0)
         deviations = values - mean
         variance = np.nanmean(deviations**2, axis=0)
@@ -84,7 +86,7 @@ class Reference:
     free : ndarray of bool (N, D)
         Whether values are free.
     observation_precision : ndarray (N, D), optional
-        Precisions of noisy observations of free values, zero without observation.
+        Precisions of noisy observations of free values; zero for values that are not observed.
 
     Attributes
     ----------
@@ -136,18 +138,18 @@ class Reference:
         return np.asarray(cho_solve_banded((self._root, False), vectors, check_finite=False))
 
     def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Draw deviations (F, n) from the mean."""
+        """Draw n vectors of deviations (F, n) from the mean."""
         normals = rng.standard_normal((self.n_free, n))
         if self.n_free == 0:
             return normals
         return np.asarray(solve_banded((0, 1), self._root, normals, check_finite=False))
 
     def free_values(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Return draws (F, n) from the reference."""
+        """Return n draws (F, n) from the reference."""
         return self.mean + self.draw(n, rng)
 
     def half_square(self, vectors: FloatArray) -> FloatArray:
-        """Return half the squared norms (c,) of vectors (F, c) in the metric of the precision."""
+        """Return ``v' P v / 2`` (c,) for vectors ``v`` (F, c) and the precision matrix ``P``."""
         products = self._off_diagonal[1:] * vectors[1:] * vectors[:-1]
         return np.sum(0.5 * self._diagonal * vectors**2, axis=0) + np.sum(products, axis=0)
 
@@ -170,7 +172,7 @@ class State(NamedTuple):
 
     @classmethod
     def at(cls, density: Density, free_values: FloatArray) -> "State":
-        """Return chains at values."""
+        """Return the state of chains at values (F, c)."""
         return cls(free_values, *density(free_values))
 
 
@@ -219,7 +221,7 @@ def move(
     reference : Reference
         Gaussian whose precision is the covariance of the momentum.
     step : float
-        Leapfrog step size; chains draw random sizes up to this.
+        Maximum leapfrog step size; each chain draws a random size up to this.
     n_leaps : int
         Number of leapfrog steps.
     rng : Generator
@@ -264,8 +266,8 @@ def reflect(density: Density, state: State, reference: Reference, rng: np.random
     """Reflect one value of each chain at the mean of the reference, with Metropolis acceptance.
 
     Expanded rows may hardly determine the sign of a value, as for ``(y, y**2)`` with a slow ``y**2``.
-    Hamiltonian moves seldom cross the region of low density between the two signs, so that a chain may keep
-    its initial sign.
+    Hamiltonian moves seldom cross the region of low density between the two signs; without reflections, a
+    chain might never change the sign.
 
     Parameters
     ----------
@@ -316,18 +318,19 @@ class LogIntegral(NamedTuple):
     upper: float
 
     @classmethod
-    def of_weights(cls, forward_work: FloatArray, backward_work: FloatArray) -> "LogIntegral":
-        """Estimate from logarithms of weights (n,) of chains from the base to the target, and back.
+    def of_log_ratios(cls, forward_sums: FloatArray, backward_sums: FloatArray) -> "LogIntegral":
+        """Estimate from sums of log density ratios along n chains to the target density, and n chains back.
 
-        With the forward work ``f`` and the backward work ``b``, ``E exp(f)`` and ``1 / E exp(-b)`` both equal
-        the integral. Bennett's acceptance ratio combines them with the smallest variance: it is the root
-        ``c`` of ``sum_i s(f_i - c) = sum_i s(c - b_i)`` with the logistic function ``s``. Backward chain
-        ``i`` starts at the end of forward chain ``i``; the jackknife standard error therefore leaves out
-        pairs of chains.
+        Each sum is over the steps of a chain, of the change of the inverse temperature times the log ratio of
+        the target and the base density. With the forward sums ``f`` (n,) and the backward sums ``b`` (n,),
+        ``E exp(f)`` and ``1 / E exp(-b)`` both equal the integral. Bennett's acceptance ratio combines them
+        with the smallest variance: it is the root ``c`` of ``sum_i s(f_i - c) = sum_i s(c - b_i)`` with the
+        logistic function ``s``. Backward chain ``i`` starts at the end of forward chain ``i``; the jackknife
+        therefore leaves out pairs of chains.
         """
-        n = len(forward_work)
-        lower = float(logsumexp(forward_work)) - np.log(n)
-        upper = np.log(n) - float(logsumexp(-backward_work))
+        n = len(forward_sums)
+        lower = float(logsumexp(forward_sums)) - np.log(n)
+        upper = np.log(n) - float(logsumexp(-backward_sums))
         if not np.isfinite(lower):
             return cls(lower, np.inf, lower, upper)
         jackknife_weights = np.ones((n + 1, n))
@@ -337,7 +340,7 @@ class LogIntegral(NamedTuple):
             middle = 0.5 * (low + high)
             excess = np.sum(
                 jackknife_weights
-                * (expit(forward_work - middle[:, None]) - expit(middle[:, None] - backward_work)),
+                * (expit(forward_sums - middle[:, None]) - expit(middle[:, None] - backward_sums)),
                 axis=1,
             )
             low, high = np.where(excess > 0.0, middle, low), np.where(excess > 0.0, high, middle)
@@ -355,7 +358,7 @@ class Base(Protocol):
         """Return independent draws (F, n)."""
 
     def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log density (c,) and its derivative (F, c) at values (F, c)."""
+        """Return the log density (c,) and its derivative (F, c) at values (F, c)."""
 
 
 def log_integral(
@@ -370,10 +373,10 @@ def log_integral(
 ) -> LogIntegral:
     """Estimate the logarithm of the integral of a density, by bidirectional annealed importance sampling.
 
-    Chains move from the initial density to the target density; their weights underestimate the logarithm of
-    the integral on average. The chains then make half as many moves at the target density, and move back;
-    these weights overestimate it. The difference of the two results measures the error of too few
-    temperatures.
+    Chains move from the initial density to the target density; the estimate from this direction is too small
+    on average. The chains then make half as many moves at the target density, and move back; the estimate
+    from the second direction is too large on average. The difference of the two estimates measures the error
+    of too few temperatures.
 
     Parameters
     ----------
@@ -391,6 +394,10 @@ def log_integral(
         Leapfrog steps in a move.
     rng : Generator
         Random number generator.
+
+    Returns
+    -------
+    LogIntegral
     """
     if reference.n_free == 0:
         value = float(density(np.zeros((0, 1)))[0][0])
@@ -401,11 +408,11 @@ def log_integral(
     ramp = np.linspace(-1.0, 1.0, n_temperatures + 1)
     inverse_temperatures = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
     step, sizes = Stepsize(), np.zeros(n_temperatures + 1)
-    forward_work, backward_work = np.zeros(n_chains), np.zeros(n_chains)
+    forward_sums, backward_sums = np.zeros(n_chains), np.zeros(n_chains)
     for i in range(n_temperatures):
         path = _Path(density, base, inverse_temperatures[i + 1])
-        log_ratio, state = path.start(free_values)
-        forward_work += (inverse_temperatures[i + 1] - inverse_temperatures[i]) * log_ratio
+        log_ratio, state = path.evaluate(free_values)
+        forward_sums += (inverse_temperatures[i + 1] - inverse_temperatures[i]) * log_ratio
         sizes[i + 1] = step.size
         state, acceptance = move(path, state, reference, step.size, n_leaps, rng)
         step.adapt(acceptance)
@@ -418,11 +425,11 @@ def log_integral(
     free_values = state.free_values
     for i in range(n_temperatures, 0, -1):
         path = _Path(density, base, inverse_temperatures[i - 1])
-        log_ratio, state = path.start(free_values)
-        backward_work += (inverse_temperatures[i] - inverse_temperatures[i - 1]) * log_ratio
+        log_ratio, state = path.evaluate(free_values)
+        backward_sums += (inverse_temperatures[i] - inverse_temperatures[i - 1]) * log_ratio
         if i > 1:
             free_values = move(path, state, reference, sizes[i - 1], n_leaps, rng)[0].free_values
-    return LogIntegral.of_weights(forward_work, backward_work)
+    return LogIntegral.of_log_ratios(forward_sums, backward_sums)
 
 
 class _Path:
@@ -431,16 +438,17 @@ class _Path:
     def __init__(self, density: Density, base: Density, inverse_temperature: float) -> None:
         self._density, self._base, self._inverse_temperature = density, base, inverse_temperature
 
-    def start(self, free_values: FloatArray) -> tuple[FloatArray, State]:
-        """Return the log ratio (c,) of target and initial density, and chains at the values."""
-        (value, gradient), (normal, slope) = self._density(free_values), self._base(free_values)
-        log_density = self._inverse_temperature * value + (1.0 - self._inverse_temperature) * normal
-        return value - normal, State(
+    def evaluate(self, free_values: FloatArray) -> tuple[FloatArray, State]:
+        """Return the log ratio (c,) of target and initial density, and the state of chains at the values."""
+        target, target_gradient = self._density(free_values)
+        initial, initial_gradient = self._base(free_values)
+        b = self._inverse_temperature
+        return target - initial, State(
             free_values,
-            log_density,
-            self._inverse_temperature * gradient + (1.0 - self._inverse_temperature) * slope,
+            b * target + (1.0 - b) * initial,
+            b * target_gradient + (1.0 - b) * initial_gradient,
         )
 
     def __call__(self, free_values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        _, state = self.start(free_values)
+        _, state = self.evaluate(free_values)
         return state.log_density, state.gradient

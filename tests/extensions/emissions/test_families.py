@@ -89,7 +89,7 @@ def test_derivatives_are_those_of_differences(name):
     np.testing.assert_allclose(expectation.slope, by_mean / (2 * step), atol=1e-7)
     # By Price's theorem the precision is minus the expected second derivative.
     np.testing.assert_allclose(expectation.precision, -by_variance / step, atol=1e-6)
-    for i, slope in enumerate(family.by_shape(x, MEANS, VARIANCES, shape)):
+    for i, slope in enumerate(family.shape_gradient(x, MEANS, VARIANCES, shape)):
         away = np.zeros_like(shape)
         away[i] = step
         ahead, behind = (total(name, x, MEANS, VARIANCES, shape + sign * away) for sign in (1, -1))
@@ -134,7 +134,7 @@ def test_predicted_moments_and_quantiles_are_those_of_the_mixture(name):
         quantile = family.quantile(p, MEANS, VARIANCES, shape)
         for i, value in enumerate(quantile[:, 0]):
             reached = mixed(i, lambda given, value=value: given.cdf(value))
-            if family.counts:
+            if family.is_integer:
                 assert value == np.rint(value) and reached >= p - 1e-9
                 assert mixed(i, lambda given, value=value: given.cdf(value - 1.0)) < p
             else:
@@ -148,8 +148,8 @@ def test_draws_have_the_distribution(name, rng):
     drawn = FAMILIES[name].draw(eta, shape, rng)[:, 0]
     given = oracle.distribution(name, 0.4, SHAPES[name])
     # Of ranks broken at random, which are uniform whatever the distribution is.
-    ranks = given.cdf(drawn - 1.0) if FAMILIES[name].counts else given.cdf(drawn)
-    if FAMILIES[name].counts:
+    ranks = given.cdf(drawn - 1.0) if FAMILIES[name].is_integer else given.cdf(drawn)
+    if FAMILIES[name].is_integer:
         ranks = ranks + rng.random(4000) * (given.cdf(drawn) - ranks)
     assert stats.kstest(ranks, "uniform").pvalue > 1e-4
 
