@@ -87,7 +87,9 @@ def _check_special_file(path: Path, force: bool) -> None:
 
 @contextmanager
 def writing(*outputs: Path) -> Iterator[list[Path]]:
-    """Yield temporary files, as `replacing` does; for "-", the file is copied to standard output at the end.
+    """Yield temporary files, which replace the outputs at the end of the block.
+
+    The temporary file of the output "-" is copied to standard output. Nothing is written after an error.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from probsfa import __version__
 
 __all__ = ["make_parser", "parse"]
 
-# Number of iterations that suffices for imputation; more iterations do not improve its accuracy.
+# More iterations do not improve the accuracy of imputed values.
 DEFAULT_MAX_ITER = 200
 
 DESCRIPTION = (

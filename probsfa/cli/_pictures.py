@@ -86,7 +86,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
 
 
 def _longest_missing_block(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
-    """Return the longest missing block of a column, after the rows of its sequence."""
+    """Return the rows of a sequence, and the slice of them that is the longest missing block of a column."""
     blocks = [
         (rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.row_times.sequences
     ]
@@ -104,7 +104,11 @@ def longest_block(missing: NDArray[np.bool_]) -> slice:
 
 
 def window(block: slice, n_rows: int, min_rows: int = 60, max_rows: int = 240) -> slice:
-    """Return the rows of a block with margins of its length, within limits."""
+    """Return the rows of a block with margins on both sides.
+
+    A margin is as long as the block, but at least `min_rows` and at most `max_rows`. Rows from the start of
+    the block on are limited to ``2 * max_rows``.
+    """
     margin = min(max(block.stop - block.start, min_rows), max_rows)
     return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * max_rows, n_rows))
 
@@ -115,7 +119,7 @@ def save_picture(figure: "Figure", path: Path) -> None:
 
 
 def _segment_with_most_missing(missing: NDArray[np.bool_], n_rows: int) -> slice:
-    """Return the segment of rows with the most missing values away from its ends."""
+    """Return the segment of `n_rows` rows with the most missing values in its inner three quarters."""
     n_inner = n_rows - 2 * (n_rows // 8)
     cumulative_count = np.concatenate([[0], np.cumsum(missing)])
     start = max(int(np.argmax(cumulative_count[n_inner:] - cumulative_count[:-n_inner])) - n_rows // 8, 0)

@@ -28,7 +28,11 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     outputs = [] if args.output is None else [args.output]
     series = read_input(args, screen)
     if args.dry_run:
-        screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
+        screen.result(
+            json.dumps(series.interpretation_as_dict(), indent=2)
+            if args.json
+            else series.interpretation_as_text()
+        )
         return
     if args.block > len(series.values):
         raise CommandError(
@@ -37,7 +41,9 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     estimator = make_estimator(args)
     comparisons = compare_on(series.arrays, estimator, args, screen, block=args.block, times=series.steps)
     if args.json:
-        screen.result(json.dumps({"plan": series.plan_as_dict(), "hidden": _as_dicts(comparisons)}, indent=2))
+        screen.result(
+            json.dumps({"plan": series.interpretation_as_dict(), "hidden": _as_dicts(comparisons)}, indent=2)
+        )
     else:
         (screen.note if any(map(is_standard_stream, outputs)) else screen.result)(scores_as_text(comparisons))
     with writing(*outputs) as temporary_files:

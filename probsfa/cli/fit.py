@@ -19,14 +19,20 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     series = read_input(args, screen)
     if args.dry_run:
-        screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
+        screen.result(
+            json.dumps(series.interpretation_as_dict(), indent=2)
+            if args.json
+            else series.interpretation_as_text()
+        )
         return
     model = fit_model(series, args, screen)
     with writing(args.output) as [temporary_file]:
         model.save(temporary_file)
     if args.json:
         screen.result(
-            json.dumps({"plan": series.plan_as_dict(), "model": model_as_dict(model, series)}, indent=2)
+            json.dumps(
+                {"plan": series.interpretation_as_dict(), "model": model_as_dict(model, series)}, indent=2
+            )
         )
     else:  # the model may be written to standard output
         (screen.note if is_standard_stream(args.output) else screen.result)(summarize(model, series))

@@ -37,7 +37,11 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     if model is not None:
         _check_model(args.model, model, series)
     if args.dry_run:
-        screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
+        screen.result(
+            json.dumps(series.interpretation_as_dict(), indent=2)
+            if args.json
+            else series.interpretation_as_text()
+        )
         return
     filled, std, choice = _fill(series, model, args, screen, start_time)
     release_memory()
@@ -53,7 +57,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     n_missing = sum(series.missing)
     if args.json:
         report: dict[str, Any] = {
-            "plan": series.plan_as_dict(),
+            "plan": series.interpretation_as_dict(),
             "filled_cells": n_missing,
             "outputs": [str(path) for path in outputs],
         }
@@ -66,9 +70,10 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 def _fill(
     series: Input, model: Any, args: argparse.Namespace, screen: Screen, start_time: float
 ) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
-    """Return completed values, standard deviations, and the selection of a model if there is a budget.
+    """Return completed values, standard deviations, and a report of the model selection.
 
-    A model is fitted if `model` is None. The budget starts at `start_time`.
+    A model is fitted if `model` is None. With a budget it is selected; the time is measured from
+    `start_time`. Without a budget the report is None.
     """
     choice = None
     if not np.isnan(series.values).any():
@@ -108,7 +113,7 @@ def _fill(
 def _select_model(
     series: Input, args: argparse.Namespace, screen: Screen, start_time: float
 ) -> tuple[Any, dict[str, Any]]:
-    """Select a model within the budget; return the model, and the selection in types of JSON.
+    """Select a model within the budget; return the model, and a report of the selection in types of JSON.
 
     Raises
     ------
@@ -146,15 +151,15 @@ def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
     if len(bad):
         row, column = map(int, bad[0])
         raise CommandError(
-            f"{series.table.where(row, series.plan.data[column])}: the imputed value is not finite, so "
-            "that no file was written. Check for extreme values or units (--missing-code, --exclude)."
+            f"{series.table.where(row, series.column_roles.data[column])}: the imputed value is not finite, "
+            "so that no file was written. Check for extreme values or units (--missing-code, --exclude)."
         )
 
 
 def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts:
     """Return a function from a row to new texts of its missing values.
 
-    Texts resolve a thousandth of the smallest standard deviation in the column.
+    The last digit is at most a thousandth of the smallest standard deviation of the column.
     """
     missing = np.isnan(series.values)
     digits = [_digits(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
@@ -171,7 +176,7 @@ def std_texts(series: Input, std: FloatArray) -> NewTexts:
 
 def _texts(series: Input, is_filled: Any, text: Callable[[int, int], str]) -> NewTexts:
     """Return a function from a row to new texts of its values."""
-    has_filled, decimal, data = is_filled.any(axis=1), series.table.decimal, series.plan.data
+    has_filled, decimal, data = is_filled.any(axis=1), series.table.decimal, series.column_roles.data
 
     def texts_of_row(row: int) -> list[tuple[int, str]]:
         if not has_filled[row]:
@@ -183,7 +188,7 @@ def _texts(series: Input, is_filled: Any, text: Callable[[int, int], str]) -> Ne
 
 
 def _digits(std: FloatArray, missing: Any) -> int | None:
-    """Return the number of decimals of a column; None for all digits."""
+    """Return the number of decimals of the texts of a column; None for all digits."""
     smallest = float(np.min(std[missing], initial=math.inf))
     return 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
 

@@ -47,14 +47,14 @@ def check_reading(file, path):
         assert str(error).strip()
         assert len(str(error).splitlines()) == 1
         return
-    assert series.values.shape == (len(series.table.rows), len(series.plan.data))
+    assert series.values.shape == (len(series.table.rows), len(series.column_roles.data))
     assert np.all(np.isfinite(series.values) | np.isnan(series.values))
     assert sum(len(rows) for rows in series.row_times.sequences) == len(series.values)
     if series.row_times.times is not None:
         assert np.all(np.isfinite(series.row_times.times))
         assert all(np.all(np.diff(series.row_times.times[rows]) > 0) for rows in series.row_times.sequences)
-    json.dumps(series.plan_as_dict(), allow_nan=False)
-    assert series.plan_as_text()
+    json.dumps(series.interpretation_as_dict(), allow_nan=False)
+    assert series.interpretation_as_text()
     check_filling(series, file, path)
 
 
@@ -70,7 +70,7 @@ def check_filling(series, file, path):
     assert b"".join(table.content.encoded(table.filled(lambda row: []))) == file.data
     missing = np.isnan(series.values)
     after = "".join(
-        table.filled(lambda row: [(series.plan.data[i], "7") for i in np.flatnonzero(missing[row])])
+        table.filled(lambda row: [(series.column_roles.data[i], "7") for i in np.flatnonzero(missing[row])])
     )
     # Lines in front of the table may contain any quotation marks.
     before, after = (
@@ -81,7 +81,7 @@ def check_filling(series, file, path):
         expected = [list(record) for record in before]
         for row, i in np.argwhere(missing):
             record = expected[table.rows[row]]
-            record[series.plan.data[i] :] = ["7", *record[series.plan.data[i] + 1 :]]
+            record[series.column_roles.data[i] :] = ["7", *record[series.column_roles.data[i] + 1 :]]
         assert [[value.strip() for value in r] for r in after] == [
             [value.strip() for value in r] for r in expected
         ]
@@ -115,7 +115,7 @@ def check_impute(file, path):
         table, missing = series.table, np.isnan(series.values)
         before, after = (records(read_content(p).text, table) for p in (path, output))
         for row, place in enumerate(table.rows):
-            for i, j in enumerate(series.plan.data):
+            for i, j in enumerate(series.column_roles.data):
                 if missing[row, i]:
                     assert np.isfinite(float(after[place][j].replace(table.decimal, ".")))
                 else:

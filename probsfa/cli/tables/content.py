@@ -37,7 +37,7 @@ class Content:
     mark: bytes = b""
 
     def encoded(self, pieces: Iterable[str]) -> Iterable[bytes]:
-        """Encode another text as in the file, with the byte order mark."""
+        """Yield the byte order mark and the pieces of another text, in the encoding of the file."""
         yield self.mark
         for piece in pieces:
             yield piece.encode(self.encoding)

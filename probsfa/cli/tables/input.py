@@ -32,26 +32,26 @@ class Input:
 
     Attributes
     ----------
-    table, plan, row_times : Table, ColumnRoles, RowTimes
+    table, column_roles, row_times : Table, ColumnRoles, RowTimes
         The structure of the file, the roles of its columns, and the times of its rows.
     warnings : list of str
         Likely errors in the file.
     """
 
     table: Table
-    plan: ColumnRoles
+    column_roles: ColumnRoles
     row_times: RowTimes
     warnings: list[str]
 
     @property
     def values(self) -> FloatArray:
-        """Numbers (T, D) of the data columns in the order of the file, NaN where missing."""
-        return self.plan.values
+        """Numbers (T, D) of the data columns, rows in the order of the file, NaN where missing."""
+        return self.column_roles.values
 
     @property
     def names(self) -> list[str]:
         """Names of the data columns."""
-        return [self.table.names[j] for j in self.plan.data]
+        return [self.table.names[j] for j in self.column_roles.data]
 
     @property
     def X(self) -> Any:
@@ -76,7 +76,7 @@ class Input:
 
     @property
     def steps(self) -> Any:
-        """Times of `arrays` in steps; None if rows are evenly spaced."""
+        """Times of the rows of `arrays` in steps; None if rows are evenly spaced."""
         return self._of_sequences(self.row_times.times)
 
     @property
@@ -87,14 +87,14 @@ class Input:
     def in_order_of_file(self, results: Any) -> FloatArray:
         """Return results of an estimator for `X` in the order of the rows of the file."""
         values = np.empty_like(self.values)
-        parts = results if self.plan.group is not None else [results]
+        parts = results if self.column_roles.group is not None else [results]
         for rows, result in zip(self._slices, parts, strict=True):
             values[rows] = np.asarray(result)
         return values
 
-    def plan_as_lines(self) -> list[str]:
+    def interpretation_as_lines(self) -> list[str]:
         """Describe the interpretation of the file in a few lines."""
-        table, plan = self.table, self.plan
+        table, column_roles = self.table, self.column_roles
         n_rows, n_columns = self.values.shape
         lines = [
             f"{table.source}: {_count(n_rows, 'row')} of {_count(n_columns, 'column')}, "
@@ -102,19 +102,22 @@ class Input:
             f"data: {_shortened_list(self.names)}",
             f"time: {self._time()}",
         ]
-        if plan.group is not None:
+        if column_roles.group is not None:
             lines.append(
-                f"group: {table.names[plan.group]}; {_count(len(self.row_times.sequences), 'sequence')}"
+                f"group: {table.names[column_roles.group]}; "
+                f"{_count(len(self.row_times.sequences), 'sequence')}"
             )
         reasons: dict[str, list[str]] = {}
-        for name, (role, reason) in zip(table.names, plan.roles, strict=True):
+        for name, (role, reason) in zip(table.names, column_roles.roles, strict=True):
             if role == "left out":
                 reasons.setdefault(reason, []).append(name or "(no name)")
         if reasons:
             lines.append(
                 "left out: " + "; ".join(f"{_shortened_list(n)} ({reason})" for reason, n in reasons.items())
             )
-        remarks_by_column = [(table.names[j], plan.roles[j][1].partition(", ")[2]) for j in plan.data]
+        remarks_by_column = [
+            (table.names[j], column_roles.roles[j][1].partition(", ")[2]) for j in column_roles.data
+        ]
         lines += [f"{name}: {remark}" for name, remark in remarks_by_column if remark]
         if not table.has_header:
             lines.append("row 1 is read as data (--header yes: as names)")
@@ -125,23 +128,23 @@ class Input:
             lines.append("numbers are read with a decimal comma (--decimal . for a point)")
         return lines
 
-    def plan_as_text(self) -> str:
+    def interpretation_as_text(self) -> str:
         """Describe the role of each column with the reason, and the format of the text."""
-        plan = self.plan_as_dict()
+        interpretation = self.interpretation_as_dict()
         rows = [("column", "role", "missing", "why")]
-        for column in plan["columns"]:
+        for column in interpretation["columns"]:
             missing = "" if column["missing"] is None else str(column["missing"])
             rows.append((column["name"] or "(no name)", column["role"], missing, column["why"]))
         widths = [max(len(row[j]) for row in rows) for j in range(3)]
         lines = [
             f"  {n:{widths[0]}}  {r:{widths[1]}}  {m:>{widths[2]}}  {reason}" for n, r, m, reason in rows
         ]
-        formats = [(key, str(plan[key])) for key in ("rows", "delimiter", "decimal", "encoding")]
+        formats = [(key, str(interpretation[key])) for key in ("rows", "delimiter", "decimal", "encoding")]
         return "\n".join([*lines, "", align([*formats, ("time", self._time())])])
 
-    def plan_as_dict(self) -> dict[str, Any]:
+    def interpretation_as_dict(self) -> dict[str, Any]:
         """Return the interpretation of the file, and likely errors in it, in types of JSON."""
-        table, counts = self.table, dict(zip(self.plan.data, self.missing, strict=True))
+        table, counts = self.table, dict(zip(self.column_roles.data, self.missing, strict=True))
         return {
             "file": table.source,
             "rows": len(table.rows),
@@ -153,10 +156,12 @@ class Input:
             "encoding": table.content.encoding,
             "columns": [
                 {"name": name, "role": role, "why": reason, "missing": counts.get(j)}
-                for j, (name, (role, reason)) in enumerate(zip(table.names, self.plan.roles, strict=True))
+                for j, (name, (role, reason)) in enumerate(
+                    zip(table.names, self.column_roles.roles, strict=True)
+                )
             ],
             "time": {
-                "columns": [table.names[j] for j in self.plan.time],
+                "columns": [table.names[j] for j in self.column_roles.time],
                 "read_as": self.row_times.how,
                 "evenly_spaced": self.row_times.times is None,
                 "step": self.row_times.step,
@@ -168,8 +173,8 @@ class Input:
         }
 
     def _time(self) -> str:
-        names = " and ".join(self.table.names[j] or "(no name)" for j in self.plan.time)
-        if not self.plan.time:
+        names = " and ".join(self.table.names[j] or "(no name)" for j in self.column_roles.time)
+        if not self.column_roles.time:
             return "no column (--time names some)"
         if self.row_times.how is None:
             return f"{names}, not used (--even)"
@@ -183,7 +188,7 @@ class Input:
         if values is None:
             return None
         parts = [values[rows] for rows in self._slices]
-        return parts if self.plan.group is not None else parts[0]
+        return parts if self.column_roles.group is not None else parts[0]
 
     @cached_property
     def _slices(self) -> list[Any]:
@@ -219,13 +224,16 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
         skip_rows=args.skip_rows,
         codes=args.missing_code,
     )
-    plan = make_column_roles(table, args, columns)
-    _check_values(table, plan)
-    warnings = check_codes(table, plan, args.missing_code) + outlier_warnings(table, plan)
+    column_roles = make_column_roles(table, args, columns)
+    _check_values(table, column_roles)
+    warnings = check_codes(table, column_roles, args.missing_code) + outlier_warnings(table, column_roles)
     series = Input(
-        table, plan, read_row_times(table, plan.time, _sequences(table, plan.group), args), warnings
+        table,
+        column_roles,
+        read_row_times(table, column_roles.time, _sequences(table, column_roles.group), args),
+        warnings,
     )
-    for line in series.plan_as_lines():
+    for line in series.interpretation_as_lines():
         screen.note(line)
     for warning in series.warnings:
         screen.warn(warning)
@@ -244,20 +252,20 @@ def _sequences(table: Table, group: int | None) -> list[Rows]:
     return [np.asarray(rows[label]) for label in labels.unique()]
 
 
-def _check_values(table: Table, plan: ColumnRoles) -> None:
+def _check_values(table: Table, column_roles: ColumnRoles) -> None:
     """Raise an error for columns without values, and for numbers that overflow."""
-    for j, column in zip(plan.data, plan.values.T, strict=True):
+    for j, column in zip(column_roles.data, column_roles.values.T, strict=True):
         if np.isnan(column).all():
             raise CommandError(
                 f"{table.source}: column {table.names[j]!r} has no values. Exclude it with --exclude."
             )
-    too_large = np.argwhere(np.abs(plan.values) > _MAX_ABSOLUTE_VALUE)
+    too_large = np.argwhere(np.abs(column_roles.values) > _MAX_ABSOLUTE_VALUE)
     if len(too_large):
         row, i = map(int, too_large[0])
         raise CommandError(
-            f"{table.where(row, plan.data[i])}: {plan.values[row, i]:g} overflows when it is squared (limit "
-            f"{_MAX_ABSOLUTE_VALUE:g}). Rescale the column, or use --missing-code if the number means "
-            "missing."
+            f"{table.where(row, column_roles.data[i])}: {column_roles.values[row, i]:g} overflows when it is "
+            f"squared (limit {_MAX_ABSOLUTE_VALUE:g}). Rescale the column, or use --missing-code if the "
+            "number means missing."
         )
 
 

@@ -20,17 +20,18 @@ _OTHER_CODES = [-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 655
 _COMMON_CODES = np.array(
     [*_OTHER_CODES, *(sign * code for code in (*_CODES_OF_NINES, 1e20, 1e30, 1e34, 1e36) for sign in (1, -1))]
 )
-# Share of the rows; a likely code for missing values in more rows is an error, in fewer rows a warning.
+# A likely code for missing values in a larger share of the rows is an error, otherwise a warning.
 _MAX_RARE_SHARE = 0.01
-# Distance from all other values, in their standard deviations, at which an outlier is reported; minimum
-# number of values.
+# An outlier is reported if its distance from the nearest other value is larger, in standard deviations of the
+# other values, and if the column has more than _MIN_VALUES values.
 _MIN_DEVIATIONS, _MIN_VALUES = 10.0, 10
 
 
 def likely_codes(values: FloatArray) -> list[float]:
     """Return customary codes for missing values in a column (T,) that are unlikely to be values.
 
-    Such a code differs from all other values by more than half of their range, or only codes are negative.
+    Such a code differs from all other values by more than half of their range, or it is negative and they are
+    not.
 
     Examples
     --------
@@ -53,7 +54,7 @@ def likely_codes(values: FloatArray) -> list[float]:
         ].tolist()
 
 
-def check_codes(table: Table, plan: ColumnRoles, missing_code: Sequence[str]) -> list[str]:
+def check_codes(table: Table, column_roles: ColumnRoles, missing_code: Sequence[str]) -> list[str]:
     """Raise an error for frequent likely codes for missing values; return warnings for rare ones.
 
     ``--missing-code ''`` declares that all numbers are values.
@@ -61,7 +62,7 @@ def check_codes(table: Table, plan: ColumnRoles, missing_code: Sequence[str]) ->
     if any(text.strip() == "" for text in missing_code):
         return []
     counts_by_code: dict[float, dict[str, int]] = {}
-    for j, column in zip(plan.data, plan.values.T, strict=True):
+    for j, column in zip(column_roles.data, column_roles.values.T, strict=True):
         for code in likely_codes(column):
             counts_by_code.setdefault(code, {})[table.names[j]] = int(np.count_nonzero(column == code))
     shown = {
@@ -71,7 +72,7 @@ def check_codes(table: Table, plan: ColumnRoles, missing_code: Sequence[str]) ->
     frequent = [
         code
         for code in counts_by_code
-        if max(counts_by_code[code].values()) > _MAX_RARE_SHARE * len(plan.values)
+        if max(counts_by_code[code].values()) > _MAX_RARE_SHARE * len(column_roles.values)
     ]
     if frequent:
         codes = split_codes(missing_code, table.decimal)
@@ -87,10 +88,10 @@ def check_codes(table: Table, plan: ColumnRoles, missing_code: Sequence[str]) ->
     ]
 
 
-def outlier_warnings(table: Table, plan: ColumnRoles) -> list[str]:
+def outlier_warnings(table: Table, column_roles: ColumnRoles) -> list[str]:
     """Return warnings for minima and maxima far from all other values of their columns."""
     warnings = []
-    for j, column in zip(plan.data, plan.values.T, strict=True):
+    for j, column in zip(column_roles.data, column_roles.values.T, strict=True):
         rows = np.flatnonzero(~np.isnan(column) & ~np.isin(column, likely_codes(column)))
         if len(rows) <= _MIN_VALUES:
             continue

@@ -20,9 +20,9 @@ __all__ = ["ColumnRoles", "make_column_roles"]
 Role = Literal["data", "time", "group", "left out"]
 RoleAndReason = tuple[Role, str]
 
-# Names of columns of times (values that do not increase are an error), and names of numeric columns that are
-# times only if values increase.
+# Names of columns of times; values that do not increase are an error.
 _TIME_NAMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
+# Names of numeric columns that are times only if values increase.
 _ELAPSED_TIME_NAMES = frozenset(
     {*CALENDAR_FIELDS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"}
 )
@@ -66,11 +66,11 @@ def make_column_roles(
         requested = list(model_columns)
     time = _split_names(args.time, table.names)
     parsed = [table.numbers(j) for j in range(len(table.names))]
-    given_roles = _given_roles(table, requested or [], time or [], args)
-    undecided = [j for j in range(len(table.names)) if j not in given_roles]
-    time_roles = {} if time is not None else _times(table, parsed, undecided, args)
+    option_roles = _roles_from_options(table, requested or [], time or [], args)
+    undecided = [j for j in range(len(table.names)) if j not in option_roles]
+    time_roles = {} if time is not None else _infer_time_roles(table, parsed, undecided, args)
     roles = [
-        given_roles.get(j) or time_roles.get(j) or _other_role(table, j, *parsed[j])
+        option_roles.get(j) or time_roles.get(j) or _infer_other_role(table, j, *parsed[j])
         for j in range(len(parsed))
     ]
     data = [j for j, (role, _) in enumerate(roles) if role == "data"]
@@ -106,10 +106,10 @@ def _split_names(given: Sequence[str] | None, existing_names: Sequence[str]) -> 
     return [name.strip() for names in parts for name in names if name.strip()]
 
 
-def _given_roles(
+def _roles_from_options(
     table: Table, data: list[str], time: list[str], args: argparse.Namespace
 ) -> dict[int, RoleAndReason]:
-    """Return the roles given by options."""
+    """Return the roles of the columns that options name."""
     roles: dict[int, RoleAndReason] = {}
     options: tuple[tuple[Role, str, list[str]], ...] = (
         ("data", "--columns", data),
@@ -137,10 +137,10 @@ def _column_index(table: Table, name: str) -> int:
     return table.names.index(name)
 
 
-def _times(
+def _infer_time_roles(
     table: Table, parsed: list[tuple[FloatArray, BoolArray]], undecided: list[int], args: argparse.Namespace
 ) -> dict[int, RoleAndReason]:
-    """Recognize columns of times: dates, parts of dates, or numbers with a name of time."""
+    """Recognize columns of times: dates, parts of dates, or numbers in a column named like a time."""
     names = {j: re.sub(r"\s*[(\[].*", "", table.names[j]).lower() for j in undecided}
     numeric = [j for j in undecided if not parsed[j][1].any() and not np.isnan(parsed[j][0]).all()]
     with_time_name = [
@@ -174,10 +174,10 @@ def _times(
             j: ("time", "parts of dates")
             for j in [parts[p] for p in CALENDAR_FIELDS if p in parts] + times_of_day[:1]
         }
-    return {j: ("time", "has a name of time columns") for j in with_time_name[:1]}
+    return {j: ("time", "named like a time") for j in with_time_name[:1]}
 
 
-def _other_role(table: Table, j: int, values: FloatArray, is_invalid: BoolArray) -> RoleAndReason:
+def _infer_other_role(table: Table, j: int, values: FloatArray, is_invalid: BoolArray) -> RoleAndReason:
     """Return the role of a column that is not a time."""
     name, texts = table.names[j], table.texts[j]
     observed = values[~np.isnan(values)]
@@ -232,7 +232,7 @@ def _check_numbers(table: Table, invalid_texts_by_column: dict[int, BoolArray]) 
     )
     raise CommandError(
         f"{table.source}: values that are not numbers: {'; '.join(problems[:5])}{more}. "
-        f"Give{advice_on_codes} --decimal "
-        f"or --thousands if they are numbers written in another way; or leave the column out with --exclude."
+        f"Give{advice_on_codes} --decimal or --thousands if they are numbers written in another way; or "
+        f"leave the column out with --exclude."
         f"{advice_on_delimiter}"
     )

@@ -81,10 +81,10 @@ class RowTimes:
 
 
 def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
-    """Return the interpretations of texts as dates with the fewest failures. Times with a zone are in UTC.
+    """Return the interpretations of texts as dates that fail for the fewest texts.
 
-    The format is ISO 8601, or is inferred by pandas from the first text. If `dayfirst` is None, there may be
-    two interpretations with different orders of day and month.
+    The format is ISO 8601, or is inferred by pandas from the first text. Times with a time zone are converted
+    to UTC. If `dayfirst` is None, there may be two interpretations with different orders of day and month.
     """
     # pandas reads "10:30" as a time of today, "now" as the time of the call, and "3 May" as a day of year 1.
     texts = texts.where(texts.str.contains(r"\d") & ~texts.str.match(r"\d\d?:"), "")
@@ -105,7 +105,7 @@ def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
 
 
 def _infer_format(text: str, dayfirst: bool) -> str:
-    """Return the format of a date by pandas, also for years of two digits and times such as 10:30 PM."""
+    """Infer the format of a date with pandas, also for years of two digits and times such as 10:30 PM."""
     text_with_full_year = re.sub(_SHORT_YEAR_PATTERN, r"\g<1>20", text)
     date = re.sub(r" ?[AaPp][Mm]$", "", text_with_full_year)
     with warnings.catch_warnings():
@@ -157,8 +157,8 @@ def read_row_times(
 ) -> RowTimes:
     """Read the times of the rows from their columns.
 
-    A step is the constant time between rows, in seconds or calendar units, or otherwise the median time.
-    Times that cannot be read, are ambiguous, or do not increase raise a CommandError.
+    A step is the time between adjacent rows, in seconds or calendar units, if it is constant; otherwise it is
+    the median time. Times that cannot be read, are ambiguous, or do not increase raise a CommandError.
     """
     if args.even or not columns:
         if args.sort:
@@ -286,7 +286,7 @@ def _sort_by_time(
 
 
 def _make_row_times(table: Table, reading: Reading, sequences: Sequence[Rows]) -> RowTimes:
-    """Return the times of rows in order, in steps as in the model."""
+    """Convert times to the steps of the model; the rows of each sequence are in order of time."""
     pieces = [reading.values[rows] for rows in sequences]
     lengths = [len(piece) for piece in pieces]
     dated = reading.values.dtype.kind == "M"

@@ -28,7 +28,7 @@ def test_kind_of_input(case, tmp_path, capsys):
     series = read_input(args, Screen())
     output = capsys.readouterr().err
     assert tuple(series.names) == case.data
-    assert tuple(series.table.names[j] for j in series.plan.time) == case.time
+    assert tuple(series.table.names[j] for j in series.column_roles.time) == case.time
     assert series.row_times.step == case.step
     if case.times is None:
         assert series.row_times.times is None

@@ -12,8 +12,10 @@ from probsfa.cli.tables.table import make_table
 def roles(text, *options, model_columns=()):
     """Names of the data columns and of those of times."""
     table = make_table(Content("data.csv", text))
-    plan = make_column_roles(table, parse(["impute", "data.csv", "--dry-run", *options]), model_columns)
-    return [table.names[j] for j in plan.data], [table.names[j] for j in plan.time]
+    column_roles = make_column_roles(
+        table, parse(["impute", "data.csv", "--dry-run", *options]), model_columns
+    )
+    return [table.names[j] for j in column_roles.data], [table.names[j] for j in column_roles.time]
 
 
 @pytest.mark.parametrize(
