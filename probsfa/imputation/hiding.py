@@ -1,4 +1,4 @@
-"""Patterns for hiding observed values, whose true values are known."""
+"""Patterns of hidden values: observed values that are treated as missing, so that the truth is known."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,7 +23,7 @@ class Hiding(Protocol):
         """Description of the pattern."""
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Return a mask (N, D) of the values to hide, of a series with NaN for missing values."""
+        """Return a mask (N, D) of the values to hide in a series `X` (N, D), which is NaN where missing."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class HiddenBlocks:
         Number of rows of a block, at most the number of rows of the series. A block may extend over two
         sequences.
     fraction : float, default=0.1
-        Share of the observed values, above 0 and below 1.
+        Share of the observed values to hide, above 0 and below 1.
 
     See Also
     --------
     HiddenValues : Hide single values.
-    probsfa.datasets.hide_blocks : Function for blocks.
+    probsfa.datasets.hide_blocks : The same selection as a function.
 
     Examples
     --------

@@ -67,15 +67,15 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     In cross-validation, use splits that keep the order of rows, such as
     :class:`sklearn.model_selection.TimeSeriesSplit`.
 
-    *Times.* They are `times`, or else the index of a pandas DataFrame if it has dates, periods or durations,
-    as in :class:`probsfa.ProbabilisticSFA`. Without either, rows are evenly spaced.
+    *Times.* `times` has the time of each row. By default dates, periods or durations in the index of a pandas
+    DataFrame are the times, as in :class:`probsfa.ProbabilisticSFA`; otherwise rows are evenly spaced.
 
     *Several series.* `groups` has the label of the series of each row; rows of different series may
     alternate. `lengths` are the lengths of consecutive series. A list of tables is several series, too. With
     scikit-learn's metadata routing, `times` and `groups` are split together with the rows.
 
-    *Output.* A DataFrame of pandas or polars gives a DataFrame, with the index of pandas kept; an array gives
-    an array. ``set_output`` overrides this.
+    *Output.* The output has the type of the input: an array, or a DataFrame of pandas (with the same index)
+    or polars. ``set_output`` overrides this.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         Returns
         -------
         array or DataFrame (T, D_out), or list of them
-            The table with imputed values, then the indicators of `add_indicator`.
+            The columns with imputed values, followed by indicators of missing values with `add_indicator`.
         """
         series = self._read(X, lengths, times, groups)
         filled, _ = self._impute(series, False)
@@ -254,7 +254,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
 
     @property
     def _output_columns(self) -> NDArray[np.intp]:
-        """Return the indices of the columns of `transform`."""
+        """Indices of the input columns that `transform` returns."""
         dropped: BoolArray = self.empty_features_ & (not self.keep_empty_features)
         return np.flatnonzero(~dropped)
 

@@ -126,9 +126,10 @@ class IterativeRegression:
 
 @dataclass(frozen=True)
 class ClassicSFA:
-    """Impute by a reconstruction from the slower half of the slow features of the interpolated series.
+    """Impute by slow feature analysis of the linearly interpolated series.
 
-    A reconstruction from all features would equal the interpolation. Rows are treated as evenly spaced.
+    The series is reconstructed from the slower half of its slow features; a reconstruction from all features
+    would equal the interpolation. Rows are treated as evenly spaced.
 
     Parameters
     ----------

@@ -17,9 +17,9 @@ __all__ = [
 
 # Minimum expected number of exceedances for an accurate quantile.
 _MIN_EXPECTED_EXCEEDANCES = 20
-# Share of the rows in the tail, and minimum number of rows in the tail.
+# The tail of a statistic is its largest tenth, but at least 20 values.
 _TAIL_SHARE, _MIN_TAIL_ROWS = 0.1, 20
-# Shape parameter; the tail is numerically exponential for smaller ones.
+# Smaller shape parameters are numerically equivalent to an exponential tail.
 _MIN_SHAPE = 1e-8
 
 
@@ -60,7 +60,7 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
     observed_values = np.where(observed, values, 0.0)
     n = len(values) - window + 1
     counts, totals = np.zeros((n, *values.shape[1:]), dtype=np.intp), np.zeros((n, *values.shape[1:]))
-    for offset in range(window):  # memory of one copy of the values
+    for offset in range(window):  # an array of all windows would need `window` times the memory
         counts += observed[offset : offset + n]
         totals += observed_values[offset : offset + n]
     np.divide(totals, counts, out=means[window - 1 :], where=counts > 0)
@@ -76,9 +76,9 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: i
     """Return limits that new rows of the same process exceed with a given probability.
 
     The limits are quantiles (:func:`empirical_limits`) if at least 20 exceedances are expected. Otherwise
-    quantiles depend on a few rows, and a limit is the maximum of the quantile and of a limit from the largest
-    tenth of the rows (:func:`tail_limits`), because limits that are too low cause false alarms. Averages over
-    a window overlap, so that the expected number of exceedances is divided by `window`.
+    quantiles depend on a few rows, and limits that are too low cause false alarms; a limit is then the larger
+    of the quantile and the limit from a distribution of the tail (:func:`tail_limits`). Averages over a
+    window overlap, so that the expected number of exceedances is divided by `window`.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
         The ``k + 1``-th largest value of each statistic, with the largest ``k`` for which the share of rows
         above the limits is at most `alpha`.
     k : int
-        Number of values of a statistic above its limit.
+        Rank of the limits: at most ``k`` values of a statistic are above its limit.
     """
     tested = values[is_evaluated(values)]
     n = len(tested)
@@ -163,11 +163,12 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
 
 
 def tail_limits(values: FloatArray, rate: float) -> FloatArray:
-    """Return limits by a generalised Pareto distribution of the exceedances of each statistic.
+    """Return limits from a generalized Pareto distribution of the tail of each statistic.
 
-    The threshold ``u`` is exceeded by a share ``q`` of the rows: a tenth, but at least 20 rows. The mean
-    ``m`` and variance ``v`` of the excesses determine the shape ``xi = (1 - m^2 / v) / 2`` (at least zero, so
-    that the tail is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is ::
+    A share ``q`` of the rows exceeds the threshold ``u``: a tenth, but at least 20 rows. The mean ``m`` and
+    variance ``v`` of the excesses over ``u`` determine the shape ``xi = (1 - m^2 / v) / 2`` (at least zero,
+    so that the tail is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is
+    ::
 
         u + sigma ((rate / q)^-xi - 1) / xi
 

@@ -50,7 +50,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Number of rows over which each statistic is averaged, up to the current one. Increase it for small
         persistent faults; alarms come later. The first ``window - 1`` rows of a sequence have no statistics.
     n_folds : int, default=5
-        Number of held-out segments.
+        Number of cross-validation folds; each is a contiguous segment of the rows.
     joint : bool, default=True
         Whether `alpha` is the rate of all charts together; otherwise it is that of each chart.
 
@@ -148,7 +148,8 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
-            Rows of normal operation in order of time; NaN where missing, if the model allows.
+            Rows of normal operation in order of time; NaN where missing, if the model supports missing
+            values.
         y : ignored
         lengths : array-like of int, optional
             Lengths of consecutive sequences in one array.
@@ -244,14 +245,17 @@ class ProcessMonitor(Saveable, BaseEstimator):
         return rows.restore(self._statistics(rows, self._charts(self.model_, rows)), self.statistics_)
 
     def predict(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Return alarms: rows with a statistic above its control limit.
+        """Return whether a statistic of each row is above its control limit.
 
-        Parameters as in `score_samples`.
+        Parameters
+        ----------
+        X, lengths, times
+            As in `score_samples`.
 
         Returns
         -------
         ndarray of bool (T,), or list of them
-            False for rows without statistics.
+            True for alarms; False for rows without statistics.
         """
         rows = self._check(X, lengths, times)
         values = self._statistics(rows, self._charts(self.model_, rows))

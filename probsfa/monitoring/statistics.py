@@ -1,12 +1,11 @@
 """Statistics of control charts, and contributions of columns.
 
 Every statistic is the squared norm ``|v_t|^2`` of a vector that is linear in the row ``x_t``. The *reduction*
-by a column is the decrease of the statistic if only the value of this column is replaced by its optimal
-reconstruction (reconstruction-based contributions, Alcala & Qin 2009)::
+by a column is the decrease of the statistic if the value of this column alone is replaced by the value that
+minimizes the statistic (reconstruction-based contributions, Alcala & Qin 2009). If ``b`` is the derivative of
+``v`` with respect to the value, the minimum is ::
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
-
-with ``b`` the change of ``v`` for one unit of the value.
 
 *Slow features* ``y = W (x - mu)`` of unit variance, with delta values ``delta`` (Shang, Yang, Gao, Huang,
 Suykens & Huang 2015)::
@@ -16,10 +15,11 @@ Suykens & Huang 2015)::
 over the slow features; "T2 fast" and "S2 fast" are the sums over the other features. The residual is the
 squared reconstruction error, divided by the variances of the columns.
 
-*The probabilistic model.* ``m_t`` are the filtered means of the factors, ``P_t`` their
-covariances. Under the model ``Cov m_t = 1 - P_t`` and ``Cov(m_t, m_t-1) = A (1 - P_t-1)``, so that ::
+*The probabilistic model.* ``m_t`` are the filtered means and ``P_t`` the filtered covariances of the factors,
+whose prior covariance is the identity ``I``, and ``A`` is their transition matrix. Under the model
+``Cov(m_t) = I - P_t`` and ``Cov(m_t, m_t-1) = A (I - P_t-1)``, so that ::
 
-    T2 = m_t' (1 - P_t)^-1 m_t        S2 = (m_t - m_t-1)' Cov(m_t - m_t-1)^-1 (m_t - m_t-1)
+    T2 = m_t' (I - P_t)^-1 m_t        S2 = (m_t - m_t-1)' Cov(m_t - m_t-1)^-1 (m_t - m_t-1)
 
 have chi-squared distributions for any pattern of missing values. The residual, the squared Mahalanobis
 distance of the observed values of a row from their one-step prediction, also has a chi-squared distribution.
@@ -41,10 +41,10 @@ __all__ = [
     "count_slower_features",
     "factor_charts",
     "slow_feature_charts",
-    "with_degrees_of_freedom",
+    "convert_degrees_of_freedom",
 ]
 
-# Minimum variance of a filtered direction; earlier rows do not determine directions of smaller variance.
+# Directions of the filtered means with smaller variance are omitted; the observations do not determine them.
 _MIN_VARIANCE = 1e-9
 
 
@@ -138,7 +138,7 @@ def factor_charts(result: FilterResult, slow: BoolArray, missing: BoolArray) -> 
     result : FilterResult
         Filtered distributions of the factors of a sequence.
     slow : ndarray of bool of shape (K,)
-        Slow states.
+        Which states are slow.
     missing : ndarray of bool of shape (T,)
         Rows without observations, which have no statistic.
 
@@ -147,17 +147,12 @@ def factor_charts(result: FilterResult, slow: BoolArray, missing: BoolArray) -> 
     dict of Chart
         As from :func:`slow_feature_charts`, always with ``"residual"``.
     """
-    predicted_covariances = np.eye(len(slow)) - result.covariances
+    mean_covariances = np.eye(len(slow)) - result.covariances
     step = transition_matrices(result)
-    previous_covariances = np.concatenate(
-        [np.zeros_like(predicted_covariances[:1]), predicted_covariances[:-1]]
-    )
+    previous_covariances = np.concatenate([np.zeros_like(mean_covariances[:1]), mean_covariances[:-1]])
     cross_covariances = step @ previous_covariances
     change_covariances = (
-        predicted_covariances
-        + previous_covariances
-        - cross_covariances
-        - np.swapaxes(cross_covariances, 1, 2)
+        mean_covariances + previous_covariances - cross_covariances - np.swapaxes(cross_covariances, 1, 2)
     )
     means = result.means
     changes = means - np.concatenate([np.zeros_like(means[:1]), means[:-1]])
@@ -168,7 +163,7 @@ def factor_charts(result: FilterResult, slow: BoolArray, missing: BoolArray) -> 
         if columns.size == 0:
             continue
         for statistic, vectors, all_covariances in (
-            ("T2", means, predicted_covariances),
+            ("T2", means, mean_covariances),
             ("S2", changes, change_covariances),
         ):
             covariances = all_covariances[:, columns[:, None], columns]
@@ -178,17 +173,17 @@ def factor_charts(result: FilterResult, slow: BoolArray, missing: BoolArray) -> 
     errors = row_errors(result)
     d = errors.value_errors.shape[1]
     charts["residual"] = Chart(
-        with_degrees_of_freedom(errors.distances, errors.n_values, d),
+        convert_degrees_of_freedom(errors.distances, errors.n_values, d),
         lambda: np.nan_to_num(errors.value_errors) ** 2,
     )
     return {name: charts[name] for name in sorted(charts, key=_ORDER.index)}
 
 
-def with_degrees_of_freedom(values: FloatArray, degrees: NDArray[Any], target_degrees: int) -> FloatArray:
+def convert_degrees_of_freedom(values: FloatArray, degrees: NDArray[Any], target_degrees: int) -> FloatArray:
     """Map chi-squared values to other degrees of freedom with the same tail probability.
 
-    The cube root of Wilson & Hilferty (1931) is used, which is monotone and accurate in the tail. Values that
-    have the target degrees are unchanged; the result for zero degrees is NaN.
+    The cube-root approximation of Wilson & Hilferty (1931) is used, which is monotone and accurate in the
+    tail. Values that have the target degrees are unchanged; the result for zero degrees is NaN.
     """
     safe_degrees = np.maximum(degrees, 1).astype(np.float64)
     source_variance = 2.0 / (9.0 * safe_degrees)
@@ -201,7 +196,10 @@ def with_degrees_of_freedom(values: FloatArray, degrees: NDArray[Any], target_de
 
 
 def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
-    """Return a chart of squared norms of vectors (T, F); `response` (F, D) are derivatives by columns."""
+    """Return a chart of squared norms of vectors (T, F).
+
+    `response` (F, D) has their derivatives with respect to the columns; None for nonlinear features.
+    """
 
     def reductions() -> FloatArray:
         if response is None:
@@ -223,7 +221,10 @@ def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
 def _mahalanobis_chart(
     vectors: FloatArray, covariances: FloatArray, gain: FloatArray, missing: BoolArray
 ) -> Chart:
-    """Return a chart of Mahalanobis distances of vectors (T, F); `gain` (T, F, D) is their derivative."""
+    """Return a chart of squared Mahalanobis distances of vectors (T, F).
+
+    `gain` (T, F, D) has the derivatives of the vectors with respect to the columns.
+    """
     variance, axes = np.linalg.eigh(covariances)
     is_determined = variance > _MIN_VARIANCE
     scale = np.where(is_determined, 1.0 / np.sqrt(np.where(is_determined, variance, 1.0)), 0.0)
@@ -241,5 +242,7 @@ def _mahalanobis_chart(
             where=squared_norms > 0.0,
         )
 
-    values = with_degrees_of_freedom(np.sum(whitened**2, axis=1), is_determined.sum(axis=1), vectors.shape[1])
+    values = convert_degrees_of_freedom(
+        np.sum(whitened**2, axis=1), is_determined.sum(axis=1), vectors.shape[1]
+    )
     return Chart(np.where(missing, np.nan, values), reductions)

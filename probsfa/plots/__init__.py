@@ -1,7 +1,7 @@
 """Figures.
 
 Every function draws on given axes, or on a new figure, and returns the axes. Figures are not shown or saved,
-and global settings of matplotlib do not change. Notebooks display figures with axes from
+and global settings of matplotlib do not change. A notebook displays a figure if its axes were made by
 ``matplotlib.pyplot``.
 """
 

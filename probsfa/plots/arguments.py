@@ -74,7 +74,7 @@ def check_level(level: float) -> float:
 
 
 def half_widths(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatArray:
-    """Return half-widths of central normal intervals."""
+    """Return half-widths of central normal intervals with probability `level`."""
     from scipy.special import ndtri
 
     check_level(level)
@@ -97,5 +97,5 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
 
 
 def missing_and_adjacent(missing: BoolArray) -> BoolArray:
-    """Return a mask (T,) of missing values and adjacent rows, between which lines are drawn."""
+    """Return a mask (T,) of missing values and their adjacent rows, where lines of imputed values end."""
     return missing | np.r_[missing[1:], False] | np.r_[False, missing[:-1]]

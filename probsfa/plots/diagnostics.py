@@ -1,4 +1,4 @@
-"""Figure of residual diagnostics; public through :mod:`probsfa.plots`."""
+"""Figure of residual diagnostics, drawn by the method `plot` of `Diagnostics`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

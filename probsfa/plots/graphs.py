@@ -29,8 +29,8 @@ def plot_embedding(
     Parameters
     ----------
     embedding : array-like (N, K)
-        Coordinates, such as ``LaplacianEigenmaps.embedding_`` or slow features; with K = 1 they are drawn
-        over the row number.
+        Coordinates, such as ``LaplacianEigenmaps.embedding_`` or slow features; with K = 1 they are plotted
+        against the row number.
     labels : array-like (N,) or None, default=None
         Labels, drawn as colours. Up to eight different labels are shown as groups with a legend, more than
         eight different numbers on a continuous scale with a colour bar.
@@ -90,7 +90,7 @@ def plot_eigengap(
     eigenvalues : array-like (m,)
         Sorted eigenvalues, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
     n_clusters : int or None, default=None
-        Number of eigenvalues before the gap; by default before the largest gap
+        Number of eigenvalues before the gap that is drawn; by default the largest gap is drawn
         (:func:`probsfa.sfa.eigengap`).
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.

@@ -1,4 +1,4 @@
-"""Figure of a model selection."""
+"""Figure of a model selection, drawn by the method `plot` of `ModelSelection`."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Control charts; public through :mod:`probsfa.plots`."""
+"""Control charts, drawn by :meth:`probsfa.monitoring.ProcessMonitor.plot`."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ def plot_control_charts(
         ax.axhline(limit, color=ORANGE, lw=1.0, ls="--")
         ax.set_yscale("log")
         ax.set_ylabel(name)
-        # Values near zero would dominate a logarithmic scale.
+        # The scale begins at limit / 30, because values near zero would otherwise take up most of it.
         finite = values[np.isfinite(values)]
         top = max(np.max(finite, initial=limit), limit)
         ax.set_ylim(limit / 30.0, 2.0 * top)

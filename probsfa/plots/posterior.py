@@ -144,7 +144,10 @@ def plot_loadings(
     axes = check_axes(axes, k, "one for each component")
     names = getattr(model, "feature_names_in_", [str(j) for j in range(d)])
     rows = np.arange(d)
-    outer_interval, inner_interval = _central(scaled_draws, level), _central(scaled_draws, 0.5)
+    outer_interval, inner_interval = (
+        _central_interval(scaled_draws, level),
+        _central_interval(scaled_draws, 0.5),
+    )
     for j, ax in enumerate(axes):
         ax.axvline(0.0, color=GREY, lw=0.5, zorder=0)
         ax.hlines(rows, outer_interval[0][:, j], outer_interval[1][:, j], color=BLUE, lw=1.0)
@@ -202,7 +205,7 @@ def plot_latents(
     if axes is None:
         axes = figure(8.0, 0.6 + 1.3 * k).subplots(k, 1, sharex=True, squeeze=False)[:, 0]
     axes = check_axes(axes, k, "one for each component")
-    low, high = _central(stacked_draws, level)
+    low, high = _central_interval(stacked_draws, level)
     for j, ax in enumerate(axes):
         for rows in model.fitted_.sequences.slices:  # without lines between sequences
             time_values = model.fitted_.time_index[rows]
@@ -270,10 +273,10 @@ def plot_predictive_check(
         [model.fitted_.sequences.values[rows, feature] for rows in model.fitted_.sequences.slices], lags
     )
     ax = axes_or_new(ax, 6.0, 3.2)
-    low, high = _central(np.array(replicas), 0.9)
+    low, high = _central_interval(np.array(replicas), 0.9)
     steps = np.arange(lags + 1)
     ax.fill_between(steps, low, high, color=BLUE, alpha=0.25, lw=0, label="90 % of replicated series")
-    ax.plot(steps, np.median(replicas, axis=0), color=BLUE, lw=1.0, label="their median")
+    ax.plot(steps, np.median(replicas, axis=0), color=BLUE, lw=1.0, label="median of replicated series")
     ax.plot(steps, observed, ".-", color=BLACK, lw=0.8, ms=4.0, label="observed")
     ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
     names = getattr(model, "feature_names_in_", None)
@@ -361,8 +364,8 @@ def plot_imputation_fan(
     ax.plot(time_values[rows], np.where(is_shown, filled, np.nan)[rows], color=BLUE, lw=1.0, label="imputed")
     ax.plot(time_values[rows], observed[rows], color=BLACK, lw=0.8, label="observed")
     if truth is not None:
-        hidden = np.where(missing, vector(truth, "truth"), np.nan)
-        ax.plot(time_values[rows], hidden[rows], ".", color=ORANGE, ms=4.0, label="truth")
+        true_missing = np.where(missing, vector(truth, "truth"), np.nan)
+        ax.plot(time_values[rows], true_missing[rows], ".", color=ORANGE, ms=4.0, label="truth")
     names = getattr(model, "feature_names_in_", None)
     ax.set_ylabel(f"feature {feature}" if names is None else str(names[feature]))
     ax.legend(frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.15))
@@ -370,8 +373,8 @@ def plot_imputation_fan(
     return ax
 
 
-def _central(values: FloatArray, level: float) -> FloatArray:
-    """Return the ends of the central interval over the first axis."""
+def _central_interval(values: FloatArray, level: float) -> FloatArray:
+    """Return the ends (2, ...) of central intervals of draws (n, ...) with probability `level`."""
     check_level(level)
     return np.quantile(values, [0.5 - level / 2.0, 0.5 + level / 2.0], axis=0)
 
@@ -383,7 +386,7 @@ def _density(values: FloatArray, grid: FloatArray) -> FloatArray:
 
 
 def _autocorrelation(pieces: Sequence[FloatArray], lags: int) -> FloatArray:
-    """Return the autocorrelation (lags + 1,) of sequences over observed pairs."""
+    """Return the autocorrelation (lags + 1,) of several sequences, from pairs of observed values."""
     mean = np.nanmean(np.concatenate(pieces))
     centred = [piece - mean for piece in pieces]
     power = np.nanmean(np.concatenate(centred) ** 2)

@@ -6,11 +6,11 @@ from scipy import stats
 
 from probsfa import SFA, ProbabilisticSFA
 from probsfa.monitoring.statistics import (
+    convert_degrees_of_freedom,
     count_slow_factors,
     count_slower_features,
     factor_charts,
     slow_feature_charts,
-    with_degrees_of_freedom,
 )
 from probsfa.statespace.filtering import row_errors
 from tests.oracles import monitoring as oracle
@@ -53,7 +53,7 @@ def expected(dense, x, which, name, times=None):
     """Return a statistic of the oracle, converted to the tail probability of complete rows."""
     values, degrees = oracle.causal_charts(dense, x, which, times)[name]
     full = x.shape[1] if name == "residual" else len(which)
-    return np.where(degrees > 0, with_degrees_of_freedom(values, degrees, full), np.nan)
+    return np.where(degrees > 0, convert_degrees_of_freedom(values, degrees, full), np.nan)
 
 
 @sparsely(
@@ -171,12 +171,12 @@ def test_features_of_an_expansion_have_no_contributions(rng):
 def test_equal_tails_are_nearly_those_of_chi_squared(degrees):
     values = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], degrees)
     wanted = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], 20)
-    made = with_degrees_of_freedom(values, np.full(4, degrees), 20)
+    made = convert_degrees_of_freedom(values, np.full(4, degrees), 20)
     np.testing.assert_allclose(made, wanted, rtol=0.04)
     assert np.all(
-        np.diff(with_degrees_of_freedom(np.array([1.0, 1e3, 1e6, 1e12]), np.full(4, degrees), 20)) > 0
+        np.diff(convert_degrees_of_freedom(np.array([1.0, 1e3, 1e6, 1e12]), np.full(4, degrees), 20)) > 0
     )
-    assert np.isnan(with_degrees_of_freedom(np.array([0.0]), np.array([0]), 20)[0])
+    assert np.isnan(convert_degrees_of_freedom(np.array([0.0]), np.array([0]), 20)[0])
 
 
 def test_slow_features_are_those_slower_than_the_fastest_column():
