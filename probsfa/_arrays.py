@@ -19,7 +19,6 @@ __all__ = [
     "check_spread",
     "first_overflow",
     "index_of_data_array",
-    "index_of_data_array",
     "is_data_array",
 ]
 

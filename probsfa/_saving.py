@@ -460,9 +460,6 @@ def check_array_shapes(
     Numbers must be finite; "values" may also have NaN. "feature_names" must be text. Arrays whose names end
     with "decay" must lie between -1 and 1.
 
-    Numbers must be finite; "values" may also have NaN. "feature_names" must be text. Arrays whose name ends
-    with "decay" must lie between -1 and 1.
-
     Parameters
     ----------
     state : dict

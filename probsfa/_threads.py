@@ -206,7 +206,6 @@ _previous_hook: Any = None
 
 def _hook(unraisable: Any) -> None:
     """Replace ``sys.unraisablehook``, which receives exceptions that Python ignores."""
-    """Replace ``sys.unraisablehook``, which receives exceptions that Python ignores."""
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         (_previous_hook or sys.__unraisablehook__)(unraisable)
         return
