@@ -12,21 +12,20 @@
 
 #define LANES 4
 #ifdef STATES
-#define MOST STATES
+#define STRIDE STATES /* distance of rows in memory */
 #else
-/* One more than the maximum number of states: if the distance of rows in memory were a power of two, they would map to the
- * same cache lines. */
-#define MOST (UP_TO + 1)
+/* One more than the maximum number of states, because rows whose distance is a power of two map to the same cache lines. */
+#define STRIDE (UP_TO + 1)
 #endif
-#define ALWAYS static inline __attribute__((always_inline))
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 /* For loops of constant length whose arrays should be in registers. */
 #define UNROLL _Pragma("GCC unroll 4")
 #define UNROLL8 _Pragma("GCC unroll 8")
 
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
 typedef int64_t integers __attribute__((vector_size(LANES * sizeof(int64_t)), aligned(8)));
-typedef lanes vector[MOST];
-typedef lanes matrix[MOST][MOST];
+typedef lanes vector[STRIDE];
+typedef lanes matrix[STRIDE][STRIDE];
 
 /* Scratch memory, allocated by the caller because it may exceed the stack of a thread. A function takes matrices from its own
  * copy of the arena and passes that copy on to the functions that it calls. The memory is free again when it returns. */
@@ -34,23 +33,24 @@ typedef struct {
     char *next;
 } arena;
 
-ALWAYS void *take(arena *space, size_t size) {
-    void *taken = space->next;
+ALWAYS_INLINE void *allocate(arena *space, size_t size) {
+    void *allocated = space->next;
     space->next += size;
-    return taken;
+    return allocated;
 }
-/* Declares a matrix, or a pointer to another type: in registers or on the stack for few states, otherwise in the arena. */
+/* LOCAL_MATRIX declares a matrix, LOCAL a pointer to a variable of another type. Their memory is in registers or on the stack
+ * for few states, otherwise in the arena. */
 #ifdef STATES
-#define MATRIX(name) matrix name
-#define SPACE(type, name) \
-    type name##_of_its_own; \
-    type *const name = &name##_of_its_own
+#define LOCAL_MATRIX(name) matrix name
+#define LOCAL(type, name) \
+    type name##_storage; \
+    type *const name = &name##_storage
 #else
-#define MATRIX(name) lanes(*const name)[MOST] = take(&space, sizeof(matrix))
-#define SPACE(type, name) type *const name = take(&space, sizeof(type))
+#define LOCAL_MATRIX(name) lanes(*const name)[STRIDE] = allocate(&space, sizeof(matrix))
+#define LOCAL(type, name) type *const name = allocate(&space, sizeof(type))
 #endif
 
-static inline lanes all(double x) { return (lanes){x, x, x, x}; }
+static inline lanes broadcast(double x) { return (lanes){x, x, x, x}; }
 
 #if defined(__clang__) || __GNUC__ >= 12
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
@@ -61,24 +61,24 @@ static inline lanes all(double x) { return (lanes){x, x, x, x}; }
 typedef union {
     lanes number;
     integers bits;
-} parts_of_numbers;
+} bit_pattern;
 
-/* Replaces numbers that are not positive and finite by NaN, so that errors reach the results. */
-static inline lanes if_positive(lanes x) {
-    parts_of_numbers parts = {x};
-    parts.bits |= ~((x > all(0.0)) & (x < all(INFINITY)));
-    return parts.number;
+/* Replaces numbers that are not positive and finite by NaN, so that an indefinite matrix leads to results of NaN. */
+static inline lanes nan_unless_positive(lanes x) {
+    bit_pattern pattern = {x};
+    pattern.bits |= ~((x > broadcast(0.0)) & (x < broadcast(INFINITY)));
+    return pattern.number;
 }
 
-/* Logarithms of positive normal numbers; NaN for NaN. For x = 2^e m with m near one it is e log 2 + 2 artanh(s) with
- * s = (m - 1) / (m + 1). */
+/* Logarithms of positive normal numbers; NaN for NaN. For x = 2^e m with sqrt(1/2) <= m < sqrt(2), the logarithm is
+ * e log 2 + 2 artanh(s) with s = (m - 1) / (m + 1). */
 static inline lanes log_of(lanes x) {
-    parts_of_numbers parts = {x};
-    const integers over = parts.bits - 0x3fe6a09e667f3bcd; /* sqrt(1/2) */
-    const integers exponent = over >> 52;
-    parts.bits -= exponent << 52;
-    const lanes s = (parts.number - 1.0) / (parts.number + 1.0), q = s * s;
-    lanes sum = all(2.0 / 23.0);
+    bit_pattern pattern = {x};
+    const integers offset_bits = pattern.bits - 0x3fe6a09e667f3bcd; /* sqrt(1/2) */
+    const integers exponent = offset_bits >> 52;
+    pattern.bits -= exponent << 52;
+    const lanes s = (pattern.number - 1.0) / (pattern.number + 1.0), q = s * s;
+    lanes sum = broadcast(2.0 / 23.0);
     sum = sum * q + 2.0 / 21.0;
     sum = sum * q + 2.0 / 19.0;
     sum = sum * q + 2.0 / 17.0;
@@ -96,7 +96,7 @@ static inline lanes log_of(lanes x) {
     return e * 0.693147180369123816490 + (2.0 * s + (s * q * sum + e * 1.90821492927058770002e-10)) + zero_or_nan;
 }
 
-/* Transposes a matrix of four by four numbers: from one vector for each number to one vector for each lane, or back. */
+/* Transposes a matrix of four by four numbers. */
 static inline void transpose(const lanes in[4], lanes out[4]) {
     const lanes even = SHUFFLE(in[0], in[1], 0, 4, 2, 6), odd = SHUFFLE(in[0], in[1], 1, 5, 3, 7);
     const lanes later_even = SHUFFLE(in[2], in[3], 0, 4, 2, 6), later_odd = SHUFFLE(in[2], in[3], 1, 5, 3, 7);
@@ -130,14 +130,14 @@ static inline void gather(int count, const double *const from[LANES], int64_t of
 }
 
 static inline lanes dot(const lanes *a, const lanes *b, int from, int to) {
-    lanes sum = all(0.0);
+    lanes sum = broadcast(0.0);
     for (int k = from; k < to; k++) sum += a[k] * b[k];
     return sum;
 }
 
 /* Dot products of a row with four rows. */
 static inline void dot4(const lanes *a, const lanes *b0, const lanes *b1, const lanes *b2, const lanes *b3, int from, int to, lanes *out) {
-    lanes s0 = all(0.0), s1 = s0, s2 = s0, s3 = s0;
+    lanes s0 = broadcast(0.0), s1 = s0, s2 = s0, s3 = s0;
     for (int k = from; k < to; k++) {
         lanes x = a[k];
         s0 += x * b0[k];
@@ -153,24 +153,24 @@ static inline void dot4(const lanes *a, const lanes *b0, const lanes *b1, const 
 
 /* Dot products of up to three rows of a matrix with up to four rows of another. The 12 sums, 3 numbers of the first matrix and
  * one of the second fit into 16 registers. */
-ALWAYS void tile(const int height, const int width, const lanes *a, const lanes *b, int to, lanes *out) {
+ALWAYS_INLINE void tile(const int height, const int width, const lanes *a, const lanes *b, int to, lanes *out) {
     lanes sums[3][4];
     UNROLL for (int h = 0; h < height; h++)
-        UNROLL for (int w = 0; w < width; w++) sums[h][w] = all(0.0);
+        UNROLL for (int w = 0; w < width; w++) sums[h][w] = broadcast(0.0);
     for (int k = 0; k < to; k++) {
         lanes x[3];
-        UNROLL for (int h = 0; h < height; h++) x[h] = a[h * MOST + k];
+        UNROLL for (int h = 0; h < height; h++) x[h] = a[h * STRIDE + k];
         UNROLL for (int w = 0; w < width; w++) {
-            const lanes y = b[w * MOST + k];
+            const lanes y = b[w * STRIDE + k];
             UNROLL for (int h = 0; h < height; h++) sums[h][w] += x[h] * y;
         }
     }
     UNROLL for (int h = 0; h < height; h++)
-        UNROLL for (int w = 0; w < width; w++) out[h * MOST + w] = sums[h][w];
+        UNROLL for (int w = 0; w < width; w++) out[h * STRIDE + w] = sums[h][w];
 }
 
 /* Dot products of up to three rows of a matrix with `width` rows of another. */
-ALWAYS void strip(const int height, int width, const lanes *a, const matrix b, int n, lanes *out) {
+ALWAYS_INLINE void strip(const int height, int width, const lanes *a, const matrix b, int n, lanes *out) {
     int j = 0;
     for (; j + 3 < width; j += 4) tile(height, 4, a, b[j], n, out + j);
     switch (width - j) {
@@ -208,13 +208,13 @@ static inline void times(int n, const matrix m, const vector v, vector out) {
 /* Factorises a symmetric matrix, given by its lower triangle, as L D L': L below its unit diagonal in `factor`, L D in
  * `scaled`, and D^-1 in `reciprocal`. Returns the logarithm of the determinant. */
 static inline lanes factorise(int n, const matrix m, matrix factor, matrix scaled, vector reciprocal) {
-    lanes log_det = all(0.0), determinant = all(1.0);
+    lanes log_det = broadcast(0.0), determinant = broadcast(1.0);
     for (int j = 0; j < n; j++) {
-        const lanes pivot = if_positive(m[j][j] - dot(scaled[j], factor[j], 0, j));
+        const lanes pivot = nan_unless_positive(m[j][j] - dot(scaled[j], factor[j], 0, j));
         determinant *= pivot;
         if (j % 4 == 3 || j == n - 1) { /* the product of more than four pivots may overflow */
-            log_det += log_of(if_positive(determinant));
-            determinant = all(1.0);
+            log_det += log_of(nan_unless_positive(determinant));
+            determinant = broadcast(1.0);
         }
         reciprocal[j] = 1.0 / pivot;
         int i = j + 1;
@@ -236,19 +236,19 @@ static inline lanes factorise(int n, const matrix m, matrix factor, matrix scale
 
 /* Computes the complete inverse of a symmetric positive definite matrix; returns the logarithm of its determinant. */
 static inline lanes invert(int n, const matrix m, matrix inverse) {
-    matrix factor, scaled, root; /* root: the inverse of L, transposed; row j starts at column j */
+    matrix factor, scaled, inverse_factor; /* inverse_factor: L^-1, transposed; row j starts at column j */
     vector reciprocal;
     const lanes log_det = factorise(n, m, factor, scaled, reciprocal);
     for (int i = 0; i < n; i++) {
-        root[i][i] = all(1.0);
-        for (int j = 0; j < i; j++) root[j][i] = -dot(factor[i], root[j], j, i);
+        inverse_factor[i][i] = broadcast(1.0);
+        for (int j = 0; j < i; j++) inverse_factor[j][i] = -dot(factor[i], inverse_factor[j], j, i);
     }
     for (int i = 0; i < n; i++)
-        for (int k = i; k < n; k++) scaled[i][k] = root[i][k] * reciprocal[k];
+        for (int k = i; k < n; k++) scaled[i][k] = inverse_factor[i][k] * reciprocal[k];
     for (int i = 0; i < n; i++) {
         int j = 0;
-        for (; j + 3 <= i; j += 4) dot4(scaled[i], root[j], root[j + 1], root[j + 2], root[j + 3], i, n, &inverse[i][j]);
-        for (; j <= i; j++) inverse[i][j] = dot(scaled[i], root[j], i, n);
+        for (; j + 3 <= i; j += 4) dot4(scaled[i], inverse_factor[j], inverse_factor[j + 1], inverse_factor[j + 2], inverse_factor[j + 3], i, n, &inverse[i][j]);
+        for (; j <= i; j++) inverse[i][j] = dot(scaled[i], inverse_factor[j], i, n);
     }
     mirror(n, inverse);
     return log_det;
@@ -271,88 +271,88 @@ static inline lanes solve(int n, const matrix m, const vector right, vector solu
 #else
 
 /* Replaces a small symmetric matrix, given by its lower triangle, by minus its inverse; returns its determinant. */
-ALWAYS lanes sweep_square(const int side, lanes square[4][4]) {
-    lanes determinant = all(1.0);
-    UNROLL for (int b = 0; b < side; b++) {
-        const lanes pivot = if_positive(square[b][b]), reciprocal = 1.0 / pivot;
+ALWAYS_INLINE lanes sweep_block(const int size, lanes block[4][4]) {
+    lanes determinant = broadcast(1.0);
+    UNROLL for (int b = 0; b < size; b++) {
+        const lanes pivot = nan_unless_positive(block[b][b]), reciprocal = 1.0 / pivot;
         lanes column[4], solved[4];
         determinant *= pivot;
-        UNROLL for (int c = 0; c < side; c++) {
+        UNROLL for (int c = 0; c < size; c++) {
             if (c == b) continue;
-            column[c] = c < b ? square[b][c] : square[c][b];
+            column[c] = c < b ? block[b][c] : block[c][b];
             solved[c] = column[c] * reciprocal;
         }
-        UNROLL for (int c = 0; c < side; c++) {
+        UNROLL for (int c = 0; c < size; c++) {
             if (c == b) continue;
             UNROLL for (int e = 0; e <= c; e++)
-                if (e != b) square[c][e] -= solved[c] * column[e];
+                if (e != b) block[c][e] -= solved[c] * column[e];
         }
-        UNROLL for (int c = 0; c < side; c++) {
-            if (c < b) square[b][c] = solved[c];
-            if (c > b) square[c][b] = solved[c];
+        UNROLL for (int c = 0; c < size; c++) {
+            if (c < b) block[b][c] = solved[c];
+            if (c > b) block[c][b] = solved[c];
         }
-        square[b][b] = -reciprocal;
+        block[b][b] = -reciprocal;
     }
     return determinant;
 }
 
-/* m[h][j] += dot product of row h of a and row j of b, both with `side` columns, for j < to. */
-ALWAYS void update(const int height, const int side, int to, const lanes (*a)[4], const lanes (*b)[4], lanes *m) {
+/* m[h][j] += dot product of row h of a and row j of b, both with `size` columns, for j < to. */
+ALWAYS_INLINE void update(const int height, const int size, int to, const lanes (*a)[4], const lanes (*b)[4], lanes *m) {
     lanes x[3][4];
     UNROLL for (int h = 0; h < height; h++)
-        UNROLL for (int c = 0; c < side; c++) x[h][c] = a[h][c];
+        UNROLL for (int c = 0; c < size; c++) x[h][c] = a[h][c];
     for (int j = 0; j < to; j++) {
         lanes sums[3];
-        UNROLL for (int h = 0; h < height; h++) sums[h] = m[h * MOST + j];
-        UNROLL for (int c = 0; c < side; c++) {
+        UNROLL for (int h = 0; h < height; h++) sums[h] = m[h * STRIDE + j];
+        UNROLL for (int c = 0; c < size; c++) {
             const lanes y = b[j][c];
             UNROLL for (int h = 0; h < height; h++) sums[h] += x[h][c] * y;
         }
-        UNROLL for (int h = 0; h < height; h++) m[h * MOST + j] = sums[h];
+        UNROLL for (int h = 0; h < height; h++) m[h * STRIDE + j] = sums[h];
     }
 }
 
 /* The sweep operator for a set J of columns of a symmetric matrix, given by its lower triangle: A_JJ becomes -A_JJ^-1, A_iJ
  * becomes A_iJ A_JJ^-1, and A_ik becomes A_ik - A_iJ A_JJ^-1 A_Jk. Sweeping all columns gives minus the inverse. Returns
  * log|A_JJ|. */
-ALWAYS lanes sweep(const int side, int n, int first, matrix m) {
-    lanes columns[MOST][4], solved[MOST][4], square[4][4];
-    UNROLL for (int b = 0; b < side; b++)
-        UNROLL for (int c = 0; c <= b; c++) square[b][c] = m[first + b][first + c];
+ALWAYS_INLINE lanes sweep(const int size, int n, int first, matrix m) {
+    lanes columns[STRIDE][4], solved[STRIDE][4], block[4][4];
+    UNROLL for (int b = 0; b < size; b++)
+        UNROLL for (int c = 0; c <= b; c++) block[b][c] = m[first + b][first + c];
     for (int j = 0; j < first; j++)
-        UNROLL for (int b = 0; b < side; b++) columns[j][b] = m[first + b][j];
-    UNROLL for (int c = 0; c < side; c++)
-        UNROLL for (int b = 0; b < side; b++) columns[first + c][b] = all(0.0);
-    for (int j = first + side; j < n; j++)
-        UNROLL for (int b = 0; b < side; b++) columns[j][b] = m[j][first + b];
-    const lanes log_det = log_of(if_positive(sweep_square(side, square)));
+        UNROLL for (int b = 0; b < size; b++) columns[j][b] = m[first + b][j];
+    UNROLL for (int c = 0; c < size; c++)
+        UNROLL for (int b = 0; b < size; b++) columns[first + c][b] = broadcast(0.0);
+    for (int j = first + size; j < n; j++)
+        UNROLL for (int b = 0; b < size; b++) columns[j][b] = m[j][first + b];
+    const lanes log_det = log_of(nan_unless_positive(sweep_block(size, block)));
     for (int i = 0; i < n; i++) {
         lanes x[4];
-        UNROLL for (int b = 0; b < side; b++) x[b] = columns[i][b];
-        UNROLL for (int b = 0; b < side; b++) {
-            lanes sum = x[0] * square[b][0];
-            UNROLL for (int c = 1; c < side; c++) sum += x[c] * (c < b ? square[b][c] : square[c][b]);
-            solved[i][b] = sum; /* -A_iJ A_JJ^-1, because `square` is -A_JJ^-1 */
+        UNROLL for (int b = 0; b < size; b++) x[b] = columns[i][b];
+        UNROLL for (int b = 0; b < size; b++) {
+            lanes sum = x[0] * block[b][0];
+            UNROLL for (int c = 1; c < size; c++) sum += x[c] * (c < b ? block[b][c] : block[c][b]);
+            solved[i][b] = sum; /* -A_iJ A_JJ^-1, because `block` is -A_JJ^-1 */
         }
     }
     int i = 0;
-    for (; i + 2 < n; i += 3) update(3, side, i + 3, solved + i, columns, m[i]);
+    for (; i + 2 < n; i += 3) update(3, size, i + 3, solved + i, columns, m[i]);
     switch (n - i) {
-    case 2: update(2, side, n, solved + i, columns, m[i]); break;
-    case 1: update(1, side, n, solved + i, columns, m[i]);
+    case 2: update(2, size, n, solved + i, columns, m[i]); break;
+    case 1: update(1, size, n, solved + i, columns, m[i]);
     }
     for (int j = 0; j < first; j++)
-        UNROLL for (int b = 0; b < side; b++) m[first + b][j] = -solved[j][b];
-    for (int j = first + side; j < n; j++)
-        UNROLL for (int b = 0; b < side; b++) m[j][first + b] = -solved[j][b];
-    UNROLL for (int b = 0; b < side; b++)
-        UNROLL for (int c = 0; c <= b; c++) m[first + b][first + c] = square[b][c];
+        UNROLL for (int b = 0; b < size; b++) m[first + b][j] = -solved[j][b];
+    for (int j = first + size; j < n; j++)
+        UNROLL for (int b = 0; b < size; b++) m[j][first + b] = -solved[j][b];
+    UNROLL for (int b = 0; b < size; b++)
+        UNROLL for (int c = 0; c <= b; c++) m[first + b][first + c] = block[b][c];
     return log_det;
 }
 
 /* Computes the complete inverse of a symmetric positive definite matrix; returns the logarithm of its determinant. */
 static inline lanes invert(int n, const matrix m, matrix inverse) {
-    lanes log_det = all(0.0);
+    lanes log_det = broadcast(0.0);
     for (int i = 0; i < n; i++)
         for (int j = 0; j <= i; j++) inverse[i][j] = m[i][j];
     int first = 0;
@@ -367,57 +367,57 @@ static inline lanes invert(int n, const matrix m, matrix inverse) {
     return log_det;
 }
 
-typedef lanes taller_matrix[MOST + 1][MOST];
+typedef lanes augmented_matrix[STRIDE + 1][STRIDE];
 
-/* Computes `side` columns of L and of L D, starting at column `first`, for the matrix L D L' with the right-hand side as an
+/* Computes `size` columns of L and of L D, starting at column `first`, for the matrix L D L' with the right-hand side as an
  * additional last row. Returns the logarithm of the product of their pivots. */
-ALWAYS lanes factorise(const int side, int n, int first, const matrix m, const vector right, taller_matrix factor, taller_matrix scaled) {
-    lanes determinant = all(1.0), square[4][4], reciprocal[4], dot_products[3][MOST];
+ALWAYS_INLINE lanes factorise(const int size, int n, int first, const matrix m, const vector right, augmented_matrix factor, augmented_matrix scaled) {
+    lanes determinant = broadcast(1.0), block[4][4], reciprocal[4], dot_products[3][STRIDE];
     for (int i = first; i <= n; i += 3) {
         const int height = n + 1 - i < 3 ? n + 1 - i : 3;
         switch (first ? height : 0) {
-        case 3: tile(3, side, scaled[i], factor[first], first, dot_products[0]); break;
-        case 2: tile(2, side, scaled[i], factor[first], first, dot_products[0]); break;
-        case 1: tile(1, side, scaled[i], factor[first], first, dot_products[0]);
+        case 3: tile(3, size, scaled[i], factor[first], first, dot_products[0]); break;
+        case 2: tile(2, size, scaled[i], factor[first], first, dot_products[0]); break;
+        case 1: tile(1, size, scaled[i], factor[first], first, dot_products[0]);
         }
         for (int h = 0; h < height; h++) {
             const lanes *from = i + h < n ? m[i + h] : right;
-            UNROLL for (int b = 0; b < side; b++)
+            UNROLL for (int b = 0; b < size; b++)
                 scaled[i + h][first + b] = first ? from[first + b] - dot_products[h][b] : from[first + b];
         }
     }
-    UNROLL for (int b = 0; b < side; b++)
-        UNROLL for (int c = 0; c <= b; c++) square[b][c] = scaled[first + b][first + c];
-    UNROLL for (int c = 0; c < side; c++) {
-        const lanes pivot = if_positive(square[c][c]);
+    UNROLL for (int b = 0; b < size; b++)
+        UNROLL for (int c = 0; c <= b; c++) block[b][c] = scaled[first + b][first + c];
+    UNROLL for (int c = 0; c < size; c++) {
+        const lanes pivot = nan_unless_positive(block[c][c]);
         determinant *= pivot;
         reciprocal[c] = 1.0 / pivot;
-        UNROLL for (int b = c + 1; b < side; b++) {
-            const lanes x = square[b][c] * reciprocal[c];
+        UNROLL for (int b = c + 1; b < size; b++) {
+            const lanes x = block[b][c] * reciprocal[c];
             factor[first + b][first + c] = x;
-            UNROLL for (int e = c + 1; e <= b; e++) square[b][e] -= x * square[e][c];
+            UNROLL for (int e = c + 1; e <= b; e++) block[b][e] -= x * block[e][c];
         }
     }
-    UNROLL for (int b = 0; b < side; b++)
-        UNROLL for (int c = 0; c < b; c++) scaled[first + b][first + c] = square[b][c];
-    for (int i = first + side; i <= n; i++) {
+    UNROLL for (int b = 0; b < size; b++)
+        UNROLL for (int c = 0; c < b; c++) scaled[first + b][first + c] = block[b][c];
+    for (int i = first + size; i <= n; i++) {
         lanes row[4];
-        UNROLL for (int c = 0; c < side; c++) row[c] = scaled[i][first + c];
-        UNROLL for (int c = 0; c < side; c++) {
+        UNROLL for (int c = 0; c < size; c++) row[c] = scaled[i][first + c];
+        UNROLL for (int c = 0; c < size; c++) {
             const lanes x = row[c] * reciprocal[c];
             factor[i][first + c] = x;
-            UNROLL for (int e = c + 1; e < side; e++) row[e] -= x * square[e][c];
+            UNROLL for (int e = c + 1; e < size; e++) row[e] -= x * block[e][c];
         }
-        UNROLL for (int c = 0; c < side; c++) scaled[i][first + c] = row[c];
+        UNROLL for (int c = 0; c < size; c++) scaled[i][first + c] = row[c];
     }
-    return log_of(if_positive(determinant)); /* the product of more than four pivots may overflow */
+    return log_of(nan_unless_positive(determinant)); /* the product of more than four pivots may overflow */
 }
 
 /* Solves a linear system with a symmetric positive definite matrix, given by its lower triangle; returns the logarithm of its
  * determinant. */
 static inline lanes solve(int n, const matrix m, const vector right, vector solution, arena space) {
-    lanes(*const factor)[MOST] = take(&space, sizeof(taller_matrix)), (*const scaled)[MOST] = take(&space, sizeof(taller_matrix));
-    lanes log_det = all(0.0);
+    lanes(*const factor)[STRIDE] = allocate(&space, sizeof(augmented_matrix)), (*const scaled)[STRIDE] = allocate(&space, sizeof(augmented_matrix));
+    lanes log_det = broadcast(0.0);
     int first = 0;
     for (; first + 3 < n; first += 4) log_det += factorise(4, n, first, m, right, factor, scaled);
     switch (n - first) {

@@ -64,18 +64,18 @@ struct Processor {
     Processor() {
         unsigned a, b, c, d;
         if (!__get_cpuid(1, &a, &b, &c, &d)) return;
-        const bool saves = c >> 27 & 1, avx = c >> 28 & 1, fma = c >> 12 & 1;
-        if (!saves || !avx || !fma || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
-        unsigned saved, unused;
-        __asm__("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));
+        const bool osxsave = c >> 27 & 1, avx = c >> 28 & 1, fma = c >> 12 & 1;
+        if (!osxsave || !avx || !fma || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return;
+        unsigned saved_registers, unused;
+        __asm__("xgetbv" : "=a"(saved_registers), "=d"(unused) : "c"(0));
         const bool f = b >> 16 & 1, dq = b >> 17 & 1, vl = b >> 31 & 1;
-        avx2 = (b >> 5 & 1) && (saved & 0x06) == 0x06;
-        avx512 = avx2 && f && dq && vl && (saved & 0xe6) == 0xe6;
+        avx2 = (b >> 5 & 1) && (saved_registers & 0x06) == 0x06;
+        avx512 = avx2 && f && dq && vl && (saved_registers & 0xe6) == 0xe6;
     }
 };
 #endif
 
-// Levels that this processor supports, fastest first.
+// Kernels for the instruction sets (levels) that this processor supports, fastest first.
 const std::vector<Level> &supported_levels() {
     static const std::vector<Level> levels = [] {
         std::vector<Level> supported;
@@ -90,13 +90,13 @@ const std::vector<Level> &supported_levels() {
     return levels;
 }
 
-const Level *&current() {
+const Level *&current_level() {
     static const Level *level = &supported_levels().front();
     return level;
 }
 
-// Return the data of an array, after a check of its size.
-template <typename Array> auto checked(const Array &array, int64_t size, const char *name) {
+// Return the data of an array; raise an exception if it has fewer than `size` entries.
+template <typename Array> auto checked_data(const Array &array, int64_t size, const char *name) {
     if ((int64_t)array.size() < size)
         throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.size()) + " entries; " + std::to_string(size) + " are required.");
     return array.data();
@@ -105,21 +105,22 @@ template <typename Array> auto checked(const Array &array, int64_t size, const c
 // References to the arrays that kernels read and write, so that Python does not free them.
 class Arrays {
   public:
-    template <typename Array, typename Pointer> void keep(const char *name, const nb::object &given, int64_t size, Pointer &pointer) {
-        if (given.is_none()) {
+    // Set a pointer to the data of an array with at least `size` entries, or to NULL if `object` is None.
+    template <typename Array, typename Pointer> void set(const char *name, const nb::object &object, int64_t size, Pointer &pointer) {
+        if (object.is_none()) {
             pointer = nullptr;
-            kept_.erase(name);
+            references_.erase(name);
             return;
         }
         Array array;
-        if (!nb::try_cast<Array>(given, array, false))
+        if (!nb::try_cast<Array>(object, array, false))
             throw nb::type_error((std::string(name) + " must be a C-contiguous array of the type that the kernel requires.").c_str());
-        pointer = (Pointer)checked(array, size, name);
-        kept_[name] = given;
+        pointer = (Pointer)checked_data(array, size, name);
+        references_[name] = object;
     }
 
   private:
-    std::map<std::string, nb::object> kept_;
+    std::map<std::string, nb::object> references_;
 };
 
 std::unique_ptr<char[]> bytes(int64_t size) { return std::unique_ptr<char[]>(new char[size]); }
@@ -146,13 +147,13 @@ void check_blocks(int64_t n_states, int64_t n_single, int64_t n_triples) {
 class Segments {
   public:
     Segments(int64_t n_states, int64_t n_single, int64_t n_triples, int64_t n_features, int64_t n_rows, int64_t n_groups, int64_t n_gaps)
-        : groups_(n_groups), level_(current()) {
+        : groups_(n_groups), level_(current_level()) {
         check_sizes(n_states, n_features, n_rows);
         if (n_groups < 1 || n_gaps < 0) throw std::invalid_argument("n_groups must be positive and n_gaps not negative.");
         check_blocks(n_states, n_single, n_triples);
         kernels_ = nullptr;
         for (const segments_kernels *kernels : level_->segments)
-            if (!kernels_ && n_states <= kernels->most_states) kernels_ = kernels;
+            if (!kernels_ && n_states <= kernels->max_states) kernels_ = kernels;
         if (!kernels_) throw std::invalid_argument("n_states must be at most 160.");
         const int64_t length = (n_rows + 4 * n_groups - 1) / (4 * n_groups);
         work = {};
@@ -169,28 +170,28 @@ class Segments {
     int64_t length() const { return work.length; }
     int64_t packed_size() const { return work.n_states * (work.n_states + 1) / 2; }
     int64_t size_of_groups() const { return groups_ * kernels_->size_of_group; }
-    int64_t size_of_steps() const { return (work.n_gaps + 1) * kernels_->size_of_step; }
+    int64_t size_of_steps() const { return (work.n_gaps + 1) * kernels_->size_of_transition; }
     int64_t size_of_rows() const { return 4 * groups_ * (work.length + 1) * (work.n_states + packed_size()); }
     int64_t size_of_collapsed() const { return 4 * groups_ * work.length * (work.n_states + packed_size()); }
     int64_t size_of_table() const { return (work.n_gaps + 1) * 2 * work.n_states; }
     int64_t size_of_transition() const { return (work.n_gaps + 1) * (data.n_triples ? 3 : 2) * work.n_states; }
-    // Number of off-diagonal entries of the diagonal blocks.
+    // Number of off-diagonal entries inside the diagonal blocks.
     int64_t n_off_diagonal() const { return work.n_states - work.n_single + 3 * data.n_triples; }
 
     void tabulate() {
-        require({work.transition, work.cross_precision, work.previous_precision, work.innovation_precision, work.log_det, work.steps});
+        require({work.transition, work.cross_precision, work.previous_precision, work.innovation_precision, work.log_det, work.transitions});
         nb::gil_scoped_release unlocked;
         kernels_->tabulate(&work);
     }
     void collapse(int64_t first, int64_t end) {
         check_groups(first, end);
-        require({data.values, data.weights, data.offset, data.scaled, data.products, data.collapsed});
+        require({data.values, data.weights, data.offset, data.scaled_loadings, data.products, data.collapsed});
         nb::gil_scoped_release unlocked;
         kernels_->collapse(&data, first, end);
     }
     void eliminate(int64_t first, int64_t end) {
         check_groups(first, end);
-        require_passes();
+        require_filter_arrays();
         require({work.collapsed, work.filtered_means, work.terms});
         const auto scratch = bytes(kernels_->size_of_scratch);
         nb::gil_scoped_release unlocked;
@@ -198,15 +199,15 @@ class Segments {
     }
     void join(Doubles precision, Doubles information) {
         require({work.group});
-        double *const matrix = checked(precision, work.n_states * work.n_states, "precision");
-        double *const vector = checked(information, work.n_states, "information");
+        double *const matrix = checked_data(precision, work.n_states * work.n_states, "precision");
+        double *const vector = checked_data(information, work.n_states, "information");
         const auto scratch = bytes(kernels_->size_of_scratch);
         nb::gil_scoped_release unlocked;
         kernels_->join(&work, groups_, matrix, vector, scratch.get());
     }
     void refilter(int64_t first, int64_t end) {
         check_groups(first, end);
-        require_passes();
+        require_filter_arrays();
         require({work.collapsed, work.filtered_means, work.terms});
         const auto scratch = bytes(kernels_->size_of_scratch);
         nb::gil_scoped_release unlocked;
@@ -220,23 +221,23 @@ class Segments {
     }
     void join_back(ReadDoubles mean, ReadDoubles covariance) {
         require({work.group});
-        const double *const vector = checked(mean, work.n_states, "mean");
-        const double *const matrix = checked(covariance, work.n_states * work.n_states, "covariance");
+        const double *const vector = checked_data(mean, work.n_states, "mean");
+        const double *const matrix = checked_data(covariance, work.n_states * work.n_states, "covariance");
         const auto scratch = bytes(kernels_->size_of_scratch);
         nb::gil_scoped_release unlocked;
         kernels_->join_back(&work, groups_, vector, matrix, scratch.get());
     }
     void smooth(int64_t first, int64_t end, bool full) {
         check_groups(first, end);
-        require_passes();
-        require_moments(full);
+        require_filter_arrays();
+        require_moment_arrays(full);
         const auto scratch = bytes(kernels_->size_of_scratch);
         nb::gil_scoped_release unlocked;
         kernels_->smooth(&work, first, end, full, scratch.get());
     }
     void link(bool full) {
-        require_passes();
-        require_moments(full);
+        require_filter_arrays();
+        require_moment_arrays(full);
         const auto scratch = bytes(kernels_->size_of_scratch);
         nb::gil_scoped_release unlocked;
         kernels_->link(&work, groups_, full, scratch.get());
@@ -246,13 +247,13 @@ class Segments {
         const int64_t k = data.n_states, width = (data.n_features + 1 + 3) / 4 * 4, sums_width = data.complete ? 4 : width, n_entries = k + n_off_diagonal();
         require({data.values, data.weights, data.offset, data.loadings, data.next_gap, data.transition});
         require({data.means, data.moments, data.lag_one});
-        if (means_ < (data.n_rows + 1) * k || moments_ < (data.n_rows + 1) * 2 * packed_size() || lags_ < data.n_rows * n_entries)
+        if (means_size_ < (data.n_rows + 1) * k || covariances_size_ < (data.n_rows + 1) * 2 * packed_size() || lag_one_size_ < data.n_rows * n_entries)
             throw std::invalid_argument("means, covariances or lag_one are too small for n_rows + 1 rows.");
         double *const to[4] = {
-            checked(observed_sums, (2 * packed_size() + k + 1) * sums_width, "observed_sums"),
-            checked(residual_moments, (k + 1) * width, "residual_moments"),
-            checked(residual_power, data.n_features, "residual_power"),
-            checked(transitions, (data.n_gaps + 1) * (3 * n_entries + 1), "transitions"),
+            checked_data(observed_sums, (2 * packed_size() + k + 1) * sums_width, "observed_sums"),
+            checked_data(residual_moments, (k + 1) * width, "residual_moments"),
+            checked_data(residual_power, data.n_features, "residual_power"),
+            checked_data(transitions, (data.n_gaps + 1) * (3 * n_entries + 1), "transitions"),
         };
         const auto scratch = doubles(16 * (2 * width + k + 1));
         nb::gil_scoped_release unlocked;
@@ -262,7 +263,7 @@ class Segments {
     segments_work work;
     observations data;
     Arrays arrays;
-    int64_t means_ = 0, moments_ = 0, lags_ = 0; // sizes of the arrays that set_moments received
+    int64_t means_size_ = 0, covariances_size_ = 0, lag_one_size_ = 0; // sizes of the arrays that set_moments received
 
   private:
     void check_groups(int64_t first, int64_t end) const {
@@ -275,14 +276,14 @@ class Segments {
         for (const void *pointer : pointers)
             if (!pointer) throw std::runtime_error("an array that the kernel requires has not been set.");
     }
-    void require_passes() const {
+    void require_filter_arrays() const {
         if (data.n_triples) throw std::invalid_argument("segments do not support blocks of three states; use Rows.");
-        require({work.gap_index, work.transition, work.cross_precision, work.previous_precision, work.innovation_precision, work.log_det, work.group, work.rows});
+        require({work.gap_index, work.transition, work.cross_precision, work.previous_precision, work.innovation_precision, work.log_det, work.group, work.filtered_rows});
     }
-    void require_moments(bool full) const {
-        const int64_t k = work.n_states, per_row = full ? k * k : 2 * packed_size(), lag = full ? k * k : k + n_off_diagonal();
+    void require_moment_arrays(bool full) const {
+        const int64_t k = work.n_states, covariance_size = full ? k * k : 2 * packed_size(), lag_one_size = full ? k * k : k + n_off_diagonal();
         require({work.means, work.covariances, work.lag_one});
-        if (means_ < work.n_rows * k || moments_ < work.n_rows * per_row || lags_ < work.n_rows * lag)
+        if (means_size_ < work.n_rows * k || covariances_size_ < work.n_rows * covariance_size || lag_one_size_ < work.n_rows * lag_one_size)
             throw std::invalid_argument("means, covariances or lag_one are too small for n_rows.");
     }
 
@@ -294,7 +295,7 @@ class Segments {
 // Square-root Kalman filter and smoother of a chunk of rows, row by row; see recursions.c.
 class Rows {
   public:
-    Rows(int64_t n_states, int64_t n_features, int64_t n_rows, int64_t n_gaps, int bandwidth) : level_(current()) {
+    Rows(int64_t n_states, int64_t n_features, int64_t n_rows, int64_t n_gaps, int bandwidth) : level_(current_level()) {
         check_sizes(n_states, n_features, n_rows);
         work = {};
         work.n_states = n_states;
@@ -307,7 +308,7 @@ class Rows {
         require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
         require({work.filtered_means, work.terms});
         if (work.slot) require({work.gain, work.root});
-        double *const vector = checked(mean, work.n_states, "mean"), *const matrix = checked(root, work.n_states * work.n_states, "root");
+        double *const vector = checked_data(mean, work.n_states, "mean"), *const matrix = checked_data(root, work.n_states * work.n_states, "root");
         const auto scratch = scratch_space();
         nb::gil_scoped_release unlocked;
         return level_->rows->filter(&work, vector, matrix, scratch.get());
@@ -315,7 +316,7 @@ class Rows {
     void filter_student(double degrees, bool by_row, Doubles mean, Doubles root) {
         require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
         require({work.filtered_means, work.filtered_covariances, work.terms});
-        double *const vector = checked(mean, work.n_states, "mean"), *const matrix = checked(root, work.n_states * work.n_states, "root");
+        double *const vector = checked_data(mean, work.n_states, "mean"), *const matrix = checked_data(root, work.n_states * work.n_states, "root");
         const auto scratch = scratch_space();
         nb::gil_scoped_release unlocked;
         level_->rows->filter_student(&work, degrees, by_row, vector, matrix, scratch.get());
@@ -325,9 +326,9 @@ class Rows {
         check_blocks(k, n_single, n_triples);
         require({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
         require({work.means, work.covariances, work.lag_one});
-        if (means_ < work.n_rows * k || moments_ < work.n_rows * (full ? k * k : k * (k + 1)) || lags_ < work.n_rows * (full ? k * k : 2 * k - n_single + 3 * n_triples))
+        if (means_size_ < work.n_rows * k || covariances_size_ < work.n_rows * (full ? k * k : k * (k + 1)) || lag_one_size_ < work.n_rows * (full ? k * k : 2 * k - n_single + 3 * n_triples))
             throw std::invalid_argument("means, covariances or lag_one are too small for n_rows.");
-        double *const vector = checked(mean, k, "mean"), *const matrix = checked(covariance, k * k, "covariance");
+        double *const vector = checked_data(mean, k, "mean"), *const matrix = checked_data(covariance, k * k, "covariance");
         const auto scratch = scratch_space();
         nb::gil_scoped_release unlocked;
         level_->rows->smooth(&work, full, n_single, n_triples, vector, matrix, scratch.get());
@@ -335,25 +336,25 @@ class Rows {
     void draw(int64_t n_draws, ReadDoubles normals, Doubles after, Doubles draws) {
         const int64_t k = work.n_states;
         require({work.gap_index, work.transition, work.filtered_means, work.slot, work.gain, work.root});
-        const double *const from = checked(normals, work.n_rows * n_draws * k, "normals");
-        double *const state = checked(after, n_draws * k, "after"), *const to = checked(draws, work.n_rows * n_draws * k, "draws");
+        const double *const variables = checked_data(normals, work.n_rows * n_draws * k, "normals");
+        double *const next_state = checked_data(after, n_draws * k, "after"), *const states = checked_data(draws, work.n_rows * n_draws * k, "draws");
         const auto scratch = scratch_space();
         nb::gil_scoped_release unlocked;
-        level_->rows->draw(&work, n_draws, from, state, to, scratch.get());
+        level_->rows->draw(&work, n_draws, variables, next_state, states, scratch.get());
     }
     void leave_one_out(Doubles scores, Doubles precisions, Doubles states) {
-        const int64_t k = work.n_states, cells = work.n_rows * work.n_features;
+        const int64_t k = work.n_states, size = work.n_rows * work.n_features;
         require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
-        double *const to = checked(scores, cells, "scores"), *const and_to = checked(precisions, cells, "precisions");
-        double *const kept = checked(states, work.n_rows * (k + k * k), "states");
+        double *const e = checked_data(scores, size, "scores"), *const d = checked_data(precisions, size, "precisions");
+        double *const predicted = checked_data(states, work.n_rows * (k + k * k), "states");
         const auto scratch = scratch_space();
         nb::gil_scoped_release unlocked;
-        level_->rows->leave_one_out(&work, to, and_to, kept, scratch.get());
+        level_->rows->leave_one_out(&work, e, d, predicted, scratch.get());
     }
 
     rows_work work;
     Arrays arrays;
-    int64_t means_ = 0, moments_ = 0, lags_ = 0; // sizes of the arrays that set_moments received
+    int64_t means_size_ = 0, covariances_size_ = 0, lag_one_size_ = 0; // sizes of the arrays that set_moments received
 
   private:
     std::unique_ptr<double[]> scratch_space() const { return doubles(level_->rows->scratch(work.n_states, work.n_features)); }
@@ -364,19 +365,19 @@ class Rows {
     const Level *level_;
 };
 
-// A write-only property for an array of the given type with at least `size` entries.
+// A write-only property `field` for an array of a type with at least `size` entries; the last argument is the pointer to set.
 #define FIELD(kind, type, field, size, ...) \
     .def_prop_rw( \
         #field, [](const kind &) { return nb::none(); }, \
         [](kind &self, const nb::object &array) { \
-            self.arrays.keep<type>(#field, array, size, __VA_ARGS__); \
+            self.arrays.set<type>(#field, array, size, __VA_ARGS__); \
         }, \
         nb::arg().none())
 
 template <typename Kind> void set_moments(Kind &self, Doubles means, Doubles covariances, Doubles lag_one) {
-    self.means_ = (int64_t)means.size();
-    self.moments_ = (int64_t)covariances.size();
-    self.lags_ = (int64_t)lag_one.size();
+    self.means_size_ = (int64_t)means.size();
+    self.covariances_size_ = (int64_t)covariances.size();
+    self.lag_one_size_ = (int64_t)lag_one.size();
     self.work.means = means.data();
     self.work.covariances = covariances.data();
     self.work.lag_one = lag_one.data();
@@ -392,23 +393,23 @@ NB_MODULE(_probsfa_core, m) {
         std::vector<std::string> names;
         for (const Level &level : supported_levels()) names.push_back(level.name);
         return names;
-    }, "Names of the levels that this processor supports, fastest first.");
-    m.def("level", [] { return current()->name; }, "Name of the level in use.");
+    }, "Names of the instruction sets with kernels that this processor supports, fastest first.");
+    m.def("level", [] { return current_level()->name; }, "Name of the instruction set of the kernels in use.");
     m.def("use_level", [](const std::string &name) {
         for (const Level &level : supported_levels())
             if (level.name == name) {
-                current() = &level;
+                current_level() = &level;
                 return;
             }
-        throw std::invalid_argument("this processor does not support level '" + name + "'.");
-    }, "Use the kernels of another level.", "name"_a);
+        throw std::invalid_argument("this processor or build has no kernels for the instruction set '" + name + "'; see levels().");
+    }, "Use the kernels of another instruction set.", "name"_a);
     m.def("pack", [](ReadDoubles rows, ReadDoubles shift, ReadDoubles scale, Doubles values, Doubles present) {
         if (rows.ndim() != 2) throw std::invalid_argument("rows must be two-dimensional.");
         const int64_t n = (int64_t)rows.shape(0), d = (int64_t)rows.shape(1);
-        const double *const from = rows.data(), *const less = checked(shift, d, "shift"), *const by = checked(scale, d, "scale");
-        double *const to = checked(values, n * d, "values"), *const mask = checked(present, n * d, "present");
+        const double *const shifts = checked_data(shift, d, "shift"), *const scales = checked_data(scale, d, "scale");
+        double *const standardised = checked_data(values, n * d, "values"), *const mask = checked_data(present, n * d, "present");
         nb::gil_scoped_release unlocked;
-        pack(n, d, from, less, by, to, mask);
+        pack(n, d, rows.data(), shifts, scales, standardised, mask);
     }, "Write (rows - shift) / scale to values, with zero for missing values, and to present whether values are observed.", "rows"_a, "shift"_a, "scale"_a, "values"_a, "present"_a);
 
     nb::class_<Segments>(m, "Segments", "Kalman filter and smoother in information form for segments of a chunk of rows, in parallel.")
@@ -424,37 +425,37 @@ NB_MODULE(_probsfa_core, m) {
         FIELD(Segments, ReadDoubles, reciprocal_noise, self.data.n_features, self.data.reciprocal_noise)
         FIELD(Segments, ReadDoubles, log_norm, self.data.n_features, self.data.log_norm)
         FIELD(Segments, ReadDoubles, loadings, self.data.n_features * self.data.n_states, self.data.loadings)
-        FIELD(Segments, ReadDoubles, scaled, self.data.n_features * self.data.n_states, self.data.scaled)
+        FIELD(Segments, ReadDoubles, scaled, self.data.n_features * self.data.n_states, self.data.scaled_loadings)
         FIELD(Segments, ReadDoubles, products, self.data.n_features * self.packed_size(), self.data.products)
         FIELD(Segments, ReadDoubles, weight, self.size_of_table(), self.work.cross_precision)
         FIELD(Segments, ReadDoubles, known, self.size_of_table(), self.work.previous_precision)
         FIELD(Segments, ReadDoubles, inverse, self.size_of_table(), self.work.innovation_precision)
         FIELD(Segments, ReadDoubles, log_det, self.work.n_gaps + 1, self.work.log_det)
-        FIELD(Segments, Bytes, steps, self.size_of_steps(), self.work.steps)
+        FIELD(Segments, Bytes, steps, self.size_of_steps(), self.work.transitions)
         FIELD(Segments, Bytes, group, self.size_of_groups(), self.work.group)
-        FIELD(Segments, Doubles, rows, self.size_of_rows(), self.work.rows)
+        FIELD(Segments, Doubles, rows, self.size_of_rows(), self.work.filtered_rows)
         .def_prop_rw("transition", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
-            self.arrays.keep<ReadDoubles>("transition", array, self.size_of_transition(), self.work.transition);
+            self.arrays.set<ReadDoubles>("transition", array, self.size_of_transition(), self.work.transition);
             self.data.transition = self.work.transition;
         })
         .def_prop_rw("collapsed", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
-            self.arrays.keep<Doubles>("collapsed", array, self.size_of_collapsed(), self.work.collapsed);
+            self.arrays.set<Doubles>("collapsed", array, self.size_of_collapsed(), self.work.collapsed);
             self.data.collapsed = (double *)self.work.collapsed;
         }, nb::arg().none())
         .def_prop_rw("terms", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
-            self.arrays.keep<Doubles>("terms", array, self.work.n_rows, self.work.terms);
+            self.arrays.set<Doubles>("terms", array, self.work.n_rows, self.work.terms);
             self.data.terms = self.work.terms;
         })
         .def_prop_rw("filtered_means", [](const Segments &) { return nb::none(); }, [](Segments &self, const nb::object &array) {
-            self.arrays.keep<Doubles>("filtered_means", array, self.work.n_rows * self.work.n_states, self.work.filtered_means);
+            self.arrays.set<Doubles>("filtered_means", array, self.work.n_rows * self.work.n_states, self.work.filtered_means);
             self.data.means = self.work.filtered_means;
         }, nb::arg().none())
-        .def("set_gaps", [](Segments &self, ReadInts into, ReadInts out_of) {
-            const int32_t *const index = checked(into, self.work.n_rows, "gap_index"), *const next = checked(out_of, self.work.n_rows, "next_gap");
+        .def("set_gaps", [](Segments &self, ReadInts gap_index, ReadInts next_gap) {
+            const int32_t *const index = checked_data(gap_index, self.work.n_rows, "gap_index"), *const next = checked_data(next_gap, self.work.n_rows, "next_gap");
             check_gaps(index, self.work.n_rows, self.work.n_gaps);
             check_gaps(next, self.work.n_rows, self.work.n_gaps);
-            self.arrays.keep<ReadInts>("gap_index", nb::cast(into), self.work.n_rows, self.work.gap_index);
-            self.arrays.keep<ReadInts>("next_gap", nb::cast(out_of), self.work.n_rows, self.data.next_gap);
+            self.arrays.set<ReadInts>("gap_index", nb::cast(gap_index), self.work.n_rows, self.work.gap_index);
+            self.arrays.set<ReadInts>("next_gap", nb::cast(next_gap), self.work.n_rows, self.data.next_gap);
         }, "gap_index"_a, "next_gap"_a)
         .def("set_moments", [](Segments &self, Doubles means, Doubles covariances, Doubles lag_one) {
             set_moments(self, means, covariances, lag_one);
@@ -462,9 +463,9 @@ NB_MODULE(_probsfa_core, m) {
             self.data.moments = covariances.data();
             self.data.lag_one = lag_one.data();
             double *unused = nullptr;
-            self.arrays.keep<Doubles>("means", nb::cast(means), 0, unused);
-            self.arrays.keep<Doubles>("covariances", nb::cast(covariances), 0, unused);
-            self.arrays.keep<Doubles>("lag_one", nb::cast(lag_one), 0, unused);
+            self.arrays.set<Doubles>("means", nb::cast(means), 0, unused);
+            self.arrays.set<Doubles>("covariances", nb::cast(covariances), 0, unused);
+            self.arrays.set<Doubles>("lag_one", nb::cast(lag_one), 0, unused);
         }, "means"_a, "covariances"_a, "lag_one"_a)
         .def_prop_rw("complete", [](const Segments &self) { return self.data.complete != 0; }, [](Segments &self, bool complete) { self.data.complete = complete; })
         .def("tabulate", &Segments::tabulate)
@@ -494,15 +495,15 @@ NB_MODULE(_probsfa_core, m) {
         FIELD(Rows, Doubles, gain, self.work.n_rows * self.work.n_states * self.work.n_states, self.work.gain)
         FIELD(Rows, Doubles, root, self.work.n_rows * self.work.n_states * self.work.n_states, self.work.root)
         .def_prop_rw("gap_index", [](const Rows &) { return nb::none(); }, [](Rows &self, const nb::object &array) {
-            self.arrays.keep<ReadInts>("gap_index", array, self.work.n_rows + 1, self.work.gap_index);
+            self.arrays.set<ReadInts>("gap_index", array, self.work.n_rows + 1, self.work.gap_index);
             check_gaps(self.work.gap_index, self.work.n_rows + 1, self.work.n_gaps);
         })
         .def("set_moments", [](Rows &self, Doubles means, Doubles covariances, Doubles lag_one) {
             set_moments(self, means, covariances, lag_one);
             double *unused = nullptr;
-            self.arrays.keep<Doubles>("means", nb::cast(means), 0, unused);
-            self.arrays.keep<Doubles>("covariances", nb::cast(covariances), 0, unused);
-            self.arrays.keep<Doubles>("lag_one", nb::cast(lag_one), 0, unused);
+            self.arrays.set<Doubles>("means", nb::cast(means), 0, unused);
+            self.arrays.set<Doubles>("covariances", nb::cast(covariances), 0, unused);
+            self.arrays.set<Doubles>("lag_one", nb::cast(lag_one), 0, unused);
         }, "means"_a, "covariances"_a, "lag_one"_a)
         .def("filter", &Rows::filter, "mean"_a, "root"_a)
         .def("filter_student", &Rows::filter_student, "degrees"_a, "by_row"_a, "mean"_a, "root"_a)
