@@ -7,4 +7,4 @@ NumPyro as usual.
 
 import numpyro
 
-NUMPYRO = numpyro.__version__
+NUMPYRO_VERSION = numpyro.__version__

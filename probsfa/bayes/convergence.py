@@ -50,8 +50,8 @@ def bulk_ess(draws: FloatArray) -> FloatArray:
 
 def tail_ess(draws: FloatArray) -> FloatArray:
     """Return the tail effective sample size: the smaller of those of the 5 % and the 95 % quantile."""
-    ends = np.quantile(draws, [_TAIL_PROBABILITY, 1.0 - _TAIL_PROBABILITY], axis=(0, 1))
-    return np.minimum(*(_ess(_split((draws <= end).astype(np.float64))) for end in ends))
+    quantiles = np.quantile(draws, [_TAIL_PROBABILITY, 1.0 - _TAIL_PROBABILITY], axis=(0, 1))
+    return np.minimum(*(_ess(_split((draws <= quantile).astype(np.float64))) for quantile in quantiles))
 
 
 def convergence_diagnostics(
@@ -147,5 +147,5 @@ def _ess(draws: FloatArray) -> FloatArray:
     next_correlation = np.where(
         (next_correlation > 0.0) | (pairs[last, columns] >= 0.0), next_correlation, 0.0
     )
-    time = np.maximum(2.0 * monotone_sum + next_correlation - 1.0, 1.0 / np.log10(chains * n))
-    return np.where(constant, float(chains * n), chains * n / time)
+    autocorrelation_time = np.maximum(2.0 * monotone_sum + next_correlation - 1.0, 1.0 / np.log10(chains * n))
+    return np.where(constant, float(chains * n), chains * n / autocorrelation_time)

@@ -40,7 +40,7 @@ class FitReport(NamedTuple):
     diagnostics: dict[str, Any]
     converged: bool
     status: str
-    doubts: tuple[str, ...]
+    identifiability_warnings: tuple[str, ...]
 
 
 def report(fitted: FittedPosterior) -> FitReport:
@@ -67,7 +67,7 @@ def report(fitted: FittedPosterior) -> FitReport:
         rhat, ess = worst_measures(measured)
         converged = have_converged(measured)
         interrupted = "Interrupted: the draws so far are kept. " if inferred.interrupted else ""
-        advice = "" if converged else _advice(measured["rhat"], bool(_doubts(draws)))
+        advice = "" if converged else _advice(measured["rhat"], bool(_identifiability_warnings(draws)))
         status = (
             f"{interrupted}{n} draws of {chains} chains: R-hat at most {rhat:.3f}, effective sample "
             f"size at least {ess:.0f}, {divergences} divergences.{advice}"
@@ -75,7 +75,7 @@ def report(fitted: FittedPosterior) -> FitReport:
         if fitted.degrees is not None:
             status = status.replace(f", {divergences} divergences", "")
             status += f" Noise is Student-t with {np.mean(fitted.degrees):.3g} degrees of freedom on average."
-    return FitReport(diagnostics, converged, status, _doubts(draws))
+    return FitReport(diagnostics, converged, status, _identifiability_warnings(draws))
 
 
 def relabelling_sentence(relabelling: Relabelling) -> str:
@@ -108,12 +108,12 @@ def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatA
     )
 
 
-def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
+def _advice(rhat: dict[str, FloatArray], has_close_timescales: bool) -> str:
     """Return advice from the R-hat of each parameter and from the similarity of time scales."""
     worst = max(rhat, key=lambda name: float(np.nanmax(rhat[name], initial=1.0)))
     if float(np.nanmax(rhat[worst], initial=1.0)) > _MAX_RHAT_OF_SHORT_RUNS:
         disagreement = f" The chains disagree, most in {worst}."
-        if alike:
+        if has_close_timescales:
             return (
                 f"{disagreement} Two factors have similar time scales: use a lower n_components, or "
                 "separate priors."
@@ -126,7 +126,7 @@ def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
     return f" Raise n_draws (required: {MIN_ESS:.0f} effective draws, R-hat at most {MAX_RHAT})."
 
 
-def _doubts(draws: AnyDraws) -> tuple[str, ...]:
+def _identifiability_warnings(draws: AnyDraws) -> tuple[str, ...]:
     every = timescales(draws)
     return tuple(
         f"Factors {i} and {j} have similar time scales: the second is slower with probability {slower:.2f}. "

@@ -128,15 +128,17 @@ class FactorialAR1(dist.Distribution):
         self.gaps = jnp.ones(1, dtype) if gaps is None else jnp.asarray(gaps, dtype)
         if gaps is not None:
             _check_decay_between_steps(self.decay, self.gaps)
-        others = jnp.broadcast_shapes(
+        batch_shape_without_offset = jnp.broadcast_shapes(
             self.decay.shape[:-1],
             self.loadings.shape[:-2],
             self.noise_variance.shape[:-1],
             self.observed.shape[:-2],
             self.gap_index.shape[:-1],
         )
-        self._offset_by_row = _is_by_row(self.offset, event_shape, others)
-        batch_shape = jnp.broadcast_shapes(others, self.offset.shape[: -2 if self._offset_by_row else -1])
+        self._offset_by_row = _is_by_row(self.offset, event_shape, batch_shape_without_offset)
+        batch_shape = jnp.broadcast_shapes(
+            batch_shape_without_offset, self.offset.shape[: -2 if self._offset_by_row else -1]
+        )
         super().__init__(batch_shape, event_shape, validate_args=validate_args)
 
     @property
@@ -183,13 +185,13 @@ class FactorialAR1(dist.Distribution):
     @broadcasting()
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw complete series (..., T, D), including values that `mask` marks as missing."""
-        by_latent, by_noise = random.split(key)
+        factor_key, noise_key = random.split(key)
         n_steps, d = self.event_shape
         shape = (*sample_shape, *self.batch_shape)
-        latents = _latents(by_latent, self._decay_by_row(), shape)
+        latents = _latents(factor_key, self._decay_by_row(), shape)
         signal = jnp.einsum("...tk,...dk->...td", latents, self.loadings)
         noise = jnp.sqrt(self.noise_variance)[..., None, :] * random.normal(
-            by_noise, (*shape, n_steps, d), self.decay.dtype
+            noise_key, (*shape, n_steps, d), self.decay.dtype
         )
         return self._row_offset + signal + noise
 
@@ -234,19 +236,20 @@ def _check_decay_between_steps(decay: Array, gaps: Array) -> None:
     """Raise a ValueError if a decay is negative and a gap is not an integer; not while traced."""
     if isinstance(decay, jax.core.Tracer) or isinstance(gaps, jax.core.Tracer):
         return
-    between = np.asarray(gaps)[np.asarray(gaps) != np.rint(gaps)]
-    if len(between) and np.any(np.asarray(decay) < 0.0):
+    fractional_gaps = np.asarray(gaps)[np.asarray(gaps) != np.rint(gaps)]
+    if len(fractional_gaps) and np.any(np.asarray(decay) < 0.0):
         raise ValueError(
-            f"decay has the negative value {np.min(decay):.4g} and gaps has {between[0]:.4g}: a process "
-            "with a negative decay is not defined between steps. Use decays in (0, 1), or integer gaps."
+            f"decay has the negative value {np.min(decay):.4g} and gaps has {fractional_gaps[0]:.4g}: a "
+            "process with a negative decay is not defined between steps. Use decays in (0, 1), or integer "
+            "gaps."
         )
 
 
-def _latents(key: Array, steps: Array, shape: tuple[int, ...]) -> Array:
+def _latents(key: Array, decay_by_row: Array, shape: tuple[int, ...]) -> Array:
     """Return stationary AR(1) factors (..., T, K), simulated row by row."""
-    shocks = random.normal(key, (*shape, *steps.shape[-2:]), steps.dtype)
-    scaled = shocks * jnp.sqrt((1.0 - steps) * (1.0 + steps))
-    decays = jnp.broadcast_to(steps, scaled.shape)
+    shocks = random.normal(key, (*shape, *decay_by_row.shape[-2:]), decay_by_row.dtype)
+    scaled = shocks * jnp.sqrt((1.0 - decay_by_row) * (1.0 + decay_by_row))
+    decays = jnp.broadcast_to(decay_by_row, scaled.shape)
 
     def step(state: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
         decay, shock = row

@@ -316,7 +316,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
                 self.n_steps_svi,
             ),
             generator(self.random_state),
-            self._bar,
+            self._progress_bar,
             exog_names,
         )
         outcome = report(fitted)
@@ -326,7 +326,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         self._set_fitted(fitted, outcome)
         if not outcome.converged:
             warnings.warn(outcome.status, ConvergenceWarning, stacklevel=2)
-        for warning in outcome.doubts:
+        for warning in outcome.identifiability_warnings:
             warnings.warn(warning, UserWarning, stacklevel=2)
         return self
 
@@ -433,5 +433,5 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         """Return whether there are draws."""
         return hasattr(self, "draws_")
 
-    def _bar(self, total: int, unit: str) -> Any:
+    def _progress_bar(self, total: int, unit: str) -> Any:
         return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.verbose)

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from probsfa._like_input import like_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.conditional import effects_of_draw, pairs_of_mixture
+from probsfa.bayes.conditional import covariate_effects, mixture_draw_indices
 from probsfa.bayes.draws import parameters_of_draw, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.weights import degrees_of_draws
@@ -113,9 +113,9 @@ def filter_sequences(
     if state is not None and len(sequences.lengths) > 1:
         raise ValueError("state continues one sequence; X has several.")
     timed = fitted.units.with_time_unit(sequences)
-    n_noises = len(sequences.lengths) if fitted.hierarchical else 1
-    pairs = pairs_of_mixture(fitted, n_predictive)
-    draws = [parameters_of_draw(fitted.draws, *pair, n_noises) for pair in pairs]
+    n_parameter_sets = len(sequences.lengths) if fitted.hierarchical else 1
+    pairs = mixture_draw_indices(fitted, n_predictive)
+    draws = [parameters_of_draw(fitted.draws, *pair, n_parameter_sets) for pair in pairs]
     if state is not None and len(state.means) != len(draws):
         raise ValueError(
             f"state has {len(state.means)} draws, but this model uses {len(draws)}. Use a state of this "
@@ -128,11 +128,11 @@ def filter_sequences(
     results = []
     for i in range(len(timed.lengths)):
         params, rows = [draw[i if fitted.hierarchical else 0] for draw in draws], timed.one(i)
-        of_draws = [rows] * len(draws)
+        sequence_of_draws = [rows] * len(draws)
         if fitted.exog_names:
-            effects = (effects_of_draw(fitted, *pair, rows.exog) for pair in pairs)
-            of_draws = [replace(rows, values=rows.values - effect, exog=None) for effect in effects]
-        result = _filter_one(params, filters, of_draws, state)
+            effects = (covariate_effects(fitted, *pair, rows.exog) for pair in pairs)
+            sequence_of_draws = [replace(rows, values=rows.values - effect, exog=None) for effect in effects]
+        result = _filter_one(params, filters, sequence_of_draws, state)
         check_finite(sequences, posterior_mean(fitted.draws), *result[:3])
         results.append(result)
     return results
@@ -152,7 +152,7 @@ def _filter_one(
     mean, between, within = np.zeros((n, k)), np.zeros((n, k, k)), np.zeros((n, k, k))
     log_likelihoods = np.zeros(len(draws)) if state is None else state.log_likelihoods
     total = np.full(n, -np.inf)
-    ends = []
+    final = []
     for m, (params, row_filter, sequence) in enumerate(zip(draws, filters, sequences, strict=True)):
         start = None if state is None else FilterState(state.means[m], state.covariances[m], state.time)
         result = run_filter(params, sequence, start, filter_rows=row_filter)
@@ -160,15 +160,15 @@ def _filter_one(
         mean += change / (m + 1)
         between += change[:, :, None] * (result.means - mean)[:, None, :]
         within += result.covariances
-        so_far = log_likelihoods[m] + np.cumsum(result.row_log_likelihoods)
-        total = np.logaddexp(total, so_far)
-        ends.append((result.state, so_far[-1]))
+        cumulative_log_likelihood = log_likelihoods[m] + np.cumsum(result.row_log_likelihoods)
+        total = np.logaddexp(total, cumulative_log_likelihood)
+        final.append((result.state, cumulative_log_likelihood[-1]))
     # Likelihoods are averaged over the draws, not their logarithms.
     rows = np.diff(total, prepend=float(logsumexp(log_likelihoods)))
     last = BayesianFilterState(
-        np.array([end.mean for end, _ in ends]),
-        np.array([end.covariance for end, _ in ends]),
-        np.array([so_far for _, so_far in ends]),
-        ends[0][0].time,
+        np.array([end.mean for end, _ in final]),
+        np.array([end.covariance for end, _ in final]),
+        np.array([cumulative_log_likelihood for _, cumulative_log_likelihood in final]),
+        final[0][0].time,
     )
     return BayesianFilterResult(mean, (between + within) / len(draws), rows, last)

@@ -51,7 +51,7 @@ class Units(NamedTuple):
         return in_data_units(draws, self.shift, self.scale, self.exog_shift, self.exog_scale)
 
 
-class Inferred(NamedTuple):
+class InferenceResult(NamedTuple):
     """Result of a sampler or of a variational fit.
 
     Attributes
@@ -96,7 +96,7 @@ class FittedPosterior:
         Student-t noise at the maximum of a lower bound of the likelihood.
     relabelling : Relabelling
         The signed permutation of each draw, one chain after the other.
-    inferred : Inferred
+    inferred : InferenceResult
         Draws of the unconstrained parameters, and statistics of the sampler.
     units : Units
         Units of the model, to which the priors refer.
@@ -122,7 +122,7 @@ class FittedPosterior:
     raw_draws: AnyDraws
     maximum: StateSpace
     relabelling: Relabelling
-    inferred: Inferred
+    inferred: InferenceResult
     units: Units
     target: Target
     data: TargetData

@@ -14,7 +14,7 @@ from probsfa.bayes.draws import posterior_mean, timescales
 from probsfa.bayes.filtering import BayesianFilterResult, BayesianFilterState, filter_sequences
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.predictive import (
-    MissingCells,
+    MissingValues,
     draw_latent_paths,
     draw_observations,
     draw_series,
@@ -121,9 +121,9 @@ class BayesianModel(FittedModel):
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values by the means of mixtures over the draws."""
-        cells = MissingCells(sequences.values, predict_missing(self.fitted, sequences, self.n_predictive))
+        missing = MissingValues(sequences.values, predict_missing(self.fitted, sequences, self.n_predictive))
         comparison = interpolation_check(self.fitted, sequences)
-        return Imputation(cells.means, cells.std, comparison, cells)
+        return Imputation(missing.means, missing.std, comparison, missing)
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
         """Return leave-one-out errors in standard deviations of predictions."""

@@ -18,7 +18,7 @@ from probsfa.bayes.coordinates.chart import choose_chart
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import Draws, StructuralDraws, posterior_mean
-from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
+from probsfa.bayes.fitted import FittedPosterior, InferenceResult, Units
 from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.modes import Modes, find_modes, find_modes_of_cycles
 from probsfa.bayes.packing import MIN_NOISE, pack, start_values
@@ -172,13 +172,13 @@ def _fit_robust(
 
     Draws are relabelled to match the start, the maximum of a lower bound of the likelihood.
     """
-    start, units, inner, rows, target, values = _prepare(sequences, model)
-    series, panel = pack(rows, False), make_panel(rows)
-    first = inner.replace(
-        decay=np.exp(-1.0 / np.asarray(values["timescale"])),
-        noise_variance=np.maximum(inner.noise_variance, MIN_NOISE),
+    start, units, scaled_params, scaled_sequences, target, site_values = _prepare(sequences, model)
+    series, panel = pack(scaled_sequences, False), make_panel(scaled_sequences)
+    chain_start = scaled_params.replace(
+        decay=np.exp(-1.0 / np.asarray(site_values["timescale"])),
+        noise_variance=np.maximum(scaled_params.noise_variance, MIN_NOISE),
     )
-    problem = RobustProblem(panel, target.priors, target.noise, first, start.degrees)
+    problem = RobustProblem(panel, target.priors, target.noise, chain_start, start.degrees)
     total = (inference.sampler.n_warmup + inference.n_draws) * inference.n_chains
     with progress(total, "draws") as bar:
         chains = sample_by_gibbs(
@@ -189,37 +189,42 @@ def _fit_robust(
             rng=rng,
             report=bar.update,
         )
-    lead = chains.degrees.shape
+    draw_shape = chains.degrees.shape
     scaled_draws = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
     draws_in_data_units = units.in_data_units(scaled_draws)
     # In units of the innovations, loadings and time scales are nearly independent a posteriori.
-    by_innovation = scaled_draws.loadings * np.sqrt(1.0 - scaled_draws.decay[..., None, :] ** 2)
+    innovation_loadings = scaled_draws.loadings * np.sqrt(1.0 - scaled_draws.decay[..., None, :] ** 2)
     # In double precision a decay may round to zero or one.
     decays = np.clip(scaled_draws.decay, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
     log_timescales = np.log(-1.0 / np.log(decays))
     k = model.n_components
     relabelling = relabel(
         log_timescales.reshape(-1, k),
-        by_innovation.reshape(-1, sequences.n_features, k),
-        np.log(np.asarray(values["timescale"])),
-        first.loadings * np.sqrt(1.0 - first.decay**2),
+        innovation_loadings.reshape(-1, sequences.n_features, k),
+        np.log(np.asarray(site_values["timescale"])),
+        chain_start.loadings * np.sqrt(1.0 - chain_start.decay**2),
     )
     draws = relabelled(draws_in_data_units, relabelling)
     order, signs = canonical_order(draws, units.scale)
-    parts = (start.params.decay, start.params.loadings, start.params.noise_variance, start.params.offset)
-    mode_in_data_units = Draws(*(part[None, None] for part in parts))
+    start_arrays = (
+        start.params.decay,
+        start.params.loadings,
+        start.params.noise_variance,
+        start.params.offset,
+    )
+    mode_in_data_units = Draws(*(part[None, None] for part in start_arrays))
     return FittedPosterior(
         method=inference.method,
         draws=reordered(draws, order, signs),
         raw_draws=draws_in_data_units,
         maximum=posterior_mean(reordered(mode_in_data_units, order, signs)),
         relabelling=relabelling,
-        inferred=Inferred(
-            np.zeros((*lead, 0)), {"log_density_given_latents": chains.log_density}, chains.interrupted
+        inferred=InferenceResult(
+            np.zeros((*draw_shape, 0)), {"log_density_given_latents": chains.log_density}, chains.interrupted
         ),
         units=units,
         target=target,
-        data=TargetData(series, None if target.noise.n_free else first.noise_variance),
+        data=TargetData(series, None if target.noise.n_free else chain_start.noise_variance),
         sequences=sequences,
         time_index=time_index,
         seed=int(rng.integers(2**31)),
@@ -236,22 +241,22 @@ class _Prepared(NamedTuple):
         The maximum in data units.
     units : Units
         Units of the model.
-    inner : StateSpace
+    scaled_params : StateSpace
         The maximum in units of the model.
-    rows : Sequences
+    scaled_sequences : Sequences
         The data in units of the model.
     target : Target
         The posterior density.
-    values : dict
+    site_values : dict
         Values of the sites of the model at the maximum.
     """
 
     start: Start
     units: Units
-    inner: StateSpace
-    rows: Sequences
+    scaled_params: StateSpace
+    scaled_sequences: Sequences
     target: Target
-    values: dict[str, Any]
+    site_values: dict[str, Any]
 
 
 def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
@@ -272,7 +277,7 @@ def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
             np.zeros_like(units.exog_shift),
             np.ones_like(units.exog_scale),
         )
-    inner = rescale(start.params, -units.shift / units.scale, 1.0 / units.scale)
+    scaled_params = rescale(start.params, -units.shift / units.scale, 1.0 / units.scale)
     target = Target(
         model.n_components,
         NoiseVariances.of_option(model.noise, sequences.n_features),
@@ -281,11 +286,11 @@ def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
         model.kinds,
         units.exog_scale.size,
     )
-    values = start_values(inner, target)
+    site_values = start_values(scaled_params, target)
     if start.coefficients is not None:
-        values["exog_coef"] = start.coefficients * units.exog_scale / units.scale[:, None]
-        values["offset"] = inner.offset + start.coefficients @ units.exog_shift / units.scale
-    return _Prepared(start, units, inner, units.standardized(sequences), target, values)
+        site_values["exog_coef"] = start.coefficients * units.exog_scale / units.scale[:, None]
+        site_values["offset"] = scaled_params.offset + start.coefficients @ units.exog_shift / units.scale
+    return _Prepared(start, units, scaled_params, units.standardized(sequences), target, site_values)
 
 
 def make_problem(
@@ -309,17 +314,17 @@ def make_problem(
     units : Units
         Units of the model.
     """
-    start, units, inner, rows, target, values = _prepare(sequences, model)
-    series = pack(rows, model.hierarchical)
+    start, units, _, scaled_sequences, target, site_values = _prepare(sequences, model)
+    series = pack(scaled_sequences, model.hierarchical)
     min_noise = MIN_NOISE * start.units.scale**2 / units.scale**2
     known_noise = None
     if not isinstance(model.noise, str):
         known_noise = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, min_noise)
-    phases = values["cycle_loadings"] if model.rhythms else None
+    phases = site_values["cycle_loadings"] if model.rhythms else None
     data = TargetData(series, known_noise, least_noise=min_noise, phase_reference=phases)
-    chart = choose_chart(target, values, data)
+    chart = choose_chart(target, site_values, data)
     data = data._replace(chart=chart if rotate else chart._replace(rotation=None))
-    vector = target.to_vector(values)
+    vector = target.to_vector(site_values)
     laplace = approximate_by_laplace(target, data, vector)
     while (frame := reliable_frame(target, data.chart.rotation, laplace)) is not data.chart.rotation:
         data = data._replace(chart=data.chart._replace(rotation=frame))
@@ -336,7 +341,7 @@ def make_problem(
 class _Outcome(NamedTuple):
     """Draws, their relabelling, and the highest of the modes found, as a vector (P,)."""
 
-    inferred: Inferred
+    inferred: InferenceResult
     relabelling: Relabelling
     centre: FloatArray
 
@@ -366,7 +371,7 @@ def _run_nuts(
         # Interrupted before the first draw: draw from Laplace's approximation.
         vectors, stats = laplace.apply(rng.standard_normal((1, settings.n_draws, target.size))), {}
     relabelling = labelling.relabel(vectors.reshape(-1, target.size))
-    return _Outcome(Inferred(vectors, stats, chains.interrupted), relabelling, laplace.centre)
+    return _Outcome(InferenceResult(vectors, stats, chains.interrupted), relabelling, laplace.centre)
 
 
 def _have_converged(problem: InferenceProblem, vectors: FloatArray) -> bool:
@@ -416,7 +421,7 @@ def _run_svi(
             permutations[of_mode], signs[of_mode] = labellings[id(mode.laplace)].relabel(
                 draws.vectors[of_mode]
             )
-    inferred = Inferred(
+    inferred = InferenceResult(
         draws.vectors[None],
         {},
         interrupted,

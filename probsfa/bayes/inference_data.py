@@ -19,7 +19,7 @@ from scipy.stats import norm
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.conditional import pairs_of_mixture, rows_given_draws
+from probsfa.bayes.conditional import mixture_draw_indices, panels_given_draws
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.diagnostics import relabelling_sentence
@@ -215,7 +215,7 @@ class _Maker:
         chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
         affordable = max(chains, _MAX_VALUES // (sequences.n_rows * sequences.n_features))
         n_draws = min(self._n_predictive, affordable)
-        selected, pairs = thinned_indices(draws, n_draws), pairs_of_mixture(self._fitted, n_draws)
+        selected, pairs = thinned_indices(draws, n_draws), mixture_draw_indices(self._fitted, n_draws)
         shape = (chains, len(selected))
         # Draws are computed one by one, so that intermediate results need little memory.
         latents = np.empty((*shape, sequences.n_rows, k))
@@ -231,7 +231,7 @@ class _Maker:
                 signal = params.offset + latents[draw_index] @ params.loadings.T
                 observed[draw_index] = signal + np.sqrt(params.noise_variance) * noise
             return {"posterior_predictive": self.dataset(_named(observed, latents), shape, selected)}
-        for i, parts in enumerate(rows_given_draws(self._fitted, sequences, pairs)):
+        for i, parts in enumerate(panels_given_draws(self._fitted, sequences, pairs)):
             draw_index, start = divmod(i, len(selected)), 0
             for params, panel, effects in parts:
                 rows = slice(start, start + panel.n_rows)

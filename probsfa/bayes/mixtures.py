@@ -14,7 +14,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
-from probsfa.bayes.conditional import GivenDraw
+from probsfa.bayes.conditional import PanelGivenDraw
 from probsfa.statespace.engine.posterior import Posterior, observation_moments, smooth
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
@@ -58,12 +58,12 @@ class MixtureMoments:
         return self._within.value + self._between / self._mean.count
 
 
-def mixture_posteriors(draws: Iterable[Sequence[GivenDraw]]) -> list[Posterior]:
+def mixture_posteriors(draws: Iterable[Sequence[PanelGivenDraw]]) -> list[Posterior]:
     """Return the distribution of the factors for uncertain parameters.
 
     Parameters
     ----------
-    draws : iterable of sequences of GivenDraw
+    draws : iterable of sequences of PanelGivenDraw
         For each draw, the same panels.
 
     Returns
@@ -133,7 +133,7 @@ class _PosteriorMixture:
         )
 
 
-class CellMixture(NamedTuple):
+class ValueMixture(NamedTuple):
     """Distribution of selected values: a mixture of one normal distribution for each draw.
 
     Attributes
@@ -154,29 +154,29 @@ class CellMixture(NamedTuple):
         return mixture_quantile(self.means, self.stds, probability)
 
 
-def make_cell_mixture(means: FloatArray, stds: FloatArray) -> CellMixture:
+def make_value_mixture(means: FloatArray, stds: FloatArray) -> ValueMixture:
     """Return the mixture of M normal distributions of values from their means and stds (M, ...)."""
     moments = MixtureMoments()
     for mean, std in zip(means, stds, strict=True):
         moments.add(mean, std**2)
-    return CellMixture(moments.mean, np.sqrt(moments.variance), means, stds)
+    return ValueMixture(moments.mean, np.sqrt(moments.variance), means, stds)
 
 
-def cell_mixtures(
-    draws: Iterable[Sequence[GivenDraw]], chosen: Sequence[NDArray[np.bool_]]
-) -> list[CellMixture]:
+def value_mixtures(
+    draws: Iterable[Sequence[PanelGivenDraw]], chosen: Sequence[NDArray[np.bool_]]
+) -> list[ValueMixture]:
     """Return the distribution of selected observations of each panel, including noise.
 
     Parameters
     ----------
-    draws : iterable of sequences of GivenDraw
+    draws : iterable of sequences of PanelGivenDraw
         For each draw, the same panels.
     chosen : sequence of bool ndarray (N, D)
         Masks of the selected values.
 
     Returns
     -------
-    list of CellMixture
+    list of ValueMixture
     """
     means: list[list[FloatArray]] = [[] for _ in chosen]
     stds: list[list[FloatArray]] = [[] for _ in chosen]
@@ -186,7 +186,7 @@ def cell_mixtures(
             mean, variance = observation_moments(params, posterior.means, posterior.covariances)
             means[i].append((mean + effects)[chosen[i]])
             stds[i].append(np.sqrt(variance[chosen[i]]))
-    return [make_cell_mixture(np.array(m), np.array(s)) for m, s in zip(means, stds, strict=True)]
+    return [make_value_mixture(np.array(m), np.array(s)) for m, s in zip(means, stds, strict=True)]
 
 
 def mixture_quantile(means: FloatArray, stds: FloatArray, probability: float) -> FloatArray:

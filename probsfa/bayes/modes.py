@@ -194,22 +194,22 @@ def _starts(
     for i in range(_N_STARTS - 1):
         decay = values_of_first.decay
         if i == 0:
-            loadings = _largest(
+            loadings = _principal_loadings(
                 covariance - values_of_first.loadings @ values_of_first.loadings.T, target.n_components
             )
         else:
             directions = rng.standard_normal((target.n_features, target.n_components))
             directions /= np.linalg.norm(directions, axis=0) * np.sqrt(max(target.n_components / 2.0, 1.0))
-            loadings = _largest(covariance, target.n_features) @ directions
+            loadings = _principal_loadings(covariance, target.n_features) @ directions
             decay = np.exp(-1.0 / np.exp(rng.uniform(0.0, np.log(n_rows / 5.0), target.n_components)))
-        power = np.diagonal(covariance)
-        noise = np.maximum(power - np.sum(loadings**2, axis=1), _MIN_NOISE_SHARE * power)
+        variances = np.diagonal(covariance)
+        noise = np.maximum(variances - np.sum(loadings**2, axis=1), _MIN_NOISE_SHARE * variances)
         start = start_values(StateSpace(decay, loadings, noise, values_of_first.offset), target)
         starts.append(start | {"exog_coef": values_of_first.exog_coef})
     return starts
 
 
-def _largest(covariance: FloatArray, n_components: int) -> FloatArray:
+def _principal_loadings(covariance: FloatArray, n_components: int) -> FloatArray:
     """Return the loadings (D, n_components) of the leading principal components, padded with zeros."""
     sizes, axes = np.linalg.eigh(covariance)
     scaled_axes = axes[:, ::-1] * np.sqrt(np.maximum(sizes[::-1], 0.0))

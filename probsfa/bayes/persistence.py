@@ -18,7 +18,7 @@ from probsfa._validation import Sequences, check_lengths
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import AnyDraws, Draws, StructuralDraws
-from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
+from probsfa.bayes.fitted import FittedPosterior, InferenceResult, Units
 from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.packing import pack
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
@@ -58,7 +58,9 @@ _COVARIATE_ARRAYS = ("exog_coef", "exog_shift", "exog_scale")
 
 # Attributes of the result that exist only for some inference methods.
 _RUN_ATTRIBUTES = tuple(
-    name for name in Inferred._fields if name not in ("vectors", "sample_stats", "interrupted", "pareto_k")
+    name
+    for name in InferenceResult._fields
+    if name not in ("vectors", "sample_stats", "interrupted", "pareto_k")
 )
 
 
@@ -168,7 +170,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
             {name.removeprefix("maximum_"): x for name, x in state.items() if name.startswith("maximum_")}
         ),
         relabelling=Relabelling(state["permutations"].astype(np.intp), state["signs"]),
-        inferred=Inferred(
+        inferred=InferenceResult(
             vectors=np.zeros((sizes["C"], sizes["N"], 0)),
             sample_stats=stats,
             interrupted=bool(state["interrupted"]),

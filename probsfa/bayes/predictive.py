@@ -14,17 +14,22 @@ from scipy.special import logsumexp
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.conditional import GivenDraw, effects_of_draw, pairs_of_mixture, rows_given_draws
+from probsfa.bayes.conditional import (
+    PanelGivenDraw,
+    covariate_effects,
+    mixture_draw_indices,
+    panels_given_draws,
+)
 from probsfa.bayes.draws import as_parameters, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.mixtures import (
-    CellMixture,
     MixtureMoments,
     RunningMean,
-    cell_mixtures,
-    make_cell_mixture,
+    ValueMixture,
+    make_value_mixture,
     mixture_posterior,
     mixture_posteriors,
+    value_mixtures,
 )
 from probsfa.bayes.packing import panels_of
 from probsfa.bayes.weights import WeightedDraw, degrees_of_draws, weighted_draws
@@ -81,23 +86,23 @@ class BayesianForecast(Forecast):
     """
 
 
-class MissingCells(NamedTuple):
+class MissingValues(NamedTuple):
     """Distribution of missing values.
 
     Attributes
     ----------
     values : ndarray (N, D)
         Observed values, NaN where missing.
-    mixture : CellMixture
+    mixture : ValueMixture
         Distribution of the missing values, in row-major order.
     """
 
     values: FloatArray
-    mixture: CellMixture
+    mixture: ValueMixture
 
-    def _imputed(self, observed: FloatArray, cells: FloatArray) -> FloatArray:
+    def _imputed(self, observed: FloatArray, values: FloatArray) -> FloatArray:
         out = observed.copy()
-        out[np.isnan(self.values)] = cells
+        out[np.isnan(self.values)] = values
         return out
 
     @property
@@ -134,11 +139,11 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     """
     if fitted.degrees is not None:
         posterior = mixture_posterior(
-            (draw.params, draw.panel) for draw in _weighted(fitted, sequences, n_predictive)
+            (draw.params, draw.panel) for draw in _weighted_mixture(fitted, sequences, n_predictive)
         )
         check_finite(sequences, posterior_mean(fitted.draws), *posterior[:3])
         return posterior
-    parts = mixture_posteriors(_of_mixture(fitted, sequences, n_predictive))
+    parts = mixture_posteriors(_mixture_panels(fitted, sequences, n_predictive))
     for draw in parts:
         check_finite(sequences, posterior_mean(fitted.draws), *draw)
     if fitted.maximum.has_ar1_noise:
@@ -155,22 +160,22 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     )
 
 
-def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> CellMixture:
+def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> ValueMixture:
     """Return the distribution of the missing values in row-major order.
 
     Parameters are those of :func:`predict_latents`.
     """
     missing = np.isnan(sequences.values)
     if fitted.degrees is not None:
-        cells = _missing_under_student_noise(_weighted(fitted, sequences, n_predictive), missing)
-        check_finite(sequences, posterior_mean(fitted.draws), cells.mean, cells.std)
-        return cells
+        mixture = _missing_under_student_noise(_weighted_mixture(fitted, sequences, n_predictive), missing)
+        check_finite(sequences, posterior_mean(fitted.draws), mixture.mean, mixture.std)
+        return mixture
     panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     boundaries = np.cumsum([panel.n_rows for panel in panels])[:-1]
-    parts = cell_mixtures(_of_mixture(fitted, sequences, n_predictive), np.split(missing, boundaries))
+    parts = value_mixtures(_mixture_panels(fitted, sequences, n_predictive), np.split(missing, boundaries))
     for mixture in parts:
         check_finite(sequences, posterior_mean(fitted.draws), mixture.mean, mixture.std)
-    return CellMixture(
+    return ValueMixture(
         np.concatenate([mixture.mean for mixture in parts]),
         np.concatenate([mixture.std for mixture in parts]),
         np.concatenate([mixture.means for mixture in parts], axis=1),
@@ -192,21 +197,21 @@ def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> Interp
         return None
     mean_errors = RunningMean()
     if fitted.degrees is not None:
-        for weighted in _weighted(fitted, sequences, _N_COMPARED_DRAWS):
+        for weighted in _weighted_mixture(fitted, sequences, _N_COMPARED_DRAWS):
             mean_errors.add(_left_out(weighted.params, weighted.panel)[0])
         return compare_with_interpolation(sequences, mean_errors.value)
     panels, _ = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     boundaries = np.cumsum([panel.n_rows for panel in panels])[:-1]
     parts = np.split(sequences.values, boundaries)
-    for draw in _of_mixture(fitted, sequences, _N_COMPARED_DRAWS):
-        values_without = []
+    for draw in _mixture_panels(fitted, sequences, _N_COMPARED_DRAWS):
+        left_out_means = []
         for (params, panel, effects), values in zip(draw, parts, strict=True):
             posterior = smooth(params, panel)
             moments = observation_moments(params, posterior.means, posterior.covariances)
-            values_without.append(
+            left_out_means.append(
                 leave_one_out_means(values - effects, *moments, params.noise_variance) + effects
             )
-        mean_errors.add(np.concatenate(values_without))
+        mean_errors.add(np.concatenate(left_out_means))
     return compare_with_interpolation(sequences, mean_errors.value)
 
 
@@ -215,7 +220,7 @@ def predict_ahead(
     sequences: Sequences,
     n_predictive: int,
     steps: list[FloatArray],
-    horizon: Sequence[FloatArray] | None = None,
+    future_exog: Sequence[FloatArray] | None = None,
 ) -> list[BayesianForecast]:
     """Return the forecast of each sequence.
 
@@ -225,32 +230,34 @@ def predict_ahead(
         As in :func:`predict_latents`.
     steps : list of ndarray (H,)
         For each sequence, times after its last row, in units of the model.
-    horizon : sequence of ndarray (H, P), optional
+    future_exog : sequence of ndarray (H, P), optional
         Covariates at these times.
     """
     _, last_rows = panels_of(fitted.units.with_time_unit(sequences), fitted.hierarchical)
     forecasts: list[list[Forecast]] = [[] for _ in sequences.lengths]
     if fitted.degrees is not None:
         spreads: list[list[FloatArray]] = [[] for _ in sequences.lengths]
-        for weighted in _weighted(fitted, sequences, n_predictive):
-            posterior, params = smooth(weighted.params, weighted.panel), weighted.expected
+        for weighted in _weighted_mixture(fitted, sequences, n_predictive):
+            posterior, params = smooth(weighted.params, weighted.panel), weighted.marginal_params
             for i, last in last_rows[0]:
                 ahead = forecast(params, posterior.means[last], posterior.covariances[last], steps[i])
                 forecasts[i].append(ahead)
                 explained = np.maximum(ahead.std**2 - params.noise_variance, 0.0)
-                spreads[i].append(np.sqrt(explained + weighted.variances(ahead.std.shape)))
+                spreads[i].append(np.sqrt(explained + weighted.draw_noise_variances(ahead.std.shape)))
         return [
             _mix_forecasts(forecasts_of_draws, stds)
             for forecasts_of_draws, stds in zip(forecasts, spreads, strict=True)
         ]
-    pairs = pairs_of_mixture(fitted, n_predictive)
-    for pair, draw in zip(pairs, rows_given_draws(fitted, sequences, pairs), strict=True):
+    pairs = mixture_draw_indices(fitted, n_predictive)
+    for pair, draw in zip(pairs, panels_given_draws(fitted, sequences, pairs), strict=True):
         for (params, panel, _), rows in zip(draw, last_rows, strict=True):
             one = smooth(params, panel)
             for i, last in rows:
                 ahead = forecast(params, one.means[last], one.covariances[last], steps[i])
-                if horizon is not None:
-                    ahead = replace(ahead, means=ahead.means + effects_of_draw(fitted, *pair, horizon[i]))
+                if future_exog is not None:
+                    ahead = replace(
+                        ahead, means=ahead.means + covariate_effects(fitted, *pair, future_exog[i])
+                    )
                 forecasts[i].append(ahead)
     mixed = [_mix_forecasts(forecasts_of_draws) for forecasts_of_draws in forecasts]
     reported = fitted.reported_states
@@ -265,11 +272,11 @@ def _mix_forecasts(forecasts: list[Forecast], spreads: list[FloatArray] | None =
 
     `spreads` are standard deviations (H, D) given drawn weights of Student-t noise, used for quantiles.
     """
-    observed = make_cell_mixture(
+    observed = make_value_mixture(
         np.array([forecast.means for forecast in forecasts]),
         np.array([forecast.std for forecast in forecasts]),
     )
-    latent = make_cell_mixture(
+    latent = make_value_mixture(
         np.array([forecast.latent_means for forecast in forecasts]),
         np.array([forecast.latent_std for forecast in forecasts]),
     )
@@ -305,7 +312,7 @@ def draw_observations(
 
 def _draw_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
-) -> Iterator[tuple[list[tuple[GivenDraw, FloatArray]], float | None]]:
+) -> Iterator[tuple[list[tuple[PanelGivenDraw, FloatArray]], float | None]]:
     """Yield, for random posterior draws, panels with a draw of their states, and the degrees of freedom.
 
     The states (T_i, S) include the AR(1) noise of columns. Degrees of freedom are None for Gaussian noise.
@@ -314,13 +321,13 @@ def _draw_paths(
     selected = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
     pairs = [(int(chain), int(draw)) for chain, draw in zip(*selected, strict=True)]
     if fitted.degrees is not None:
-        for weighted in _with_weights(fitted, sequences, pairs):
-            given = GivenDraw(weighted.params, weighted.panel)
+        for weighted in _weighted_draws_at(fitted, sequences, pairs):
+            given = PanelGivenDraw(weighted.params, weighted.panel)
             yield [(given, draw_factors(weighted.params, weighted.panel, 1, rng)[0])], weighted.degrees
         return
-    for parts in rows_given_draws(fitted, sequences, pairs):
+    for parts in panels_given_draws(fitted, sequences, pairs):
         yield (
-            [(weighted, draw_factors(weighted.params, weighted.panel, 1, rng)[0]) for weighted in parts],
+            [(given, draw_factors(given.params, given.panel, 1, rng)[0]) for given in parts],
             None,
         )
 
@@ -332,11 +339,11 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
     """
     mean = RunningMean()
     if fitted.degrees is not None:
-        for weighted in _weighted(fitted, sequences, n_predictive):
+        for weighted in _weighted_mixture(fitted, sequences, n_predictive):
             means = smooth(weighted.params, weighted.panel).means
             mean.add(means[:, None, :] * weighted.params.loadings)
         return mean.value
-    for draw in _of_mixture(fitted, sequences, n_predictive):
+    for draw in _mixture_panels(fitted, sequences, n_predictive):
         parts = [smooth(p, panel).means[:, None, :] * p.loadings for p, panel, _ in draw]
         mean.add(np.concatenate(parts))
     contributions = mean.value
@@ -365,7 +372,7 @@ def draw_series(
         params = params.replace(noise_variance=noise)
     values, latents = simulate(params.state_space, n_steps, rng)
     if exog is not None:
-        values = values + effects_of_draw(fitted, chain, draw, exog)
+        values = values + covariate_effects(fitted, chain, draw, exog)
     if params.has_ar1_noise:
         return values, latents[:, fitted.reported_states]
     if fitted.degrees is not None:
@@ -381,7 +388,7 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
     n_draws = min(n_predictive, _N_BOUND_DRAWS)
     weights, bounds = None, []
     degrees = degrees_of_draws(fitted, n_draws)
-    for nu, [one] in zip(degrees, _of_mixture(fitted, sequences, n_draws), strict=True):
+    for nu, [one] in zip(degrees, _mixture_panels(fitted, sequences, n_draws), strict=True):
         inferred = infer_weights(one.params, one.panel, StudentNoise(float(nu)), weights, _BOUND_TOL)
         weights = inferred.weights.values
         bounds.append(inferred.bound)
@@ -392,20 +399,19 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
 def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
     """Return leave-one-out errors (N, D) of observed values, in standard deviations of predictions."""
     n_draws, moments = min(n_predictive, _N_BOUND_DRAWS), MixtureMoments()
-    draws: Iterable[list[GivenDraw]]
+    draws: Iterable[list[PanelGivenDraw]]
     if fitted.degrees is not None:
         draws = (
-            [GivenDraw(weighted.params, weighted.panel)] for weighted in _weighted(fitted, sequences, n_draws)
+            [PanelGivenDraw(weighted.params, weighted.panel)]
+            for weighted in _weighted_mixture(fitted, sequences, n_draws)
         )
     else:
-        draws = _of_mixture(fitted, sequences, n_draws)
+        draws = _mixture_panels(fitted, sequences, n_draws)
     for parts in draws:
-        predicted = [(*_left_out(weighted.params, weighted.panel), weighted) for weighted in parts]
+        predicted = [(*_left_out(given.params, given.panel), given) for given in parts]
         moments.add(
-            np.concatenate([means + weighted.effects for means, _, weighted in predicted]),
-            np.concatenate(
-                [explained + weighted.params.noise_variance for _, explained, weighted in predicted]
-            ),
+            np.concatenate([means + given.effects for means, _, given in predicted]),
+            np.concatenate([explained + given.params.noise_variance for _, explained, given in predicted]),
         )
     return np.abs(sequences.values - moments.mean) / np.sqrt(moments.variance)
 
@@ -415,12 +421,14 @@ def _left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]
     return left_out_moments(params, panel, value_moments(params, panel), np.asarray(panel.value_weights[:]))
 
 
-def _weighted(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Iterator[WeightedDraw]:
+def _weighted_mixture(
+    fitted: FittedPosterior, sequences: Sequences, n_predictive: int
+) -> Iterator[WeightedDraw]:
     """Yield evenly spaced draws for predictions, with drawn weights of the values."""
-    return _with_weights(fitted, sequences, pairs_of_mixture(fitted, n_predictive))
+    return _weighted_draws_at(fitted, sequences, mixture_draw_indices(fitted, n_predictive))
 
 
-def _with_weights(
+def _weighted_draws_at(
     fitted: FittedPosterior, sequences: Sequences, chosen: list[tuple[int, int]]
 ) -> Iterator[WeightedDraw]:
     """Yield selected draws (chain, draw), with drawn weights of the values of all sequences in one panel."""
@@ -428,21 +436,21 @@ def _with_weights(
     return weighted_draws(fitted, panel, chosen)
 
 
-def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> CellMixture:
+def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> ValueMixture:
     """Return the distribution of missing values, with noise that is normal given drawn weights."""
     means, stds, spreads = [], [], []
     for draw in draws:
         posterior = smooth(draw.params, draw.panel)
-        mean, variance = observation_moments(draw.expected, posterior.means, posterior.covariances)
-        explained = np.maximum(variance - draw.expected.noise_variance, 0.0)
+        mean, variance = observation_moments(draw.marginal_params, posterior.means, posterior.covariances)
+        explained = np.maximum(variance - draw.marginal_params.noise_variance, 0.0)
         means.append(mean[missing])
         stds.append(np.sqrt(variance)[missing])
-        spreads.append(np.sqrt(explained + draw.variances(missing.shape))[missing])
-    return make_cell_mixture(np.array(means), np.array(stds))._replace(stds=np.array(spreads))
+        spreads.append(np.sqrt(explained + draw.draw_noise_variances(missing.shape))[missing])
+    return make_value_mixture(np.array(means), np.array(stds))._replace(stds=np.array(spreads))
 
 
-def _of_mixture(
+def _mixture_panels(
     fitted: FittedPosterior, sequences: Sequences, n_predictive: int
-) -> Iterator[list[GivenDraw]]:
+) -> Iterator[list[PanelGivenDraw]]:
     """Yield the panels given each of evenly spaced draws for predictions."""
-    return rows_given_draws(fitted, sequences, pairs_of_mixture(fitted, n_predictive))
+    return panels_given_draws(fitted, sequences, mixture_draw_indices(fitted, n_predictive))

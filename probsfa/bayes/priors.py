@@ -166,10 +166,10 @@ class Priors:
 
 def _check_prior(name: str, prior: Any) -> None:
     """Raise a ValueError unless a prior has a density, on positive numbers if the parameter is positive."""
-    fix = _POSITIVE.get(name, _REAL.get(name))
+    example = _POSITIVE.get(name, _REAL.get(name))
     if not isinstance(prior, dist.Distribution):
         raise ValueError(
-            f"Priors({name}={prior!r}): a prior must be a distribution of NumPyro, for example {fix}."
+            f"Priors({name}={prior!r}): a prior must be a distribution of NumPyro, for example {example}."
         )
     base: Any = prior
     while hasattr(base, "base_dist"):
@@ -179,17 +179,19 @@ def _check_prior(name: str, prior: Any) -> None:
         advice = "Pass known noise variances as noise=. " if name.startswith("noise_") else ""
         raise ValueError(
             f"Priors({name}={kind}): a single value has no density. {advice}Use a narrow distribution of the "
-            f"same family as {fix}."
+            f"same family as {example}."
         )
     support: Any = prior.support
     if support.is_discrete:
-        raise ValueError(f"Priors({name}={kind}): {name} is continuous. Use a density, for example {fix}.")
+        raise ValueError(
+            f"Priors({name}={kind}): {name} is continuous. Use a density, for example {example}."
+        )
     if name in _POSITIVE and any(
         np.any(support(np.full(prior.shape(), -size))) for size in np.logspace(-6.0, 6.0, 13)
     ):
         raise ValueError(
             f"Priors({name}={kind}): {name} is positive, and this prior allows negative numbers. Use a "
-            f"distribution of positive numbers, for example {fix}."
+            f"distribution of positive numbers, for example {example}."
         )
 
 

@@ -22,7 +22,7 @@ from probsfa.statespace.noise import STRUCTURES
 
 # Maximum cost of a gradient for n_components=None, in multiplications. NUTS computes a hundred thousand
 # gradients, variational inference a few thousand.
-_PRODUCTS = {"nuts": 1e7, "svi": 1e8}
+_MAX_COST_OF_GRADIENT = {"nuts": 1e7, "svi": 1e8}
 _COUNTS = (
     "n_components",
     "n_draws",
@@ -80,9 +80,9 @@ def check_settings(model: Any) -> None:
         raise ValueError("robust=True and hierarchical=True cannot be combined. Set one of them to False.")
     structural = [name for name in ("rhythms", "smooth") if _is_positive(name, getattr(model, name))]
     if not isinstance(model.trend, str) and (model.trend != 0 or isinstance(model.trend, bool)):
-        words = " or ".join(map(repr, named_values("trend")))
+        valid_names = " or ".join(map(repr, named_values("trend")))
         raise ValueError(
-            f"trend must be 0, {words}; got {model.trend!r}. Several random walks are supported by "
+            f"trend must be 0, {valid_names}; got {model.trend!r}. Several random walks are supported by "
             "ProbabilisticSFA: their rotations have no effect on the likelihood."
         )
     _check_priors_of(ProcessOptions.of(model))
@@ -145,4 +145,6 @@ def _check_priors_of(processes: ProcessOptions) -> None:
 def default_n_components(sequences: Sequences, inference: str) -> int:
     """Return the default number of factors for imputation, limited by the data and by computing time."""
     columns = column_moments(sequences)
-    return max_components(sequences.n_rows, columns.counts, ~columns.constant, _PRODUCTS[inference])
+    return max_components(
+        sequences.n_rows, columns.counts, ~columns.constant, _MAX_COST_OF_GRADIENT[inference]
+    )

@@ -60,7 +60,9 @@ def structural_model(
     diffuse: Any = 0.0
     for kind, count in kinds.others.counts.items():
         sites = SITES[kind]
-        process = sites.make(*(positive(x, getattr(priors, y), count) for x, y in sites.priors.items()))
+        process = sites.make(
+            *(positive(site, getattr(priors, field), count) for site, field in sites.priors.items())
+        )
         arrays |= process.arrays()
         shape = (d, count * len(kind.loaded_states))
         prior = expand_prior(sites.loadings, sites.prior_of_loadings(priors), shape)
@@ -92,12 +94,12 @@ def log_likelihood(params: StructuralDraws, series: Series) -> Array:
         [params.loadings[:, :k], *([jnp.diag(params.memory_scale)] if n else []), params.loadings[:, k:]],
         axis=1,
     )
-    over = _transitions(scalar_decays, params, jnp.asarray(series.gaps))
+    transitions = _transitions(scalar_decays, params, jnp.asarray(series.gaps))
     mask = jnp.asarray(series.mask)
     values = jnp.where(mask, series.values, 0.0)
     with kernel_hints_outside_loops():
         return block_log_likelihood(
-            over,
+            transitions,
             loadings,
             params.noise_variance,
             params.offset,

@@ -46,12 +46,12 @@ class WeightedDraw(NamedTuple):
     rng: np.random.Generator
 
     @property
-    def expected(self) -> StateSpace:
+    def marginal_params(self) -> StateSpace:
         """Parameters with the noise variance of values whose weights are unknown."""
         variance = self.params.noise_variance * StudentNoise(self.degrees).variance
         return self.params.replace(noise_variance=variance)
 
-    def variances(self, shape: tuple[int, ...]) -> FloatArray:
+    def draw_noise_variances(self, shape: tuple[int, ...]) -> FloatArray:
         """Draw noise variances (..., D) of missing values."""
         weights = self.rng.gamma(0.5 * self.degrees, size=shape) / (0.5 * self.degrees)
         return np.asarray(self.params.noise_variance / weights)

@@ -8,7 +8,7 @@ import pytest
 from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat, tail_ess
 from probsfa.bayes.diagnostics import convergence_diagnostics, report
 from probsfa.bayes.draws import Draws
-from probsfa.bayes.fitted import Inferred
+from probsfa.bayes.fitted import InferenceResult
 
 
 def make_draws(rng, chains=4, n=500, apart=0.0):
@@ -24,7 +24,9 @@ def make_draws(rng, chains=4, n=500, apart=0.0):
 
 def fitted(draws, **outcome):
     outcome = {"sample_stats": {"diverging": np.zeros((4, 500), bool)}, "interrupted": False, **outcome}
-    return SimpleNamespace(draws=draws, degrees=None, inferred=Inferred(np.empty((4, 500, 0)), **outcome))
+    return SimpleNamespace(
+        draws=draws, degrees=None, inferred=InferenceResult(np.empty((4, 500, 0)), **outcome)
+    )
 
 
 def test_each_entry_has_its_measures_and_what_does_not_vary_has_none(rng):
@@ -62,7 +64,7 @@ def test_few_independent_draws_in_the_tails_have_not_converged(rng):
 
 def test_independent_draws_have_converged(rng):
     judged = report(fitted(make_draws(rng)))
-    assert judged.converged and judged.doubts == ()
+    assert judged.converged and judged.identifiability_warnings == ()
     assert min(np.nanmin(x, initial=np.inf) for x in judged.diagnostics["ess"].values()) > 1000
     assert "500 draws of 4 chains" in judged.status and "Raise" not in judged.status
 
@@ -112,5 +114,5 @@ def test_status_lists_the_modes_of_a_variational_fit(rng):
 def test_factors_of_one_time_scale_are_in_doubt(rng):
     draws = make_draws(rng)
     twice = draws._replace(decay=rng.uniform(0.85, 0.9, (4, 500, 2)), loadings=np.tile(draws.loadings, 2))
-    (doubt,) = report(fitted(twice)).doubts
+    (doubt,) = report(fitted(twice)).identifiability_warnings
     assert doubt.startswith("Factors 0 and 1 have similar time scales")

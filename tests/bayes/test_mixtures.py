@@ -3,13 +3,13 @@
 import numpy as np
 import scipy.stats
 
-from probsfa.bayes.conditional import GivenDraw
+from probsfa.bayes.conditional import PanelGivenDraw
 from probsfa.bayes.mixtures import (
     MixtureMoments,
-    cell_mixtures,
-    make_cell_mixture,
+    make_value_mixture,
     mixture_posteriors,
     mixture_quantile,
+    value_mixtures,
 )
 from probsfa.statespace.engine.posterior import observation_moments, smooth
 from tests.oracles import statespace as oracle
@@ -46,11 +46,11 @@ def test_draws_that_agree_are_one_model(rng):
     panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [12]), "scattered"))
     params = to_parameters(model)
     one = smooth(params, panel)
-    (mixture,) = mixture_posteriors([[GivenDraw(params, panel)]] * 5)
+    (mixture,) = mixture_posteriors([[PanelGivenDraw(params, panel)]] * 5)
     for got, wanted in zip(mixture, one, strict=True):
         np.testing.assert_allclose(got, wanted, atol=EXACT)
     chosen = rng.random((12, 3)) < 0.4
-    (cells,) = cell_mixtures([[GivenDraw(params, panel)]] * 5, [chosen])
+    (cells,) = value_mixtures([[PanelGivenDraw(params, panel)]] * 5, [chosen])
     mean, variance = observation_moments(params, one.means, one.covariances)
     np.testing.assert_allclose(cells.mean, mean[chosen], atol=EXACT)
     np.testing.assert_allclose(cells.std, np.sqrt(variance[chosen]), atol=EXACT)
@@ -61,7 +61,7 @@ def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
     xs = mask_values(rng, oracle.simulate(rng, models[0], [8]), "scattered")
     panel = to_panel(xs)
     dense = [oracle.joint_posterior(model, xs) for model in models]
-    (mixture,) = mixture_posteriors([[GivenDraw(to_parameters(model), panel)] for model in models])
+    (mixture,) = mixture_posteriors([[PanelGivenDraw(to_parameters(model), panel)] for model in models])
     means = np.array([d.means for d in dense])
     np.testing.assert_allclose(mixture.means, means.mean(0), atol=EXACT)
     gap = means - means.mean(0)
@@ -81,7 +81,7 @@ def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(r
     xs = mask_values(rng, oracle.simulate(rng, first[0], [7, 5]), "scattered")
     panels = to_panel(xs[:1]), to_panel(xs[1:])
     draws = [
-        [GivenDraw(to_parameters(model), panel) for model, panel in zip(pair, panels, strict=True)]
+        [PanelGivenDraw(to_parameters(model), panel) for model, panel in zip(pair, panels, strict=True)]
         for pair in zip(first, second, strict=True)
     ]
     parts = mixture_posteriors(draws)
@@ -95,7 +95,7 @@ def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(r
 
 def test_values_hold_what_is_drawn_from_them(rng):
     means, stds = rng.standard_normal((30, 4)), rng.uniform(0.2, 1.0, (30, 4))
-    cells = make_cell_mixture(means, stds)
+    cells = make_value_mixture(means, stds)
     which = rng.integers(30, size=100_000)
     drawn = means[which] + stds[which] * rng.standard_normal((100_000, 4))
     np.testing.assert_allclose(cells.mean, drawn.mean(0), atol=mc_tolerance(np.max(cells.std) ** 2, 1e5))
