@@ -50,13 +50,13 @@ def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
     """Return the times of all rows in the user's format: the index of frames, `times`, or row numbers."""
     pieces = X if sequences.is_list else [X]
     if all(hasattr(x, "index") and hasattr(x, "columns") for x in pieces):
-        return np.concatenate([_plain(x.index) for x in pieces])
+        return np.concatenate([_without_time_zone(x.index) for x in pieces])
     if times is not None:
-        return np.concatenate([_plain(t) for t in (times if sequences.is_list else [times])])
+        return np.concatenate([_without_time_zone(t) for t in (times if sequences.is_list else [times])])
     return np.concatenate([np.arange(n) for n in sequences.lengths])
 
 
-def _plain(index: Any) -> NDArray[Any]:
+def _without_time_zone(index: Any) -> NDArray[Any]:
     """Return times without a time zone, converted to UTC; row numbers in place of a MultiIndex."""
     if getattr(index, "tz", None) is not None:
         index = index.tz_convert(None)
@@ -93,17 +93,17 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
     """
     import xarray as xr
 
-    rng, maker = np.random.default_rng(fitted.seed), _Maker(fitted, n_predictive)
+    rng, builder = np.random.default_rng(fitted.seed), _TreeBuilder(fitted, n_predictive)
     groups = {
-        "posterior": maker.parameters(fitted.draws),
-        "posterior_raw": maker.parameters(fitted.raw_draws),
-        **maker.given_the_data(rng),
-        **maker.before_the_data(int(rng.integers(2**31))),
-        **maker.data(),
+        "posterior": builder.parameters(fitted.draws),
+        "posterior_raw": builder.parameters(fitted.raw_draws),
+        **builder.posterior_groups(rng),
+        **builder.prior_groups(int(rng.integers(2**31))),
+        **builder.data_groups(),
     }
     if fitted.inferred.sample_stats:
         stats = {name: (("chain", "draw"), values) for name, values in fitted.inferred.sample_stats.items()}
-        groups["sample_stats"] = maker.dataset(stats, fitted.draws.decay.shape[:2])
+        groups["sample_stats"] = builder.dataset(stats, fitted.draws.decay.shape[:2])
     groups["posterior"].attrs["relabelling"] = relabelling_sentence(fitted.relabelling)
     groups["posterior"].attrs["inference"] = fitted.method
     if fitted.degrees is None:
@@ -115,8 +115,8 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
             "log density of each observed value given all other values and the parameters (leave one out)"
         )
     else:
-        lead = ("chain", "draw")
-        groups["posterior"] = groups["posterior"].assign(degrees_of_freedom=(lead, fitted.degrees))
+        draw_dims = ("chain", "draw")
+        groups["posterior"] = groups["posterior"].assign(degrees_of_freedom=(draw_dims, fitted.degrees))
     attrs = {"created_by": "probsfa", "status": status}
     return xr.DataTree.from_dict({"/": xr.Dataset(attrs=attrs), **groups})
 
@@ -128,13 +128,16 @@ def draw_from_priors(target: Target, data: TargetData, key: jax.Array, n_draws: 
         return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
 
 
-def _named(observed: FloatArray, latents: FloatArray) -> dict[str, Any]:
+def _predicted_variables(observed: FloatArray, latents: FloatArray) -> dict[str, Any]:
     """Return draws (C, N, T, ...) of observations and factors as variables of a dataset."""
-    lead = ("chain", "draw", "time")
-    return {OBSERVATIONS: ((*lead, "feature"), observed), "latents": ((*lead, "component"), latents)}
+    row_dims = ("chain", "draw", "time")
+    return {
+        OBSERVATIONS: ((*row_dims, "feature"), observed),
+        "latents": ((*row_dims, "component"), latents),
+    }
 
 
-class _Maker:
+class _TreeBuilder:
     """Builder of datasets with the names and coordinates of one fit."""
 
     def __init__(self, fitted: FittedPosterior, n_predictive: int) -> None:
@@ -149,7 +152,7 @@ class _Maker:
             "covariate": np.array(fitted.exog_names, dtype=str),
         }
         rows, features = np.nonzero(sequences.mask)
-        self._of_values = {
+        self._value_coordinates = {
             "value_time": ("value", self._coordinates["time"][rows]),
             "value_feature": ("value", self._coordinates["feature"][features]),
         }
@@ -159,7 +162,7 @@ class _Maker:
 
         used_dims = {dim for dims, _ in variables.values() for dim in dims}
         coords = {dim: (dim, values) for dim, values in self._coordinates.items() if dim in used_dims}
-        coords.update(self._of_values if "value" in used_dims else {})
+        coords.update(self._value_coordinates if "value" in used_dims else {})
         if shape is not None:
             coords["chain"] = ("chain", np.arange(shape[0]))
             coords["draw"] = ("draw", np.arange(shape[1]) if draws is None else np.asarray(draws))
@@ -167,25 +170,27 @@ class _Maker:
 
     def parameters(self, draws: AnyDraws) -> Any:
         """Return time scales, decays, loadings, noise and offset of draws (C, N, ...), in data units."""
-        lead = ("chain", "draw")
-        by_noise = (*lead, "feature") if draws.noise_variance.ndim == 3 else (*lead, "sequence", "feature")
+        draw_dims = ("chain", "draw")
+        noise_dims = (
+            (*draw_dims, "feature") if draws.noise_variance.ndim == 3 else (*draw_dims, "sequence", "feature")
+        )
         variables = {
-            "timescale": ((*lead, "component"), timescales(draws, self._fitted.units.time_unit)),
-            "decay": ((*lead, "component"), draws.decay),
-            "loadings": ((*lead, "feature", "component"), draws.loadings[..., : draws.decay.shape[-1]]),
-            "noise_std": (by_noise, np.sqrt(draws.noise_variance)),
-            "noise_variance": (by_noise, draws.noise_variance),
-            "offset": ((*lead, "feature"), draws.offset),
+            "timescale": ((*draw_dims, "component"), timescales(draws, self._fitted.units.time_unit)),
+            "decay": ((*draw_dims, "component"), draws.decay),
+            "loadings": ((*draw_dims, "feature", "component"), draws.loadings[..., : draws.decay.shape[-1]]),
+            "noise_std": (noise_dims, np.sqrt(draws.noise_variance)),
+            "noise_variance": (noise_dims, draws.noise_variance),
+            "offset": ((*draw_dims, "feature"), draws.offset),
         }
         if self._fitted.exog_names:
-            variables["exog_coef"] = ((*lead, "feature", "covariate"), draws.exog_coef)
+            variables["exog_coef"] = ((*draw_dims, "feature", "covariate"), draws.exog_coef)
         if isinstance(draws, StructuralDraws):
-            variables |= self._of_other_processes(draws)
+            variables |= self._other_process_parameters(draws)
         return self.dataset(variables, draws.decay.shape[:2])
 
-    def _of_other_processes(self, draws: StructuralDraws) -> dict[str, Any]:
+    def _other_process_parameters(self, draws: StructuralDraws) -> dict[str, Any]:
         """Return the parameters of other processes and AR(1) noise, with times in the unit of the data."""
-        lead, unit = ("chain", "draw"), self._fitted.units.time_unit
+        draw_dims, unit = ("chain", "draw"), self._fitted.units.time_unit
         arrays, first = draws._asdict(), draws.decay.shape[-1]
         values = site_values(arrays, draws.loadings, first)
         variables: dict[str, Any] = {}
@@ -193,18 +198,18 @@ class _Maker:
             sites = SITES[kind]
             for name in sites.priors:
                 scale = unit if name in sites.times else 1.0
-                variables[name] = ((*lead, sites.dimension), values[name] * scale)
+                variables[name] = ((*draw_dims, sites.dimension), values[name] * scale)
             states = sites.dimension if len(kind.loaded_states) == 1 else f"{sites.dimension}_state"
-            variables[sites.loadings] = ((*lead, "feature", states), values[sites.loadings])
+            variables[sites.loadings] = ((*draw_dims, "feature", states), values[sites.loadings])
         if draws.memory_scale.shape[-1]:
             variables["ar_noise_timescale"] = (
-                (*lead, "feature"),
+                (*draw_dims, "feature"),
                 timescales_from_decay(draws.memory_decay, unit),
             )
-            variables["ar_noise_std"] = ((*lead, "feature"), draws.memory_scale)
+            variables["ar_noise_std"] = ((*draw_dims, "feature"), draws.memory_scale)
         return variables
 
-    def given_the_data(self, rng: np.random.Generator) -> dict[str, Any]:
+    def posterior_groups(self, rng: np.random.Generator) -> dict[str, Any]:
         """Return draws of factors and observations given the data, and log densities of rows and values.
 
         The log density of a value is conditional on all other values, with factors integrated out. Pareto
@@ -213,15 +218,15 @@ class _Maker:
         """
         sequences, draws = self._sequences, self._fitted.draws
         chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
-        affordable = max(chains, _MAX_VALUES // (sequences.n_rows * sequences.n_features))
-        n_draws = min(self._n_predictive, affordable)
+        max_draws = max(chains, _MAX_VALUES // (sequences.n_rows * sequences.n_features))
+        n_draws = min(self._n_predictive, max_draws)
         selected, pairs = thinned_indices(draws, n_draws), mixture_draw_indices(self._fitted, n_draws)
         shape = (chains, len(selected))
         # Draws are computed one by one, so that intermediate results need little memory.
         latents = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))
-        left_out_draws, value_logs = np.empty_like(observed), np.empty_like(observed)
+        left_out_values, value_logs = np.empty_like(observed), np.empty_like(observed)
         if self._fitted.degrees is not None:
             [panel], _ = panels_of(self._fitted.units.with_time_unit(sequences), False)
             for i, weighted in enumerate(weighted_draws(self._fitted, panel, pairs)):
@@ -230,7 +235,9 @@ class _Maker:
                 noise = rng.standard_t(weighted.degrees, observed[draw_index].shape)
                 signal = params.offset + latents[draw_index] @ params.loadings.T
                 observed[draw_index] = signal + np.sqrt(params.noise_variance) * noise
-            return {"posterior_predictive": self.dataset(_named(observed, latents), shape, selected)}
+            return {
+                "posterior_predictive": self.dataset(_predicted_variables(observed, latents), shape, selected)
+            }
         for i, parts in enumerate(panels_given_draws(self._fitted, sequences, pairs)):
             draw_index, start = divmod(i, len(selected)), 0
             for params, panel, effects in parts:
@@ -244,27 +251,27 @@ class _Maker:
                 logs[(*draw_index, rows)] = smooth(params, panel).row_log_likelihoods
                 means, variances = leave_one_out_distributions(params, panel)
                 stds = np.sqrt(variances)
-                left_out_draws[(*draw_index, rows)] = (
+                left_out_values[(*draw_index, rows)] = (
                     means + effects + stds * rng.standard_normal(means.shape)
                 )
                 value_logs[(*draw_index, rows)] = norm.logpdf(panel.values[: panel.n_rows], means, stds)
                 start = rows.stop
         latents = latents[..., : draws.decay.shape[-1]]
-        by_value = ("chain", "draw", "value")
+        value_dims = ("chain", "draw", "value")
         predicted = {
-            **_named(observed, latents),
-            OBSERVED_VALUES: (by_value, left_out_draws[..., sequences.mask]),
+            **_predicted_variables(observed, latents),
+            OBSERVED_VALUES: (value_dims, left_out_values[..., sequences.mask]),
         }
         densities = {
             OBSERVATIONS: (("chain", "draw", "time"), logs),
-            OBSERVED_VALUES: (by_value, value_logs[..., sequences.mask]),
+            OBSERVED_VALUES: (value_dims, value_logs[..., sequences.mask]),
         }
         return {
             "posterior_predictive": self.dataset(predicted, shape, selected),
             "log_likelihood": self.dataset(densities, shape, selected),
         }
 
-    def before_the_data(self, seed: int) -> dict[str, Any]:
+    def prior_groups(self, seed: int) -> dict[str, Any]:
         """Return draws of parameters and observations from the priors."""
         fitted, sequences = self._fitted, self._sequences
         if fitted.target.kinds is not None:
@@ -290,10 +297,10 @@ class _Maker:
         if fitted.degrees is not None:  # the model draws observations with normal noise, not Student-t
             return {"prior": self.parameters(one_chain)}
         observed = shift + scale * self._by_row(drawn[OBSERVATIONS])
-        lead = ("chain", "draw", "time", "feature")
+        dims = ("chain", "draw", "time", "feature")
         return {
             "prior": self.parameters(one_chain),
-            "prior_predictive": self.dataset({OBSERVATIONS: (lead, observed[None])}, (1, n)),
+            "prior_predictive": self.dataset({OBSERVATIONS: (dims, observed[None])}, (1, n)),
         }
 
     def _by_row(self, observed: FloatArray) -> FloatArray:
@@ -303,13 +310,13 @@ class _Maker:
         pieces = [observed[:, i, :n] for i, n in enumerate(self._sequences.lengths)]
         return np.concatenate(pieces, axis=1)
 
-    def data(self) -> dict[str, Any]:
+    def data_groups(self) -> dict[str, Any]:
         """Return the observations, their mask, and the sequence of each row."""
         sequences = self._sequences
         index = np.repeat(np.arange(len(sequences.lengths)), sequences.lengths)
-        cells = ("time", "feature")
-        constant = {"observed": (cells, sequences.mask), "sequence_of_row": (("time",), index)}
-        observed: dict[str, Any] = {OBSERVATIONS: (cells, sequences.values)}
+        dims = ("time", "feature")
+        constant = {"observed": (dims, sequences.mask), "sequence_of_row": (("time",), index)}
+        observed: dict[str, Any] = {OBSERVATIONS: (dims, sequences.values)}
         if self._fitted.degrees is None:
             observed[OBSERVED_VALUES] = (("value",), sequences.values[sequences.mask])
         return {

@@ -156,7 +156,7 @@ SITES: dict[type[Process], KindSites] = {
 }
 
 
-def site_values(arrays: Mapping[str, Any], loadings: FloatArray, first: int) -> dict[str, Any]:
+def site_values(arrays: Mapping[str, Any], loadings: FloatArray, first_state: int) -> dict[str, Any]:
     """Return the values of the sites of all kinds, from arrays of parameters and loadings (..., D, S).
 
     `first` is the index of the first state of a process other than AR(1) factors.
@@ -166,8 +166,8 @@ def site_values(arrays: Mapping[str, Any], loadings: FloatArray, first: int) -> 
         kind_arrays = [arrays[name] for name in kind.names.values() if name in arrays]
         if not kind_arrays or not kind_arrays[0].shape[-1]:
             continue
-        sites, end = SITES[kind], first + kind.n_states * kind_arrays[0].shape[-1]
+        sites, end = SITES[kind], first_state + kind.n_states * kind_arrays[0].shape[-1]
         values |= dict(zip(sites.priors, sites.values(*kind_arrays), strict=True))
-        values[sites.loadings] = sites.site_of(kind, loadings[..., first:end])
-        first = end
+        values[sites.loadings] = sites.site_of(kind, loadings[..., first_state:end])
+        first_state = end
     return values

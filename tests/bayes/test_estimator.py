@@ -345,8 +345,8 @@ def test_an_interrupt_in_the_warm_up_leaves_laplaces_approximation(sampled, fram
 
 
 def test_an_interrupt_of_svi_keeps_the_guide_so_far(frame, monkeypatch):
-    counted = _Interrupt(variational._improved, 10)
-    monkeypatch.setattr(variational, "_improved", counted)
+    counted = _Interrupt(variational._natural_gradient_step, 10)
+    monkeypatch.setattr(variational, "_natural_gradient_step", counted)
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = quick(n_steps_svi=100).fit(frame[0])
     assert len(model.elbo_) == 10 and not model.converged_

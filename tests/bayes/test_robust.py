@@ -267,7 +267,7 @@ def test_a_factor_is_shifted_by_a_draw_of_its_conditional_distribution(rng, norm
     chain = _Chain(RobustProblem(to_panel(x, times), priors, NoiseVariances.diagonal(3), start, 6.0), rng)
     z, offset = rng.standard_normal((8, 2)) + 1.0, chain.offset.copy()
     chain.rng = types.SimpleNamespace(standard_normal=lambda: normal)
-    shifted = chain._shift(z)
+    shifted = chain._draw_shifts(z)
     shift = shifted - z
     np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-12)
     np.testing.assert_allclose(chain.offset, offset - chain.loadings @ shift[0], atol=1e-12)

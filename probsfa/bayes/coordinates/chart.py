@@ -29,7 +29,7 @@ def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Ch
     -------
     Chart
     """
-    if not target.by_innovation or target.kinds is not None:
+    if not target.has_innovation_units or target.kinds is not None:
         return Chart()
     by_group = np.asarray(values["noise_variance"])
     noise = target.noise.column_values(by_group, 0.0 if data.known_noise is None else data.known_noise)

@@ -151,13 +151,15 @@ def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tupl
     aligned = selected - frame.reference @ angles
     symmetric = jnp.diag(timescale[members]) + angles * frame.distances
     values, vectors = jnp.linalg.eigh(0.5 * (symmetric + symmetric.T), symmetrize_input=False)
-    upright = jnp.sign(jnp.sign(jnp.diagonal(vectors)) + 0.5)
-    closeness = frame.weighted.T @ aligned
-    factor = jnp.linalg.cholesky(_compound(0.5 * (closeness + closeness.T)), symmetrize_input=False)
+    signs = jnp.sign(jnp.sign(jnp.diagonal(vectors)) + 0.5)
+    aligned_product = frame.weighted.T @ aligned
+    factor = jnp.linalg.cholesky(
+        _compound(0.5 * (aligned_product + aligned_product.T)), symmetrize_input=False
+    )
     i, j = np.triu_indices(selected.shape[1], 1)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor))) - jnp.sum(jnp.log(pairs[i, j]))
     log_det += jnp.sum(jnp.log(jnp.asarray(frame.distances)[i, j] / (values[j] - values[i])))
-    rotated = aligned @ (vectors * upright)
+    rotated = aligned @ (vectors * signs)
     return timescale.at[members].set(values), loadings.at[:, members].set(rotated), log_det
 
 

@@ -91,12 +91,14 @@ def _log_sums(
     both_signs = base + jnp.logaddexp(product, -product)
     k = timescale.shape[0]
     folded = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
-    own_sign = jnp.where(folded, both_signs, base + product)
+    selected_signs = jnp.where(folded, both_signs, base + product)
     if not permuted or k > MAX_PERMUTED:
-        return jnp.trace(own_sign), jnp.trace(both_signs)
+        return jnp.trace(selected_signs), jnp.trace(both_signs)
     orders = np.array(list(itertools.permutations(range(k))))
     selected = jnp.all((orders == np.arange(k)) | folded, axis=1)
-    identity_sums, image_sums = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own_sign, both_signs))
+    identity_sums, image_sums = (
+        jnp.sum(x[orders, np.arange(k)], axis=1) for x in (selected_signs, both_signs)
+    )
     return logsumexp(jnp.where(selected, identity_sums, -jnp.inf)), logsumexp(image_sums)
 
 

@@ -144,17 +144,17 @@ class Target:
             out["timescale"], out["loadings"], log_det = diagonalize(
                 data.chart.rotation, out["timescale"], out["loadings"]
             )
-        if self.by_innovation:
+        if self.has_innovation_units:
             timescale = biject_to(self.sites["timescale"].support)(out["timescale"])
             innovation = -jnp.expm1(-2.0 / timescale)
             out["loadings"] = out["loadings"] / jnp.sqrt(innovation)
             log_det -= 0.5 * self.n_features * jnp.sum(jnp.log(innovation))
-        if self.by_magnitude:
+        if self.has_signed_noise_std:
             out["noise_std"] = jnp.log(jnp.abs(out["noise_std"]))
             log_det -= jnp.sum(out["noise_std"])
-        elif self.bend is not None:
-            transformed = out["noise_std"] / self.bend
-            out["noise_std"] = jnp.log(self.bend) + jnp.log(jax.nn.softplus(transformed))
+        elif self.softplus_scale is not None:
+            transformed = out["noise_std"] / self.softplus_scale
+            out["noise_std"] = jnp.log(self.softplus_scale) + jnp.log(jax.nn.softplus(transformed))
             # Derivative of the logarithm with respect to the coordinate; that of softplus is the logistic
             # function.
             log_det += jnp.sum(jax.nn.log_sigmoid(transformed) - out["noise_std"])
@@ -177,7 +177,7 @@ class Target:
         return noise.restricted(noise.column_values(by_group))
 
     @functools.cached_property
-    def by_magnitude(self) -> bool:
+    def has_signed_noise_std(self) -> bool:
         """Whether noise standard deviations are ``|v|``: if their prior has a finite density at zero."""
         site = self.sites.get("noise_std")
         if site is None or getattr(site.support, "base_constraint", site.support) is not constraints.positive:
@@ -187,7 +187,7 @@ class Target:
             return bool(np.all(np.abs(log_density(1e-6) - log_density(1e-9)) < 1e-3))
 
     @functools.cached_property
-    def bend(self) -> FloatArray | None:
+    def softplus_scale(self) -> FloatArray | None:
         """The quantile ``q`` of a log-normal prior of the noise, see the module; None for other priors.
 
         It is one standard deviation below the median on the logarithmic scale: 0.14 by default.
@@ -199,7 +199,7 @@ class Target:
         return np.broadcast_to(quantile, self.sites["noise_std"].free_shape)
 
     @functools.cached_property
-    def by_innovation(self) -> bool:
+    def has_innovation_units(self) -> bool:
         """Whether loadings are in units of the innovations: if their support is the real line."""
         return self.sites["loadings"].free_shape == (self.n_features, self.n_components) and is_real(
             self.sites["loadings"].support
@@ -214,7 +214,7 @@ class Target:
     def to_vector(self, values: dict[str, Any]) -> FloatArray:
         """Return the vector of values of all sites; zero where a value is outside its support."""
         parts = []
-        if self.by_innovation:
+        if self.has_innovation_units:
             innovation = -np.expm1(-2.0 / np.asarray(values["timescale"]))
             values = {**values, "loadings": values["loadings"] * np.sqrt(innovation)}
         with engine_settings():
@@ -222,21 +222,21 @@ class Target:
                 value = jnp.asarray(np.broadcast_to(np.asarray(values[name], np.float64), site.shape))
                 free = np.asarray(biject_to(site.support)._inverse(value), np.float64)
                 free = np.where(np.isfinite(free), free, 0.0)
-                if name == "noise_std" and self.by_magnitude:
+                if name == "noise_std" and self.has_signed_noise_std:
                     free = np.exp(free)
-                elif name == "noise_std" and self.bend is not None:
-                    free = bent(free, self.bend)
+                elif name == "noise_std" and self.softplus_scale is not None:
+                    free = inverse_softplus(free, self.softplus_scale)
                 parts.append(free.ravel())
         return np.concatenate(parts)
 
     def difference_steps(self, vector: FloatArray) -> FloatArray:
         """Return step sizes (P,) for finite differences of the gradient."""
         steps = np.full_like(vector, 1e-4)
-        if self.by_magnitude:
+        if self.has_signed_noise_std:
             part = self.slices["noise_std"]
             steps[part] = 1e-2 * np.minimum(np.abs(vector[part]), 1e-2)
-        elif self.bend is not None:
-            steps[self.slices["noise_std"]] *= self.bend.ravel()
+        elif self.softplus_scale is not None:
+            steps[self.slices["noise_std"]] *= self.softplus_scale.ravel()
         return steps
 
     def potential(self, vector: Array, data: TargetData) -> Array:
@@ -295,12 +295,12 @@ class Target:
         return series.decay, series.loadings, series.noise_variance, series.offset, coefficients
 
 
-def bent(log_std: FloatArray, bend: FloatArray) -> FloatArray:
-    """Return the coordinates ``v`` of log standard deviations ``log(bend softplus(v / bend))``."""
-    ratio = np.exp(log_std) / bend
+def inverse_softplus(log_std: FloatArray, scale: FloatArray) -> FloatArray:
+    """Return the coordinates ``v`` at which ``log_std = log(scale softplus(v / scale))``."""
+    ratio = np.exp(log_std) / scale
     # log(exp(ratio) - 1) without cancellation at small ratios.
     return np.asarray(
-        bend * np.where(ratio > 1e-8, ratio + np.log(-np.expm1(-ratio)), log_std - np.log(bend))
+        scale * np.where(ratio > 1e-8, ratio + np.log(-np.expm1(-ratio)), log_std - np.log(scale))
     )
 
 

@@ -36,7 +36,7 @@ class Labelling:
     def __init__(self, target: Target, laplace: LaplaceApproximation, frame: RotationFrame | None) -> None:
         self._target, self._frame = target, frame
         self._timescale, self._loadings = (target.slices[name] for name in ("timescale", "loadings"))
-        timescale, loadings = self._read(laplace.centre[None])
+        timescale, loadings = self._factor_coordinates(laplace.centre[None])
         std = np.maximum(laplace.std, 1e-300)
         # Near the reference of the frame, changes of the coordinates are changes of the loadings.
         spread = std[self._timescale], std[self._loadings].reshape(loadings[0].shape)
@@ -67,7 +67,7 @@ class Labelling:
             vector[self._timescale], vector[self._loadings] = timescale, loadings.ravel()
         return vector
 
-    def _read(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _factor_coordinates(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the coordinates of the time scales (N, K) and loadings (N, D, K) of individual factors."""
         return latent_coordinates(self._target, self._frame, vectors)
 
@@ -77,21 +77,21 @@ class Labelling:
         unchanged = Relabelling(np.tile(np.arange(k), (n, 1)), np.ones((n, k)))
         if not self._target.symmetry.signs:
             return unchanged
-        timescales, loadings = self._read(vectors)
+        timescales, loadings = self._factor_coordinates(vectors)
         if self._target.symmetry.order:
             return relabel(timescales, loadings, *self._reference)
-        weighted = self._reference.loadings / self._reference.loadings_width**2
-        upright = np.einsum("ndk,dk->nk", loadings, weighted)
-        return unchanged._replace(signs=np.where(upright < 0.0, -1.0, 1.0))
+        weighted_reference = self._reference.loadings / self._reference.loadings_width**2
+        projections = np.einsum("ndk,dk->nk", loadings, weighted_reference)
+        return unchanged._replace(signs=np.where(projections < 0.0, -1.0, 1.0))
 
     def fold(self, vectors: FloatArray) -> FloatArray:
         """Return vectors (..., P) in the labelling of the maximum, with positive coordinates of the noise."""
         flat = vectors.reshape(-1, vectors.shape[-1]).copy()
-        if self._target.by_magnitude:
+        if self._target.has_signed_noise_std:
             noise = self._target.slices["noise_std"]
             flat[:, noise] = np.abs(flat[:, noise])
         relabelling = self.relabel(flat)
-        timescales, loadings = self._read(flat)
+        timescales, loadings = self._factor_coordinates(flat)
         timescales, loadings = relabelling.latents(timescales, signed=False), relabelling.latents(loadings)
         if self._frame is not None:
             pairs = [align(self._frame, *pair) for pair in zip(timescales, loadings, strict=True)]

@@ -85,14 +85,14 @@ def relabel(
     >>> relabelling.permutations, relabelling.signs
     (array([[1, 0]]), array([[-1.,  1.]]))
     """
-    by_time = 1.0 if timescale_spread is None else timescale_spread
-    by_loading = np.ones_like(reference_loadings) if loadings_spread is None else loadings_spread
+    timescale_unit = 1.0 if timescale_spread is None else timescale_spread
+    loadings_unit = np.ones_like(reference_loadings) if loadings_spread is None else loadings_spread
     differences = timescales[:, :, None] - reference_timescales
-    weights = 1.0 / by_loading**2
+    weights = 1.0 / loadings_unit**2
     # |s C_j - C*_k|^2 = |C_j|^2 - 2 s C_j C*_k + ..., minimized by the sign of the product.
     product = np.einsum("ndj,dk->njk", loadings, reference_loadings * weights)
-    size = np.einsum("ndj,dk->njk", loadings**2, weights)
-    costs = (differences / by_time) ** 2 + size - 2.0 * np.abs(product)
+    squared_norm = np.einsum("ndj,dk->njk", loadings**2, weights)
+    costs = (differences / timescale_unit) ** 2 + squared_norm - 2.0 * np.abs(product)
     n, k = timescales.shape
     permutations = np.empty((n, k), dtype=np.intp)
     for i in range(n):

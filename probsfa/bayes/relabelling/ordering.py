@@ -21,9 +21,9 @@ def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
     )
 
 
-def _with_others(loadings: FloatArray, every: FloatArray) -> FloatArray:
+def _with_others(loadings: FloatArray, all_loadings: FloatArray) -> FloatArray:
     """Return the loadings (..., D, S) of all states; those of AR(1) factors are first."""
-    return np.concatenate([loadings, every[..., loadings.shape[-1] :]], axis=-1)
+    return np.concatenate([loadings, all_loadings[..., loadings.shape[-1] :]], axis=-1)
 
 
 def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDraws:

@@ -95,8 +95,8 @@ class PotentialEvaluator:
         outputs = self._on_all_cores(_value_and_gradient, vectors)
         values, gradients = (np.array(x) for x in zip(*outputs, strict=True))
         if self._reference is not None:
-            log_weights, slopes = self._log_symmetry_weights(vectors)
-            values, gradients = values - log_weights, gradients - slopes
+            log_weights, log_weight_gradients = self._log_symmetry_weights(vectors)
+            values, gradients = values - log_weights, gradients - log_weight_gradients
         return values, gradients
 
     def values(self, vectors: FloatArray) -> FloatArray:

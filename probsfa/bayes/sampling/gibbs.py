@@ -194,12 +194,12 @@ class _LogPrior:
         values = [np.interp(one, self._grid, column) for one, column in zip(x, self._table.T, strict=True)]
         return np.where(is_inside, values, -np.inf)
 
-    def with_slope(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def with_derivative(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log densities (M,) and their derivatives."""
-        cell = np.clip(np.searchsorted(self._grid, x, side="right") - 1, 0, _N_GRID_POINTS - 2)
+        interval = np.clip(np.searchsorted(self._grid, x, side="right") - 1, 0, _N_GRID_POINTS - 2)
         index = np.arange(len(x))
         with np.errstate(invalid="ignore"):
-            difference = self._table[cell + 1, index] - self._table[cell, index]
+            difference = self._table[interval + 1, index] - self._table[interval, index]
         return self(x), np.nan_to_num(difference, posinf=0.0, neginf=0.0) / (self._grid[1] - self._grid[0])
 
 
@@ -228,18 +228,18 @@ def slice_sample(
     n_left = np.floor(_MAX_STEPS * rng.random(x.shape))
     n_right = _MAX_STEPS - 1.0 - n_left
     for ends, steps, sign in ((low, n_left, -1.0), (high, n_right, 1.0)):
-        while np.any(going := (steps > 0.0) & (log_density(ends) > level)):
-            ends += np.where(going, sign * _SLICE_WIDTH, 0.0)
-            steps -= going
-    out, open_ = x.copy(), np.ones(x.shape, dtype=bool)
-    while open_.any():
-        proposed = np.where(open_, low + (high - low) * rng.random(x.shape), out)
-        is_accepted = open_ & (log_density(proposed) >= level)
+        while np.any(expanding := (steps > 0.0) & (log_density(ends) > level)):
+            ends += np.where(expanding, sign * _SLICE_WIDTH, 0.0)
+            steps -= expanding
+    out, pending = x.copy(), np.ones(x.shape, dtype=bool)
+    while pending.any():
+        proposed = np.where(pending, low + (high - low) * rng.random(x.shape), out)
+        is_accepted = pending & (log_density(proposed) >= level)
         out = np.where(is_accepted, proposed, out)
-        open_ &= ~is_accepted
-        low = np.where(open_ & (proposed < x), proposed, low)
-        high = np.where(open_ & (proposed >= x), proposed, high)
-        open_ &= high > low  # the interval has shrunk to the current point
+        pending &= ~is_accepted
+        low = np.where(pending & (proposed < x), proposed, low)
+        high = np.where(pending & (proposed >= x), proposed, high)
+        pending &= high > low  # the interval has shrunk to the current point
     return out
 
 
@@ -252,9 +252,9 @@ class _Chain:
         n, (d, k) = panel.n_rows, start.loadings.shape
         self.values, self.mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])
         index = panel.gap_index[:n]
-        self.starts = index == len(panel.gaps)
-        self.indicator = (index[:, None] == np.arange(len(panel.gaps))).astype(np.float64)
-        self.n_steps = self.indicator.sum(axis=0)
+        self.is_start = index == len(panel.gaps)
+        self.gap_indicator = (index[:, None] == np.arange(len(panel.gaps))).astype(np.float64)
+        self.n_transitions = self.gap_indicator.sum(axis=0)
         n_noises = problem.noise.n_free
         self.prior_of_timescale = _LogPrior(priors.timescale, k)
         if priors.noise_variance is not None:
@@ -278,8 +278,8 @@ class _Chain:
         self.collapsed = CollapsedDensity(
             panel,
             problem.noise,
-            self.prior_of_timescale.with_slope,
-            self.prior_of_noise.with_slope,
+            self.prior_of_timescale.with_derivative,
+            self.prior_of_noise.with_derivative,
             self.loadings_mean,
             self.loadings_variance,
             self.offset_mean,
@@ -310,21 +310,21 @@ class _Chain:
     def sweep(self, *, adapt: bool = False) -> None:
         """Draw all variables once; adapt step sizes in the warm-up."""
         self._n_sweeps += 1
-        self._move_without_latents(adapt)
+        self._draw_collapsed(adapt)
         z = draw_factors(self.params, self.panel.weighted(self.weights), 1, self.rng)[0]
         z = self._draw_timescales(z)
-        z = self._shift(z)
+        z = self._draw_shifts(z)
         for j in range(z.shape[1]):
             for k in range(j):
-                z = self._rotate(z, k, j)
+                z = self._draw_rotation(z, k, j)
         self.latents = z
         signal = z @ self.loadings.T
         errors = self.mask * (self.values - self.offset - signal)
-        self._draw_tails(errors)
+        self._draw_scales_and_degrees(errors)
         self.weights = draw_weights(z, self.params, self.panel, self.degrees, self.rng)
         self._draw_loadings(z)
 
-    def _move_without_latents(self, adapt: bool) -> None:
+    def _draw_collapsed(self, adapt: bool) -> None:
         """Draw all parameters except the degrees of freedom, given the weights, with factors integrated out.
 
         If a decay rounds to zero or one, no parameter changes, because its time scale could not be recovered.
@@ -352,8 +352,12 @@ class _Chain:
     def _sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
         """Return sums of ``z_t^2``, ``z_t z_t-1``, ``z_t-1^2`` by gap (U, K); of squares at starts (K,)."""
         previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
-        sums = self.indicator.T @ z**2, self.indicator.T @ (z * previous), self.indicator.T @ previous**2
-        return *sums, np.sum(z[self.starts] ** 2, axis=0)
+        sums = (
+            self.gap_indicator.T @ z**2,
+            self.gap_indicator.T @ (z * previous),
+            self.gap_indicator.T @ previous**2,
+        )
+        return *sums, np.sum(z[self.is_start] ** 2, axis=0)
 
     def _log_density_of_latents(
         self, sums: tuple[FloatArray, ...], log_timescale: FloatArray, size: FloatArray | float = 1.0
@@ -366,7 +370,7 @@ class _Chain:
         power = first + np.sum(
             (squares - 2.0 * phi * product + phi**2 * previous_squares) / innovation, axis=0
         )
-        return np.asarray(-0.5 * size**2 * power - 0.5 * self.n_steps @ np.log(innovation))
+        return np.asarray(-0.5 * size**2 * power - 0.5 * self.n_transitions @ np.log(innovation))
 
     def _draw_timescales(self, z: FloatArray) -> FloatArray:
         """Draw time scales given factors in units of innovations, then given factors; return the factors."""
@@ -375,11 +379,13 @@ class _Chain:
 
         def log_size(log_timescale: FloatArray) -> FloatArray:
             """Return the log of the factor by which factors change if innovations are fixed."""
-            ends = (-np.expm1(-2.0 / np.exp(log_value)) for log_value in (log_timescale, current))
-            to, since = (np.maximum(end, 1e-300) for end in ends)
-            return np.asarray(0.5 * (np.log(to) - np.log(since)))
+            innovation_variances = (
+                -np.expm1(-2.0 / np.exp(log_value)) for log_value in (log_timescale, current)
+            )
+            new, old = (np.maximum(end, 1e-300) for end in innovation_variances)
+            return np.asarray(0.5 * (np.log(new) - np.log(old)))
 
-        def by_innovation(log_timescale: FloatArray) -> FloatArray:
+        def given_innovations(log_timescale: FloatArray) -> FloatArray:
             log_s = log_size(log_timescale)
             s = np.exp(log_s)
             of_loadings = -0.5 * np.sum(
@@ -388,24 +394,24 @@ class _Chain:
             of_latents = self._log_density_of_latents(sums, log_timescale, s)
             return self.prior_of_timescale(log_timescale) + of_latents + of_loadings + (len(z) - d) * log_s
 
-        proposed = slice_sample(by_innovation, current, self.rng)
+        proposed = slice_sample(given_innovations, current, self.rng)
         s = np.exp(log_size(proposed))
         z, self.loadings = z * s, self.loadings / s
         sums = self._sums(z)
 
-        def as_they_are(log_timescale: FloatArray) -> FloatArray:
+        def given_factors(log_timescale: FloatArray) -> FloatArray:
             return self.prior_of_timescale(log_timescale) + self._log_density_of_latents(sums, log_timescale)
 
-        self.log_timescale = slice_sample(as_they_are, proposed, self.rng)
+        self.log_timescale = slice_sample(given_factors, proposed, self.rng)
         return z
 
-    def _shift(self, z: FloatArray) -> FloatArray:
+    def _draw_shifts(self, z: FloatArray) -> FloatArray:
         """Draw a shift of each factor, compensated by the offset; return the factors."""
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale))
         previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
-        change = (self.indicator.T @ z - phi * (self.indicator.T @ previous)) / (1.0 + phi)
-        precision = self.starts.sum() + self.n_steps @ ((1.0 - phi) / (1.0 + phi))
-        information = -(z[self.starts].sum(axis=0) + change.sum(axis=0))
+        change = (self.gap_indicator.T @ z - phi * (self.gap_indicator.T @ previous)) / (1.0 + phi)
+        precision = self.is_start.sum() + self.n_transitions @ ((1.0 - phi) / (1.0 + phi))
+        information = -(z[self.is_start].sum(axis=0) + change.sum(axis=0))
         out = z.copy()
         for j in range(z.shape[1]):
             c = self.loadings[:, j]
@@ -420,7 +426,7 @@ class _Chain:
             self.offset = self.offset - c * delta
         return out
 
-    def _rotate(self, z: FloatArray, j: int, k: int) -> FloatArray:
+    def _draw_rotation(self, z: FloatArray, j: int, k: int) -> FloatArray:
         """Draw a rotation of two factors and of their loadings; return the factors."""
         pair = [j, k]
         y, c = z[:, pair], self.loadings[:, pair]
@@ -431,10 +437,10 @@ class _Chain:
         quadratic_forms = np.empty((2, 2, 2))
         for a in range(2):
             for b in range(2):
-                products = self.indicator.T @ (y[:, a] * y[:, b])
-                cross_products = self.indicator.T @ (y[:, a] * previous[:, b] + y[:, b] * previous[:, a])
-                previous_products = self.indicator.T @ (previous[:, a] * previous[:, b])
-                first = np.sum(y[self.starts, a] * y[self.starts, b])
+                products = self.gap_indicator.T @ (y[:, a] * y[:, b])
+                cross_products = self.gap_indicator.T @ (y[:, a] * previous[:, b] + y[:, b] * previous[:, a])
+                previous_products = self.gap_indicator.T @ (previous[:, a] * previous[:, b])
+                first = np.sum(y[self.is_start, a] * y[self.is_start, b])
                 sums = products[:, None] - phi * cross_products[:, None] + phi**2 * previous_products[:, None]
                 quadratic_forms[:, a, b] = first + np.sum(sums / innovation, axis=0)
         mean, variance = self.loadings_mean[:, pair], self.loadings_variance[:, pair]
@@ -455,7 +461,7 @@ class _Chain:
         self.loadings[:, pair] = c @ rotation_matrix
         return out
 
-    def _draw_tails(self, errors: FloatArray) -> None:
+    def _draw_scales_and_degrees(self, errors: FloatArray) -> None:
         """Draw squared scales and degrees of freedom given the noise (N, D), with weights integrated out."""
         counts, power = self.mask.sum(axis=0), errors**2
         if self.noise.n_free:

@@ -100,10 +100,10 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
             # The symmetric root does not depend on the arbitrary axes of degenerate eigenspaces.
             root = (vectors / np.sqrt(np.maximum(np.abs(values), _MIN_RELATIVE_CURVATURE))) @ vectors.T
             factor = factor @ root
-            round_already = values[0] > 0.5 and values[-1] < 2.0
-            centre, better = _maximize(evaluate, centre, factor, value)
-            gain, value = value - better, better
-            if round_already and gain < _MIN_GAIN:
+            is_nearly_round = values[0] > 0.5 and values[-1] < 2.0
+            centre, new_value = _maximize(evaluate, centre, factor, value)
+            gain, value = value - new_value, new_value
+            if is_nearly_round and gain < _MIN_GAIN:
                 break
         return LaplaceApproximation(centre, factor, value, evaluate.count)
 

@@ -221,7 +221,7 @@ def sample_chains(
                 out = runner.run(problem, positions, stage_length, step_size, rng)
                 step_size = float(np.median(out[_STATISTICS.index("step_size") + 1][:, -1]))
                 vectors = fold(_vectors(problem, out)[:, stage_length // 4 :])
-                root = _root(problem, vectors, mode_of_chain)
+                root = _whitening_root(problem, vectors, mode_of_chain)
                 problem = problem._replace(factor=problem.factor @ root)
                 positions = vectors[:, -1]
             jobs = runner.start(problem, positions, step_size, rng)
@@ -257,7 +257,7 @@ def _modes_of_chains(modes: Sequence[LaplaceApproximation], n_chains: int) -> li
     return [min(place, len(modes) - 1) for place in places.tolist()]
 
 
-def _root(problem: _Problem, vectors: FloatArray, mode_of_chain: list[int]) -> FloatArray:
+def _whitening_root(problem: _Problem, vectors: FloatArray, mode_of_chain: list[int]) -> FloatArray:
     """Return the Cholesky factor of the covariance of the draws in whitened coordinates, within modes.
 
     The covariance is shrunk towards a multiple of the identity (Ledoit & Wolf 2004), so that a few draws in
@@ -302,11 +302,11 @@ class _Runner:
         """Return chains that start at vectors (C, P), without iterations."""
         chains = len(starts)
         with PotentialEvaluator(self._target, problem.data) as evaluate:
-            values, slopes = evaluate.many(starts)
+            values, gradients = evaluate.many(starts)
         positions = ParamInfo(
             jnp.linalg.solve(problem.factor, (starts - problem.centre).T).T,
             jnp.asarray(values),
-            jnp.asarray(slopes) @ problem.factor,
+            jnp.asarray(gradients) @ problem.factor,
         )
         keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), chains)
         states = _start(self._target, problem, self._settings, positions, keys, jnp.asarray(step_size))

@@ -69,7 +69,7 @@ class GuideFit(NamedTuple):
 _RELATIVE_WIDENING = 0.5
 
 
-class Mode(NamedTuple):
+class GuideComponent(NamedTuple):
     """A component of a mixture: coordinates around a mode, the guide in them, its share and its ELBO."""
 
     laplace: LaplaceApproximation
@@ -137,9 +137,9 @@ def fit_guide(
                 half_batch = rng.standard_normal((_BATCH_SIZE // 2, size))
                 normals = np.concatenate([half_batch, -half_batch])
                 vectors = laplace.apply(guide.mean + normals @ guide.root.T)
-                potentials, slopes = evaluate.many(vectors)
+                potentials, gradients = evaluate.many(vectors)
                 entropy = constant + np.sum(np.log(np.abs(np.diag(guide.root))))
-                guides.append(_improved(guide, normals, slopes @ laplace.factor, rate))
+                guides.append(_natural_gradient_step(guide, normals, gradients @ laplace.factor, rate))
                 elbo.append(float(entropy - np.mean(potentials)))
                 if report is not None:
                     report(1)
@@ -148,10 +148,10 @@ def fit_guide(
     return GuideFit(_average(guides), np.array(elbo), False)
 
 
-def _improved(guide: Guide, normals: FloatArray, slopes: FloatArray, rate: float) -> Guide:
+def _natural_gradient_step(guide: Guide, normals: FloatArray, gradients: FloatArray, rate: float) -> Guide:
     """Return the guide after a step, from the gradients (N, P) of the potential at its draws."""
     # If the guide equals the posterior, the gradient with respect to e is e; the residual is its error.
-    residuals = slopes @ guide.root - normals
+    residuals = gradients @ guide.root - normals
     residuals = np.where(np.isfinite(residuals), residuals, 0.0)
     by_mean = np.mean(residuals, axis=0)
     by_root = residuals.T @ normals / len(normals)
@@ -168,7 +168,7 @@ def _average(guides: list[Guide]) -> Guide:
     return Guide(*(np.mean(parts, axis=0) for parts in zip(*last, strict=True)))
 
 
-def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
+def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[GuideComponent]:
     """Return the mixture of guides with the largest ELBO, by descending share.
 
     If guides do not overlap, the ELBO of their mixture is largest with shares in proportion to the
@@ -180,14 +180,14 @@ def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
     shares = np.where(shares < MIN_SHARE * np.sum(shares), 0.0, shares)
     shares /= np.sum(shares)
     parts = [
-        Mode(mode, fit.guide, float(share), float(bound))
+        GuideComponent(mode, fit.guide, float(share), float(bound))
         for (mode, fit), share, bound in zip(fits, shares, bounds, strict=True)
     ]
     return sorted((part for part in parts if part.share > 0.0), key=lambda part: -part.share)
 
 
 def draw_from_guides(
-    target: Target, data: TargetData, modes: Sequence[Mode], n_draws: int, rng: np.random.Generator
+    target: Target, data: TargetData, modes: Sequence[GuideComponent], n_draws: int, rng: np.random.Generator
 ) -> GuideDraws:
     """Draw from a mixture of guides, widened, and resample the draws by importance weights.
 
@@ -195,7 +195,7 @@ def draw_from_guides(
     ----------
     target, data
         As in `fit_guide`.
-    modes : sequence of Mode
+    modes : sequence of GuideComponent
         The mixture; its shares sum to one.
     n_draws : int
         Number of draws. They are resampled from twice as many weighted draws, in antithetic pairs.

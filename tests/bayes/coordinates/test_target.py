@@ -29,9 +29,9 @@ def difference(target, data, values, rng):
             free, _ = target.unravel(x, charted)
             scale = jnp.sqrt(-jnp.expm1(-2.0 / jnp.exp(free["timescale"])))
             parts = {**free, "loadings": free["loadings"] * scale}
-            if target.bend is not None:
-                ratio = jnp.exp(free["noise_std"]) / target.bend
-                parts["noise_std"] = target.bend * jnp.log(jnp.expm1(ratio))
+            if target.softplus_scale is not None:
+                ratio = jnp.exp(free["noise_std"]) / target.softplus_scale
+                parts["noise_std"] = target.softplus_scale * jnp.log(jnp.expm1(ratio))
             return jnp.concatenate([parts[name].ravel() for name in target.sites])
 
         volume = np.linalg.slogdet(np.asarray(jax.jit(jax.jacobian(plain))(jnp.asarray(vector))))[1]
@@ -93,9 +93,9 @@ def test_hierarchical_models_are_rotated_but_their_offset_is_plain(rng):
 
 
 @pytest.mark.parametrize("std", [1e-12, 1e-3, 0.1, 0.5, 30.0])
-def test_noise_has_the_density_of_its_logarithm_times_the_volume_of_the_bend(rng, std):
+def test_log_noise_and_log_det_follow_from_the_softplus_coordinate(rng, std):
     target, data, values = small_problem(rng)
-    assert target.bend == pytest.approx(np.exp(-2.0))
+    assert target.softplus_scale == pytest.approx(np.exp(-2.0))
     vector = target.to_vector({**values, "noise_std": np.full(D, std)})
     part = target.slices["noise_std"]
     with jax.enable_x64(True):

@@ -151,6 +151,6 @@ def test_a_time_scale_whose_decay_is_zero_or_one_stays_as_it_is(log_timescale):
     chain.hamiltonian = HamiltonianStep(np.eye(10))
     chain.log_timescale = np.array([log_timescale, 0.5])
     loadings = chain.loadings
-    chain._move_without_latents(False)
+    chain._draw_collapsed(False)
     assert chain.log_timescale.tolist() == [log_timescale, 0.5]
     assert np.array_equal(chain.loadings, loadings)

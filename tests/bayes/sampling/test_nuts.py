@@ -84,9 +84,9 @@ def test_coordinates_of_several_modes_are_those_within_modes(rng):
     problem = nuts._Problem(None, np.zeros(2), np.eye(2))
     vectors = rng.standard_normal((4, 500, 2)) * [1.0, 3.0]
     vectors[2:] += [50.0, 0.0]
-    root = nuts._root(problem, vectors, [0, 0, 1, 1])
+    root = nuts._whitening_root(problem, vectors, [0, 0, 1, 1])
     np.testing.assert_allclose(root @ root.T, np.diag([1.0, 9.0]), atol=0.6)
-    assert nuts._root(problem, vectors, [0, 0, 0, 0])[0, 0] > 10.0
+    assert nuts._whitening_root(problem, vectors, [0, 0, 0, 0])[0, 0] > 10.0
 
 
 def test_each_chain_has_a_thread_by_default(monkeypatch):

@@ -11,7 +11,14 @@ from jax.scipy.special import logsumexp
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.sampling import variational
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
-from probsfa.bayes.sampling.variational import Guide, GuideFit, Mode, draw_from_guides, fit_guide, mix
+from probsfa.bayes.sampling.variational import (
+    Guide,
+    GuideComponent,
+    GuideFit,
+    draw_from_guides,
+    fit_guide,
+    mix,
+)
 from tests.bayes.sampling.gaussian import GaussianTarget
 from tests.tolerances import mc_tolerance
 
@@ -48,7 +55,7 @@ def test_draws_have_the_shares_of_two_modes_for_any_shares_of_the_guides(rng):
     """The weights of draws correct shares that the bounds of the guides estimate wrongly."""
     target = TwoGaussians(3, rng.standard_normal((3, 3)))
     modes = [
-        Mode(LaplaceApproximation(centre, root, 0.0, 0), Guide(np.zeros(3), 1.1 * np.eye(3)), share)
+        GuideComponent(LaplaceApproximation(centre, root, 0.0, 0), Guide(np.zeros(3), 1.1 * np.eye(3)), share)
         for centre, root, share in zip(target.centres, target.roots, (0.5, 0.5), strict=True)
     ]
     drawn = draw_from_guides(target, target.data(), modes, 4000, rng)
