@@ -287,7 +287,7 @@ def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_er
     params = make_model(rng, 1, n_features=3).replace(
         noise_variance=np.full(3, 1e-9), memory_scale=np.array([0.9, 0.6, 1.2]), offset=np.zeros(3)
     )
-    data, _, panel = make_data(rng, params, even=True, missing="none", lengths=[40])
+    data, _, panel = make_data(rng, params, even=True, pattern="none", lengths=[40])
     peer = factors.DynamicFactor(
         data[0], k_factors=1, factor_order=1, error_order=1, error_cov_type="diagonal"
     )
