@@ -48,9 +48,9 @@ REFUSED = {
 def test_methods_reject_data_without_observed_values():
     model = ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5], [0.2]], 0.3)
     nothing = np.full((60, 3), np.nan)
-    for verb in (model.diagnose, model.bic, model.standard_errors):
+    for method in (model.diagnose, model.bic, model.standard_errors):
         with pytest.raises(ValueError, match="X has no"):
-            verb(nothing)
+            method(nothing)
     with pytest.raises(ValueError, match="X has no"):
         model.profile_timescale(nothing, 0)
 
@@ -69,7 +69,7 @@ def test_the_error_about_an_empty_column_contains_its_name():
 
 
 def test_new_data_may_have_a_column_without_observations():
-    """After fitting, a feature that fell silent is missing like any other."""
+    """After the fit, a column without observations is treated as missing."""
     fitted = ProbabilisticSFA(2).fit(walk())
     assert np.all(np.isfinite(fitted.transform(changed((slice(None), 1), np.nan))))
     assert np.all(np.isfinite(fitted.impute(np.full((60, 3), np.nan))))
@@ -110,9 +110,9 @@ def test_noise_free_fits_reject_missing_values_times_and_too_many_factors():
     with pytest.raises(ValueError, match=r"noise=0\.0.*times"):
         ProbabilisticSFA(2, noise=0.0).fit(walk(), times=np.arange(60.0))
     fitted = ProbabilisticSFA(2, noise=0.0).fit(walk())
-    for verb in (fitted.filter, fitted.standard_errors):
+    for method in (fitted.filter, fitted.standard_errors):
         with pytest.raises(ValueError, match="noise"):
-            verb(walk())
+            method(walk())
 
 
 def test_a_filter_state_continues_one_sequence_of_the_same_model():
@@ -128,24 +128,24 @@ def test_a_filter_state_continues_one_sequence_of_the_same_model():
 
 
 rng = np.random.default_rng(3)
-TAKEN = {
+ACCEPTED = {
     "two rows": (rng.standard_normal((2, 3)), 2),
     "two rows, one column": (np.array([[0.0], [1.0]]), 1),
     "more columns than rows": (rng.standard_normal((12, 30)), 2),
-    "more latents than columns": (walk(60, 1), 2),
+    "more factors than columns": (walk(60, 1), 2),
     "alternating signs": (np.tile([1.0, -1.0], 30)[:, None] + 0.1 * rng.standard_normal((60, 3)), 2),
     "exactly alternating": (np.tile([1.0, -1.0], 30)[:, None] * [[1.0, 2.0, 3.0]], 2),
     "white noise": (rng.standard_normal((60, 3)), 2),
     "constant column": (np.column_stack([walk(60, 2), np.ones(60)]), 2),
     "duplicated column": (walk()[:, [0, 1, 1]], 2),
     "pure drift": (np.outer(np.arange(60.0), [1.0, 2.0, -1.0]), 2),
-    "drift beside others": (np.column_stack([walk(60, 2), np.arange(60.0)]), 2),
+    "drift in one of three columns": (np.column_stack([walk(60, 2), np.arange(60.0)]), 2),
     "offset 1e8": (walk() + 1e8, 2),
     "scales": (walk() * [1e-8, 1.0, 1e8], 2),
     "scales, one noise": (walk() * [1e-8, 1.0, 1e8], 2, {"noise": "isotropic"}),
-    "one cell in a column": (np.where(np.arange(3) == 2, np.nan, walk()), 2),
-    "one cell a row": (np.where(np.arange(3) == (np.arange(60) % 3)[:, None], walk(), np.nan), 2),
-    "long gap": (changed(slice(20, 40), np.nan), 2),
+    "one value in a column": (np.where(np.arange(3) == 2, np.nan, walk()), 2),
+    "one value in each row": (np.where(np.arange(3) == (np.arange(60) % 3)[:, None], walk(), np.nan), 2),
+    "long missing block": (changed(slice(20, 40), np.nan), 2),
     "first and last rows": (changed([0, 1, 58, 59], np.nan), 2),
     "many short sequences": ([rng.standard_normal((2, 3)) for _ in range(30)], 2),
     "single rows among others": ([rng.standard_normal((1, 3)) for _ in range(5)] + [walk(55)], 2),
@@ -157,7 +157,7 @@ TAKEN = {
     "plain nested lists": (walk().tolist(), 2),
     "masked array": (np.ma.masked_greater(walk(), 5.0), 2),
 }
-TAKEN["one cell in a column"][0][30, 2] = 1.0
+ACCEPTED["one value in a column"][0][30, 2] = 1.0
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -165,33 +165,37 @@ TAKEN["one cell in a column"][0][30, 2] = 1.0
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
 @sparsely(
     "case",
-    list(TAKEN),
+    list(ACCEPTED),
     shown=[
         "two rows",
         "constant column",
         "scales",
-        "one cell a row",
+        "one value in each row",
         "many short sequences",
         "without noise",
     ],
 )
 def test_accepted_without_a_warning_or_nan(case):
-    X, k, *options = TAKEN[case]
+    X, k, *options = ACCEPTED[case]
     fitted = ProbabilisticSFA(k, **(options[0] if options else {})).fit(X)
     assert all(np.all(np.isfinite(part)) for part in fitted.params_.to_arrays().values())
     assert np.all(np.abs(fitted.decay_) < 1) and np.all(fitted.noise_variance_ > 0)
     assert np.all(np.diff(fitted.history_) >= 0)
     filled = fitted.impute(X)
     assert np.all(np.isfinite(np.concatenate(filled) if isinstance(filled, list) else filled))
-    laws = fitted.posterior(X)
-    laws = laws if isinstance(laws, list) else [laws]
-    total = sum(law.log_likelihood for law in laws)
-    # The fit works on standardised data: each cell may differ by what rounding does at its noise.
+    posteriors = fitted.posterior(X)
+    posteriors = posteriors if isinstance(posteriors, list) else [posteriors]
+    total = sum(posterior.log_likelihood for posterior in posteriors)
+    # The fit uses standardized data, in which rounding errors increase as noise variances decrease.
     signal = np.sum(fitted.loadings_**2, axis=1)
     noise = np.min(fitted.noise_variance_[signal > 0] / signal[signal > 0])
-    cells = sum(len(law.means) for law in laws) * fitted.n_features_in_
-    assert total == pytest.approx(fitted.log_likelihood_, rel=1e-8, abs=cells * small_noise_tolerance(noise))
-    assert all(np.all(np.isfinite(law.std)) and np.all(law.std <= 1 + 1e-9) for law in laws)
+    n_values = sum(len(posterior.means) for posterior in posteriors) * fitted.n_features_in_
+    assert total == pytest.approx(
+        fitted.log_likelihood_, rel=1e-8, abs=n_values * small_noise_tolerance(noise)
+    )
+    assert all(
+        np.all(np.isfinite(posterior.std)) and np.all(posterior.std <= 1 + 1e-9) for posterior in posteriors
+    )
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -204,7 +208,7 @@ def test_uneven_times_are_accepted_for_any_data(rng):
 
 
 def test_a_gap_of_years_is_accepted():
-    """Long enough that every latent has forgotten everything: as two sequences."""
+    """Factors before and after a step of a million rows are independent, as in two sequences."""
     x = walk()
     times = np.r_[0.0:30.0, 1e6 + np.arange(30) * 1.0]
     fitted = ProbabilisticSFA(2, tol=1e-6).fit(x, times=times)

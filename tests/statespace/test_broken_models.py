@@ -1,4 +1,4 @@
-"""Model files that are broken: refused in a sentence, or read as a model that fills without NaN."""
+"""Corrupt model files raise a ValueError, or are read as a model whose imputations contain no NaN."""
 
 import gzip
 import io
@@ -25,7 +25,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def saved():
-    """Bytes of a model with noise, and of the limit of none; version 1 has no checksum of the model."""
+    """Bytes of a model with noise and of a noise-free model, in version 1 of the format, without checksum."""
     return [(VERSION1 / f"probabilistic_{name}.npz").read_bytes() for name in ("fixed", "limit")]
 
 
@@ -49,7 +49,7 @@ def as_npy(array, **options):
 
 
 def with_header(content, **changes):
-    """The file with scalars changed, or without those that are `...`."""
+    """Return the file with changed scalars; scalars with the value `...` are removed."""
     members = unpacked(content)
     header = json.loads(str(np.load(io.BytesIO(members["header.npy"]))))
     header = {name: value for name, value in {**header, **changes}.items() if value is not ...}
@@ -74,8 +74,8 @@ def refused(tmp_path, content, match):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=match) as caught:
         probsfa.load(path)
-    said = str(caught.value)
-    assert str(path) in said and said.endswith(".") and "\n" not in said, said
+    message = str(caught.value)
+    assert str(path) in message and message.endswith(".") and "\n" not in message, message
 
 
 def test_truncated_and_damaged_files_are_refused(saved, tmp_path):
@@ -235,7 +235,7 @@ def test_zip_bombs_are_not_decompressed(saved, tmp_path, monkeypatch):
 
 
 def mutated(content, rng):
-    """A file with one to three changes of any kind."""
+    """Return a file with one to three random changes."""
     for _ in range(rng.integers(1, 4)):
         kind = rng.integers(7)
         if kind == 0 or not content.startswith(b"PK"):
@@ -284,7 +284,7 @@ def mutated(content, rng):
 
 
 def survive(saved, data, tmp_path, seed):
-    """Read mutated files; returns how many of them gave a model."""
+    """Read mutated files; return the number of files that were read as a model."""
     rng = np.random.default_rng(seed)
     n_read = 0
     path = tmp_path / "model.npz"
@@ -301,7 +301,7 @@ def survive(saved, data, tmp_path, seed):
         X = data[i % len(saved) == 0]
         try:
             filled = model.impute(X)
-        except ValueError as error:  # other columns than these data, or too far from them
+        except ValueError as error:  # the number of columns differs, or values are too large
             assert str(error).endswith(".") or "feature" in str(error), repr(error)
             continue
         assert not np.isnan(filled).any()
@@ -319,4 +319,4 @@ def test_mutated_files_are_refused_or_impute_without_nan(saved, data, tmp_path, 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_many_mutated_files_are_refused_or_impute_without_nan(saved, data, tmp_path):
     n_read = sum(survive(saved, data, tmp_path, seed) for seed in range(100, 180))
-    assert n_read > 20  # mutations that no one sees are among them
+    assert n_read > 20  # some mutations change no validated value

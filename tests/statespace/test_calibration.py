@@ -20,12 +20,12 @@ from probsfa.statespace.calibration import (
 from tests.sampling import sparsely
 
 
-def held_out(rng, n_gaps, length, spread):
-    """Gaps of some length, with errors whose standard deviations (by distance) are not what is predicted."""
-    distance = np.tile(np.minimum(np.arange(length), np.arange(length)[::-1]) + 1.0, n_gaps)
-    gaps = np.repeat(np.arange(n_gaps), length)
+def held_out(rng, n_blocks, length, std_at):
+    """Return predictions of blocks whose errors have standard deviations `std_at(distance)`, not one."""
+    distance = np.tile(np.minimum(np.arange(length), np.arange(length)[::-1]) + 1.0, n_blocks)
+    blocks = np.repeat(np.arange(n_blocks), length)
     return HeldOutPredictions(
-        spread(distance) * rng.standard_normal(distance.size), np.ones(distance.size), distance, gaps
+        std_at(distance) * rng.standard_normal(distance.size), np.ones(distance.size), distance, blocks
     )
 
 
@@ -36,17 +36,21 @@ def test_distances_are_those_of_a_loop(rng, with_times):
     times = 10.0 * np.cumsum(rng.uniform(0.5, 2.0, 30)) if with_times else None
     sequences = Sequences(values, (12, 8, 10), times)
     found = distance_to_observed(sequences, 10.0 if with_times else 1.0)
-    clock = np.arange(30.0) if times is None else times / 10.0
+    row_times = np.arange(30.0) if times is None else times / 10.0
     for part in sequences.slices:
         for t in range(part.start, part.stop):
             for d in range(3):
-                seen = [abs(clock[t] - clock[s]) for s in range(part.start, part.stop) if values[s, d] == 1.0]
+                seen = [
+                    abs(row_times[t] - row_times[s])
+                    for s in range(part.start, part.stop)
+                    if values[s, d] == 1.0
+                ]
                 np.testing.assert_allclose(found[t, d], min(seen, default=np.inf))
 
 
 @pytest.mark.parametrize("n", [4, 8, 30])
 def test_factors_of_few_values_make_intervals_of_a_mean_exact(n):
-    """The interval of the next value, from the mean and the maximum likelihood variance of n values."""
+    """The interval of a new value is computed from the mean and maximum likelihood variance of n values."""
     x = np.random.default_rng(0).standard_normal((40_000, n + 1))
     mean, std = x[:, :n].mean(axis=1), x[:, :n].std(axis=1)
     covered = np.abs(x[:, n] - mean) <= 1.6449 * std * small_sample_factors(np.array([float(n)]), 1)
@@ -66,13 +70,13 @@ def test_factors_at_distances_are_found(rng):
 
 
 def test_factors_are_shrunk_by_positive_part_james_stein():
-    """Of the logarithm ``l`` with the half width ``h`` of its interval, ``l (1 - (h / l)^2)`` is left."""
+    """The logarithm ``l`` with the standard error ``h`` is replaced by ``l (1 - (h / l)^2)``."""
     scores = np.exp(np.linspace(-3.0, 1.2, 40))
     error = np.sqrt(0.9 * 0.1 / 40)
     low, middle, high = np.quantile(scores, [0.9 - error, 0.9, 0.9 + error])
     logarithm, half_width = np.log(middle / 1.6448536), 0.5 * np.log(high / low)
     wanted = np.exp(logarithm * (1 - (half_width / logarithm) ** 2))
-    assert abs(np.log(wanted) - (logarithm - half_width)) > 0.05  # what a soft threshold leaves
+    assert abs(np.log(wanted) - (logarithm - half_width)) > 0.05  # not the result of a soft threshold
     found = calibrate(HeldOutPredictions(scores, np.ones(40), np.ones(40), np.arange(40)), np.ones(1))
     np.testing.assert_allclose(found.factors, [wanted], rtol=0.02)
 
@@ -109,14 +113,14 @@ def ar1(rng, n_rows, decays):
 
 
 def of_the_model(rng, n_rows, n_columns=6):
-    """Rows of the model that the default has."""
+    """Simulate two AR(1) factors, and AR(1) and white noise of each column, as in default candidates."""
     factors = ar1(rng, n_rows, np.array([0.95, 0.8])) @ rng.standard_normal((2, n_columns))
-    own = ar1(rng, n_rows, np.linspace(0.6, 0.9, n_columns))
-    return factors + own + 0.3 * rng.standard_normal((n_rows, n_columns))
+    noise = ar1(rng, n_rows, np.linspace(0.6, 0.9, n_columns))
+    return factors + noise + 0.3 * rng.standard_normal((n_rows, n_columns))
 
 
 def coverage(whole, hidden):
-    """Parts of hidden values in 90 % intervals of the default fit, and without its calibration."""
+    """Return the coverage of hidden values by 90 % intervals of the default fit, calibrated and not."""
     seen = np.where(hidden, np.nan, whole)
     model = ProbabilisticSFA().fit(seen)
     parts = []
@@ -141,7 +145,7 @@ def test_coverage_in_data_of_the_model(hide):
 
 
 def test_coverage_of_short_series():
-    """Of 40 rows, few for factors with a time scale of 20 rows: not as exact as of long series."""
+    """Coverage varies more than in long series: a factor has a time scale of 20 rows, half of the series."""
     found = []
     for seed in range(6):
         whole = of_the_model(np.random.default_rng(seed), 40)

@@ -1,4 +1,4 @@
-"""Columns that are constant in the fit: no part of a likelihood, and reported if they vary later."""
+"""Columns that are constant in the fit: likelihoods exclude them; a warning reports if they vary later."""
 
 import numpy as np
 import pytest
@@ -24,13 +24,13 @@ def test_likelihood_and_bic_are_those_without_the_column(X, options):
     assert both.score(with_it) == pytest.approx(both.log_likelihood_ / len(X), rel=1e-9)
     assert both.bic(with_it) == pytest.approx(alone.bic(X), abs=0.2)
     assert both.posterior(with_it).log_likelihood == pytest.approx(both.log_likelihood_, rel=1e-9)
-    if "robust" not in options:  # whose filter has no variational bound
+    if "robust" not in options:  # the filter of a robust model has another bound than its fit
         ahead = both.filter(with_it).row_log_likelihoods.sum()
         assert ahead == pytest.approx(both.log_likelihood_, rel=1e-9)
 
 
 def test_a_column_that_varies_later_is_reported_and_left_out(X):
-    """Held-out rows do not get a likelihood of minus 1e8."""
+    """The score does not change, although the variance of the column was not estimated."""
     both = np.column_stack([X, np.full(len(X), 7.0)])
     model = ProbabilisticSFA(2).fit(both)
     changed = both.copy()

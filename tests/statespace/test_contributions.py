@@ -1,4 +1,4 @@
-"""What each latent contributes to each cell."""
+"""Contributions of factors to values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Whoever gives events or counts to the Gaussian model is told once what is made for them."""
+"""Gaussian fits to binary values or counts warn once, and the warning names EmissionSFA."""
 
 import warnings
 
@@ -14,7 +14,7 @@ N = 60
 
 
 @pytest.mark.parametrize(
-    "column, counted",
+    "column, is_counts",
     [
         (RNG.random(N) < 0.3, True),
         (RNG.poisson(2.0, N), True),
@@ -30,8 +30,8 @@ N = 60
         (np.full(N, np.nan), False),
     ],
 )
-def test_columns_of_counts_are_detected(column, counted):
-    assert has_counts(np.asarray(column, dtype=float)) == counted
+def test_columns_of_counts_are_detected(column, is_counts):
+    assert has_counts(np.asarray(column, dtype=float)) == is_counts
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

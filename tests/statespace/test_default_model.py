@@ -29,7 +29,7 @@ def error_of(filled, whole, hidden):
 
 
 def shared_and_own(rng, n_rows):
-    """Two shared factors beside a slow process of each of twenty columns."""
+    """Simulate two factors of twenty columns, a slow process in each column, and white noise."""
     shared = ar1(rng, n_rows, np.array([0.7, 0.5])) @ rng.standard_normal((2, 20))
     return shared + ar1(rng, n_rows, np.full(20, 0.9)) + 0.1 * rng.standard_normal((n_rows, 20))
 
@@ -54,7 +54,7 @@ def test_the_same_data_get_the_same_model(rng):
 
 
 def test_a_column_that_is_constant_in_the_comparison(rng):
-    """It varies in the last rows only, most of which are hidden or left out of the comparison."""
+    """The column varies only in the last rows, most of which are hidden or not in the comparison."""
     x = shared_and_own(rng, 120)[:, :6]
     x[:118, 0] = 1.0
     model = ProbabilisticSFA().fit(x)
@@ -62,26 +62,26 @@ def test_a_column_that_is_constant_in_the_comparison(rng):
 
 
 def test_the_simplest_of_equal_candidates_is_selected(rng):
-    asked: list[tuple[str, int]] = []
+    requested: list[tuple[str, int]] = []
     x = rng.standard_normal((60, 3)).cumsum(axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         real = ProbabilisticSFA(1, max_iter=3).fit(x)._model
 
     def fit(sequences: Sequences, options: FitOptions, size, start):
-        asked.append((options.noise, size.n_components))
+        requested.append((options.noise, size.n_components))
         return real
 
     data = InMemory(Sequences(x, (60,)))
     model = fit_default_model(data, FitOptions.of(ProbabilisticSFA()).check(), fit)
-    assert asked[-1] == asked[0] == ("ar1", 0)
-    assert {noise for noise, _ in asked} == {"ar1", "diagonal"}
+    assert requested[-1] == requested[0] == ("ar1", 0)
+    assert {noise for noise, _ in requested} == {"ar1", "diagonal"}
     assert "3 with AR(1) noise" in model.fitted.status
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out")
 def test_a_cycle_is_added_if_held_out_values_need_it():
-    """The phase of a daily cycle is known in a block of missing rows; factors forget it."""
+    """A daily cycle keeps its phase in a block of 36 missing rows; predictions of AR(1) factors decay."""
     rng = np.random.default_rng(3)
     phases = rng.uniform(0.0, 2.0 * np.pi, 4)
     daily = np.cos(2.0 * np.pi * np.arange(600)[:, None] / 24.0 + phases)
@@ -102,8 +102,8 @@ def test_independent_random_walks_are_imputed_as_by_interpolation():
     seen = np.where(hidden, np.nan, walks)
     model = ProbabilisticSFA().fit(seen)
     assert model.loadings_.shape == (4, 0)
-    by_lines = LinearInterpolation().fill(seen).values
-    assert error_of(model.impute(seen), walks, hidden) <= 1.02 * error_of(by_lines, walks, hidden)
+    interpolated = LinearInterpolation().fill(seen).values
+    assert error_of(model.impute(seen), walks, hidden) <= 1.02 * error_of(interpolated, walks, hidden)
 
 
 def test_ar1_noise_of_all_columns_is_not_affordable_in_very_long_data():
@@ -112,17 +112,17 @@ def test_ar1_noise_of_all_columns_is_not_affordable_in_very_long_data():
     assert not ar1_noise_affordable(1_000_000, 18)
 
 
-@pytest.mark.parametrize("asked", [{"n_components": 2}, {"noise": "diagonal"}, {"robust": True}])
-def test_no_comparison_if_an_option_is_given(asked):
+@pytest.mark.parametrize("requested", [{"n_components": 2}, {"noise": "diagonal"}, {"robust": True}])
+def test_no_comparison_if_an_option_is_given(requested):
     x = load_nyc_weather(drop_impossible=True).data.to_numpy(float)[2000:2100, :5]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # not converged
-        model = ProbabilisticSFA(max_iter=3, **asked).fit(x)
+        model = ProbabilisticSFA(max_iter=3, **requested).fit(x)
     assert not hasattr(model, "noise_decay_") and "held-out values" not in model.status_
 
 
 def test_a_column_observed_once_does_not_prevent_the_comparison():
-    """Moved in time, the missing values of such a column hide nothing of the others; single values do."""
+    """Its pattern of missing values, shifted in time, hides no values of other columns; single values do."""
     X = ar1(np.random.default_rng(0), 150, np.array([0.97, 0.6, 0.9, 0.8]))
     once = np.column_stack([X, np.full(len(X), np.nan)])
     once[3, 4] = 7.0
@@ -138,7 +138,7 @@ def test_data_with_too_few_values_to_hold_out_are_fitted(shape):
 
 
 def test_an_interrupt_while_cycles_are_compared_ends_the_fit():
-    """The fit that the keyboard interrupts is returned, and no other is started."""
+    """The interrupted fit is returned, and no other fit is started."""
     t = np.arange(120)[:, None]
     x = np.cos(2.0 * np.pi * t / 24.0 + np.arange(3)) + 0.1 * np.random.default_rng(0).normal(size=(120, 3))
     calls: list[int] = []
@@ -168,7 +168,7 @@ def test_a_series_too_short_for_a_cycle_is_fitted_without_one(n_rows, n_columns,
 
 
 def test_the_memory_layout_does_not_change_the_fit(rng):
-    """A fit that ends early amplifies rounding errors of its start."""
+    """A fit that stops early amplifies rounding errors of its initial parameters."""
     X = rng.standard_normal((80, 3)).cumsum(axis=0)
     by_rows, by_columns = (ProbabilisticSFA(1, tol=5.0).fit(np.array(X, order=order)) for order in "CF")
     assert by_rows.log_likelihood_ == by_columns.log_likelihood_

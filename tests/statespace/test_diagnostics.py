@@ -26,11 +26,11 @@ from tests.tolerances import EXACT
 N = 1500
 
 
-def given(model):
+def estimator_of(model):
     return ProbabilisticSFA.from_parameters(model.decay, model.loadings, model.noise, model.offset)
 
 
-def small(rng, sampling="even"):
+def small_case(rng, sampling="even"):
     model = oracle.random_model(rng, 4, 2)
     times = None if sampling == "even" else uneven_times(rng, [9, 6])
     data = mask_values(rng, oracle.simulate(rng, model, [9, 6], times), "scattered")
@@ -39,10 +39,10 @@ def small(rng, sampling="even"):
 
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_predictions_of_the_filter_are_the_dense_conditional_of_each_row(rng, sampling):
-    model, data, times = small(rng, sampling)
+    model, data, times = small_case(rng, sampling)
     rows = np.arange(15)[:, None] + np.zeros((1, 4), dtype=int)
     if times is None:
-        results = given(model).filter(data)
+        results = estimator_of(model).filter(data)
     else:
         from probsfa.statespace.filtering import run_filter
 
@@ -58,9 +58,9 @@ def test_predictions_of_the_filter_are_the_dense_conditional_of_each_row(rng, sa
 
 
 def test_a_resumed_filter_predicts_from_where_it_stopped(rng):
-    model, (data, _), _ = small(rng)
-    at_once, first = given(model).filter(data), given(model).filter(data[:4])
-    second = given(model).filter(data[4:], first.state)
+    model, (data, _), _ = small_case(rng)
+    at_once, first = estimator_of(model).filter(data), estimator_of(model).filter(data[:4])
+    second = estimator_of(model).filter(data[4:], first.state)
     np.testing.assert_allclose(second.predictions, at_once.predictions[4:], rtol=1e-11)
     np.testing.assert_allclose(second.prediction_std, at_once.prediction_std[4:], rtol=1e-11)
 
@@ -81,11 +81,11 @@ def test_innovations_are_those_of_statsmodels(rng):
         filtered = peer.ssm.filter()
     spread = np.sqrt(np.diagonal(filtered.forecasts_error_cov, axis1=0, axis2=1))
     wanted = filtered.forecasts_error.T / spread
-    np.testing.assert_allclose(given(model).filter(data).innovations, wanted, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(estimator_of(model).filter(data).innovations, wanted, rtol=1e-8, atol=1e-9)
 
 
 def test_values_and_rows_that_are_left_out_are_the_dense_conditional(rng):
-    model, data, _ = small(rng)
+    model, data, _ = small_case(rng)
     params, x = to_parameters(model), np.concatenate(data)
     whole = smooth(params, to_panel(data))
     moments = observation_moments(params, whole.means, whole.covariances)
@@ -99,18 +99,18 @@ def test_values_and_rows_that_are_left_out_are_the_dense_conditional(rng):
 
 
 def test_errors_of_rows_are_finite_or_nan_with_near_zero_noise(rng):
-    model, data, _ = small(rng)
+    model, data, _ = small_case(rng)
     params = to_parameters(model._replace(noise=np.full(4, 1e-13)))
     whole = smooth(params, to_panel(data))
     got = left_out_rows(params, np.concatenate(data), whole.means, whole.covariances)
     assert np.isnan(got).all() or np.isfinite(got[~np.isnan(got)]).all()
 
 
-# ------------------------------------------------------------------------- what is said
+# ------------------------------------------------------------------------- advice
 
 
 def case(seed):
-    """A model of three latents and six columns, a series of it, and the noise of its third column."""
+    """Return a model of three factors and six columns, a series of it, and the noise of its third column."""
     rng = np.random.default_rng(seed)
     model = ProbabilisticSFA.from_parameters(
         [0.98, 0.9, 0.6], rng.standard_normal((6, 3)), rng.uniform(0.9, 1.2, 6), rng.standard_normal(6)
@@ -149,48 +149,48 @@ def test_data_of_the_model_cause_no_advice(quiet):
     assert "No misfit found" in str(quiet[0])
 
 
-def rhythm(rng, X, noise, s):
+def add_cycle(rng, X, noise, s):
     X[:, 2] += s * np.sin(2.0 * np.pi * np.arange(N) / 24.0)
 
 
-def memory(rng, X, noise, s):
+def add_ar1_noise(rng, X, noise, s):
     X[:, 2] += s * lfilter([np.sqrt(0.51)], [1.0, -0.7], rng.standard_normal(N)) - noise
 
 
-def tails(rng, X, noise, s):
+def add_heavy_tails(rng, X, noise, s):
     X[:, 2] += s * rng.standard_t(3.0, N) / np.sqrt(3.0) - noise
 
 
-def artefacts(rng, X, noise, s):
+def add_artefacts(rng, X, noise, s):
     X[[100, 900, 901], 2] += 30.0 * s
 
 
-def spread(rng, X, noise, s):
+def change_variance(rng, X, noise, s):
     X[:, 2] += noise * np.where(np.arange(N) < N // 2, -0.5, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("plant", "words"),
+    ("add_misfit", "message"),
     [
-        (rhythm, "olumn 2 has a cycle of 24 units of time that is not in the model: rhythms=[24]."),
-        (memory, "The noise of column 2 is autocorrelated at lag 1 ("),
-        (tails, "The noise of column 2 has heavy tails"),
-        (artefacts, "rows 100, 900, 901)"),
-        (spread, "The noise of column 2 changes over the series"),
+        (add_cycle, "olumn 2 has a cycle of 24 units of time that is not in the model: rhythms=[24]."),
+        (add_ar1_noise, "The noise of column 2 is autocorrelated at lag 1 ("),
+        (add_heavy_tails, "The noise of column 2 has heavy tails"),
+        (add_artefacts, "rows 100, 900, 901)"),
+        (change_variance, "The noise of column 2 changes over the series"),
     ],
 )
-def test_only_the_simulated_misfit_is_reported(plant, words):
-    said = []
+def test_only_the_simulated_misfit_is_reported(add_misfit, message):
+    advice = []
     for seed in (1, 2, 4):
         rng, model, X, noise, s = case(seed)
-        plant(rng, X, noise, s)
-        said.append(model.diagnose(hide(rng, X) if plant is not artefacts else X).advice)
-    right = [len(each) == 1 and words in each[0] for each in said]
-    assert np.mean(right) >= 0.8, said
+        add_misfit(rng, X, noise, s)
+        advice.append(model.diagnose(hide(rng, X) if add_misfit is not add_artefacts else X).advice)
+    right = [len(each) == 1 and message in each[0] for each in advice]
+    assert np.mean(right) >= 0.8, advice
 
 
 def path_with_a_derivative(rng, n_smooth, missing=0.0):
-    """Four columns of one or two smooth paths and two of an AR(1) process, and a model of AR(1) latents."""
+    """Return four columns with smooth paths and two with AR(1) paths, and a model with AR(1) factors."""
     loadings = np.zeros((6, 1 + 2 * n_smooth))
     loadings[4:, 0] = [1.0, 0.7]
     loadings[:4, 1::2] = rng.uniform(0.5, 1.5, (4, n_smooth)) * rng.choice([-1.0, 1.0], (4, n_smooth))
@@ -198,7 +198,7 @@ def path_with_a_derivative(rng, n_smooth, missing=0.0):
     noise = np.array([0.002, 0.002, 0.002, 0.002, 0.1, 0.1])
     truth = StateSpace(np.array([0.9]), loadings, noise, np.zeros(6), smooth_rate=rates)
     X = simulate(truth, N, rng)[0]
-    # AR(1) latents with the mean squared increments of the smooth ones.
+    # AR(1) factors with the mean squared increments of the smooth factors.
     rough = ProbabilisticSFA.from_parameters(
         [0.9, *(1.0 - 0.5 * rates**2)], np.column_stack([loadings[:, :1], loadings[:, 1::2]]), noise, 0.0
     )
@@ -216,7 +216,7 @@ def test_smooth_paths_are_reported_with_the_number_of_smooth_factors(rng, n_smoo
 
 
 def test_paths_of_ar1_factors_are_not_reported_as_smooth(rng):
-    """As autocorrelated as the errors may be: of a memory that the model does not have, and of a rhythm."""
+    """Errors are strongly autocorrelated, because the model lacks AR(1) noise and a cycle."""
     _, model, X, noise, s = case(4)
     X[:, 2] += 3.0 * s * lfilter([np.sqrt(0.0975)], [1.0, -0.95], rng.standard_normal(N)) - noise
     X[:, 5] += 3.0 * s * np.sin(2.0 * np.pi * np.arange(N) / 30.0)
@@ -232,7 +232,7 @@ def test_paths_of_ar1_factors_are_not_reported_as_smooth(rng):
 
 @pytest.mark.parametrize("n_smooth", [1, 2])
 def test_smooth_paths_under_noise_are_reported_by_the_likelihood(rng, n_smooth):
-    """Noise of a third of the variance hides the derivative from the errors of single columns."""
+    """With white noise of variance 0.3, errors of single columns do not show that paths are smooth."""
     loadings = np.zeros((5, 2 * n_smooth))
     loadings[:, ::2] = rng.standard_normal((5, n_smooth))
     rates = np.sqrt(3.0) / np.array([30.0, 60.0])[:n_smooth]
@@ -246,7 +246,7 @@ def test_smooth_paths_under_noise_are_reported_by_the_likelihood(rng, n_smooth):
 
 @pytest.mark.parametrize("decay", [0.999, 0.99])
 def test_a_cycle_with_a_drifting_phase_is_reported_once(rng, decay):
-    """Its peak is broader than the resolution of the record: several sinusoids have a part of it."""
+    """Its spectral peak is broader than the resolution of the series, and contains several sinusoids."""
     truth = StateSpace(
         np.array([0.95]), rng.standard_normal((5, 3)), np.full(5, 0.25), np.zeros(5),
         rhythm_decay=np.array([decay]), rhythm_frequency=np.array([2.0 * np.pi / 24.0]),
@@ -257,9 +257,9 @@ def test_a_cycle_with_a_drifting_phase_is_reported_once(rng, decay):
     assert period == pytest.approx(24.0, rel=0.1)
 
 
-@pytest.mark.parametrize(("p", "told"), [(0.005, False), (0.0005, True)])
-def test_the_significance_level_is_divided_among_types_of_misfit(rng, p, told):
-    """Autocorrelated errors, as much as gives this p-value by the chi-square law of Ljung & Box."""
+@pytest.mark.parametrize(("p", "is_reported"), [(0.005, False), (0.0005, True)])
+def test_the_significance_level_is_divided_among_types_of_misfit(rng, p, is_reported):
+    """The autocorrelation of the errors is chosen to give this p-value in the Ljung-Box test."""
     n, lags = 100, 10
     white = rng.standard_normal(n)
     slow = lfilter([1.0], [1.0, -0.9], rng.standard_normal(n))
@@ -274,7 +274,7 @@ def test_the_significance_level_is_divided_among_types_of_misfit(rng, p, told):
     errors = series[:, None]
     one_step = PredictionErrors(errors, errors, {"one step": errors}, 24)
     advice = diagnose(one_step, Sequences(errors, (n,)), None, ModelProperties(1)).advice
-    assert any("autocorrelated" in sentence for sentence in advice) is told
+    assert any("autocorrelated" in sentence for sentence in advice) is is_reported
 
 
 def test_suggestions_include_the_cycles_of_the_model(rng):
@@ -372,11 +372,11 @@ def test_a_model_of_given_parameters_has_all_methods(rng, tmp_path):
     np.testing.assert_array_equal(model.loadings_[:, 1], [1.0, 0.5, 1.0])
     X, _ = model.sample(40, random_state=0)
     X[5, 1] = np.nan
-    law = oracle.joint_posterior(
+    posterior = oracle.joint_posterior(
         oracle.Model(model.decay_, model.loadings_, model.noise_variance_, model.mean_), [X]
     )
-    np.testing.assert_allclose(model.transform(X), law.means, atol=1e-10)
-    assert model.log_likelihood(X) == pytest.approx(law.log_likelihood)
+    np.testing.assert_allclose(model.transform(X), posterior.means, atol=1e-10)
+    assert model.log_likelihood(X) == pytest.approx(posterior.log_likelihood)
     assert np.isnan(model.log_likelihood_) and model.converged_ and "from_parameters" in model.status_
     assert np.isfinite(model.bic(X)) and model.impute(X).shape == X.shape
     assert model.forecast(X, 2).means.shape == (2, 3) and model.sample_posterior(X, 2).shape == (2, 40, 2)

@@ -1,4 +1,4 @@
-"""ProbabilisticSFA: its verbs against the oracles at the fitted parameters, and scikit-learn's contract."""
+"""ProbabilisticSFA: methods equal the oracles at the fitted parameters; conventions of scikit-learn."""
 
 import pickle
 
@@ -17,11 +17,11 @@ from tests.sampling import checked, sparsely
 from tests.statespace.support import mask_values, scaled_error, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
-CUTS = (49, 2, 49)  # sequences that the 100 rows are cut into
+CUTS = (49, 2, 49)  # lengths of the sequences into which 100 rows are divided
 
 
 def fitted_model(estimator):
-    """The estimator's parameters as the oracle takes them."""
+    """Return the parameters of the estimator as a model of the oracle."""
     return oracle.Model(estimator.decay_, estimator.loadings_, estimator.noise_variance_, estimator.mean_)
 
 
@@ -29,7 +29,7 @@ def cut(x):
     return np.split(x, np.cumsum(CUTS)[:-1])
 
 
-# ---------------------------------------------------------------- verbs equal the oracles
+# ---------------------------------------------------------------- methods equal the oracles
 
 
 def test_fitted_attributes_are_those_of_the_parameters(series):
@@ -55,13 +55,13 @@ def test_log_likelihood_is_in_data_units(series):
 
 def test_bic_counts_free_parameters(series):
     _, data, fitted = series
-    # two decays, ten loadings, five noise variances, five means; all rows hold something
+    # two decays, ten loadings, five noise variances, five means; all rows have an observed value
     wanted = -2 * fitted.log_likelihood_ + 22 * np.log(100)
     assert fitted.bic(data) == pytest.approx(wanted, rel=EXACT)
 
 
 def test_bic_without_noise_is_that_of_the_square_model(rng):
-    """Its likelihood is, whatever n_components is: K decays, K directions in K dimensions, K means."""
+    """Likelihood and parameters are the same for any n_components: D decays, D x D weights, D means."""
     data = np.cumsum(rng.standard_normal((60, 4)), axis=0)
     values = [ProbabilisticSFA(k, noise=0.0).fit(data).bic(data) for k in (1, 2, 4)]
     fitted = ProbabilisticSFA(4, noise=0.0).fit(data)
@@ -118,9 +118,9 @@ def test_filter_is_causal_and_resumes(series):
 def test_sample_posterior(series):
     _, data, fitted = series
     draws = fitted.sample_posterior(data, 2000, random_state=3)
-    law = fitted.posterior(data)
+    posterior = fitted.posterior(data)
     assert draws.shape == (2000, 100, 2)
-    assert np.max(np.abs(draws.mean(axis=0) - law.means) / law.std) < mc_tolerance(1.0, 2000)
+    assert np.max(np.abs(draws.mean(axis=0) - posterior.means) / posterior.std) < mc_tolerance(1.0, 2000)
     np.testing.assert_array_equal(draws[:1], fitted.sample_posterior(data, 2000, random_state=3)[:1])
 
 
@@ -251,7 +251,7 @@ def test_uneven_times_equal_the_joint_gaussian(timed):
 
 
 def test_the_fit_does_not_depend_on_the_unit_of_time(timed):
-    """Seconds or hours: the same fit, with the time scales in the unit that was given."""
+    """Times in another unit give the same fit, with time scales in this unit."""
     data, times, fitted = timed
     scaled = ProbabilisticSFA(2).fit(data, times=[4096.0 * t for t in times])
     np.testing.assert_array_equal(scaled.decay_, fitted.decay_)
@@ -269,7 +269,7 @@ def test_filter_resumes_with_times(timed):
 
 @sparsely("unit", [1.0, 3600.0, 0.1, 1e-3], shown=[3600.0])
 def test_evenly_spaced_times_are_equivalent_to_no_times(series, unit):
-    """Whatever the grid's spacing, and however it rounds in binary."""
+    """For any time step, also if its multiples are rounded."""
     _, data, fitted = series
     found = ProbabilisticSFA(2).fit(data, times=unit * np.arange(100))
     np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-6)
@@ -286,7 +286,7 @@ def test_dates_are_times(series):
 
 
 def test_absent_rows_are_equivalent_to_empty_rows(series):
-    """Rows that are not there, with times that say so, are rows with nothing observed."""
+    """Rows that are omitted, with times of the other rows, are equivalent to rows without observations."""
     _, data, fitted = series
     kept = np.delete(np.arange(100), [10, 11, 12, 50, 80])
     incomplete = data.copy()
@@ -298,7 +298,7 @@ def test_absent_rows_are_equivalent_to_empty_rows(series):
 
 
 def test_negative_decays_reject_uneven_times(rng):
-    """A decay below zero has no power at half a step; saying so is better than NaN."""
+    """A negative decay has no real power over half a step; methods raise an error instead of NaN."""
     x = np.tile([1.0, -1.0], 50)[:, None] * (1 + 0.3 * rng.standard_normal((100, 1)))
     x = np.hstack([x, 0.3 * rng.standard_normal((100, 4)) + x])
     fitted = ProbabilisticSFA(1).fit(x)
@@ -307,7 +307,7 @@ def test_negative_decays_reject_uneven_times(rng):
         fitted.transform(x, times=np.cumsum(rng.uniform(0.5, 1.5, 100)))
 
 
-# ---------------------------------------------------------------- laws
+# ---------------------------------------------------------------- invariances
 
 
 def test_time_reversal_changes_nothing(series):
@@ -318,7 +318,7 @@ def test_time_reversal_changes_nothing(series):
 
 @sparsely("offset", [0.0, 1e4], shown=[1e4])
 def test_the_fit_does_not_depend_on_the_units_of_columns(series, offset):
-    """Column scales from 1e-8 to 1e8: the fit is the one after rescaling by hand."""
+    """Column scales from 1e-8 to 1e8 only rescale the parameters."""
     _, data, fitted = series
     scale = 10.0 ** np.array([-8, -4, 0, 4, 8])
     found = ProbabilisticSFA(2).fit((data + offset) * scale)
@@ -348,7 +348,7 @@ def test_columns_may_have_any_order(series):
 
 
 def test_signs_of_loadings_follow_the_convention(series):
-    """The feature a latent is most correlated with has a positive loading."""
+    """The column with the largest correlation with a factor has a positive loading."""
     _, data, fitted = series
     correlation = fitted.loadings_ / np.nanstd(data, axis=0)[:, None]
     largest = np.argmax(np.abs(correlation), axis=0)
@@ -372,13 +372,13 @@ def test_a_second_fit_does_not_depend_on_the_first(series):
 # ---------------------------------------------------------------- scikit-learn
 
 EXPECTED = {
-    "check_methods_subset_invariance": "rows are a time series: a part of it is inferred from less",
+    "check_methods_subset_invariance": "rows are a time series: fewer rows have less information",
     "check_methods_sample_order_invariance": "rows are a time series: their order is what is modelled",
 }
 
 
 def expected_failures(estimator):
-    """Without noise each row gives its own latents, and nothing needs excusing."""
+    """Return the checks that fail by design; none without noise, where each row determines its factors."""
     return {} if estimator.noise == 0.0 else EXPECTED
 
 
@@ -394,15 +394,15 @@ def test_clone_pickle_and_pipeline(series):
     _, data, fitted = series
     fresh = clone(fitted)
     assert fresh.get_params() == fitted.get_params() and not hasattr(fresh, "params_")
-    thawed = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(thawed.transform(data), fitted.transform(data))
+    restored = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(restored.transform(data), fitted.transform(data))
     pipeline = make_pipeline(StandardScaler(), ProbabilisticSFA(2)).fit(data)
     np.testing.assert_allclose(pipeline[-1].decay_, fitted.decay_, rtol=1e-4)
     assert pipeline.transform(data).shape == (100, 2)
 
 
 def test_fit_transform_passes_lengths_to_transform(series):
-    """Sequences are apart in the fit and in what is inferred from it."""
+    """Sequences are separate in the fit and in the posterior."""
     _, data, _ = series
     wanted = ProbabilisticSFA(2).fit(data, lengths=CUTS).transform(data, lengths=CUTS)
     np.testing.assert_array_equal(ProbabilisticSFA(2).fit_transform(data, lengths=CUTS), wanted)
@@ -453,12 +453,12 @@ def test_routed_lengths_and_times_reach_fit_and_transform(series, timed):
 
 
 @pytest.mark.parametrize(
-    "verb",
+    "method",
     ["transform", "posterior", "impute", "filter", "sample_posterior", "score", "log_likelihood", "bic"],
 )
-def test_methods_before_fit(series, verb):
+def test_methods_before_fit(series, method):
     with pytest.raises(NotFittedError):
-        getattr(ProbabilisticSFA(), verb)(series[1])
+        getattr(ProbabilisticSFA(), method)(series[1])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Covariates: effects by maximum likelihood, their errors, and every verb with them."""
+"""Covariates: maximum likelihood effects, standard errors, and all methods."""
 
 import types
 import warnings
@@ -23,7 +23,7 @@ from tests.statespace.support import mask_values, to_panel, to_parameters, uneve
 
 
 def covariance_of_observed(model, sequences, times=None):
-    """Covariance of all observed entries, and which entries these are."""
+    """Return the covariance of all observed values, and the flat mask of these values."""
     n = sum(len(x) for x in sequences)
     seen = ~np.isnan(np.concatenate(sequences)).ravel()
     P = oracle.latent_covariance(model, sequences, times)
@@ -78,7 +78,7 @@ def test_least_squares_do_not_depend_on_the_preconditioner(rng, monkeypatch):
 
 @pytest.fixture(scope="module")
 def driven():
-    """Two columns with missing values, a trend and a switch as covariates, and the fitted model."""
+    """Two columns with missing values, a trend and an indicator as covariates, and the fitted model."""
     rng = np.random.default_rng(3)
     model = oracle.Model(
         np.array([0.8]), np.array([[1.0], [0.7]]), np.array([0.3, 0.2]), np.array([1.0, -1.0])
@@ -122,7 +122,7 @@ def test_a_fit_maximizes_the_likelihood_over_all_parameters(driven):
 
 
 def numerical_standard_errors(x, exog, fitted):
-    """Standard errors (11,) by numerical second derivatives of the dense log-likelihood."""
+    """Return standard errors (11,) from numerical second derivatives of the dense log-likelihood."""
     start = np.concatenate(
         [
             np.arctanh(fitted.decay_),
@@ -239,7 +239,7 @@ def test_effects_do_not_depend_on_units(driven):
     np.testing.assert_allclose(scaled.decay_, fitted.decay_, rtol=1e-4)
 
 
-# ------------------------------------------------------------------------------------------- verbs
+# ------------------------------------------------------------------------------------------- methods
 
 
 def test_methods_equal_those_for_the_rows_less_effects(driven):
@@ -257,8 +257,8 @@ def test_methods_equal_those_for_the_rows_less_effects(driven):
     one, other = fitted.filter(x, exog=exog), plain.filter(rest)
     np.testing.assert_allclose(one.predictions, other.predictions + effects, rtol=1e-9)
     np.testing.assert_allclose(one.innovations, other.innovations, rtol=1e-7, atol=1e-9)
-    told = fitted.diagnose(x, exog=exog)
-    np.testing.assert_allclose(told.predictions, other.predictions + effects, rtol=1e-9)
+    diagnostics = fitted.diagnose(x, exog=exog)
+    np.testing.assert_allclose(diagnostics.predictions, other.predictions + effects, rtol=1e-9)
     draws = fitted.sample_posterior(x, 3, of="values", exog=exog, random_state=0)
     np.testing.assert_allclose(
         draws, plain.sample_posterior(rest, 3, of="values", random_state=0) + effects, rtol=1e-9
@@ -335,7 +335,8 @@ def test_frames_of_covariates_for_several_sequences(rng):
     with pytest.raises(ValueError, match="15 of the row labels"):
         model.impute(pieces, exog=named)
     days = [piece.set_axis(pd.date_range("2024", periods=len(piece))) for piece in pieces]
-    shared = pd.DataFrame({"u": U[:, 0]}, index=pd.date_range("2024", periods=40))  # of both: the same days
+    # The dates of the two sequences overlap.
+    shared = pd.DataFrame({"u": U[:, 0]}, index=pd.date_range("2024", periods=40))
     again = ProbabilisticSFA(1, tol=1.0).fit(days, exog=shared)
     others = [U[:15], U[:25]]
     np.testing.assert_array_equal(again.impute(days, exog=shared)[1], again.impute(days, exog=others)[1])
@@ -354,8 +355,8 @@ def test_invalid_covariates_are_reported(driven):
         (np.vstack([exog, exog]), "exog.*60.*X.*120"),
         ([exog, exog], "exog.*2.*X.*1"),
     ]
-    for wrong, said in cases:
-        with pytest.raises(ValueError, match=said):
+    for wrong, message in cases:
+        with pytest.raises(ValueError, match=message):
             model.fit(x, exog=wrong)
     switch = np.zeros(60)
     switch[np.flatnonzero(np.isnan(x[:, 0]))] = 1.0
@@ -492,8 +493,8 @@ def test_times_of_a_series_are_its_values_unless_its_index_has_dates():
 
 
 @pytest.fixture(scope="module")
-def struck():
-    """Two columns with a trend and a switch as covariates, and one cell in twelve far off."""
+def with_outliers():
+    """Two columns with a trend and an indicator as covariates, in which one value in twelve is an outlier."""
     rng = np.random.default_rng(8)
     model = oracle.Model(
         np.array([0.8]), np.array([[1.0], [0.7]]), np.array([0.1, 0.05]), np.array([1.0, -1.0])
@@ -505,8 +506,8 @@ def struck():
     return clean, x, exog, ProbabilisticSFA(1, robust=True, tol=1e-3, max_iter=600).fit(x, exog=exog)
 
 
-def test_outliers_hardly_change_robust_effects(struck):
-    clean, x, exog, fitted = struck
+def test_outliers_hardly_change_robust_effects(with_outliers):
+    clean, x, exog, fitted = with_outliers
     reference = ProbabilisticSFA(1).fit(clean, exog=exog).exog_coef_
     gaussian = ProbabilisticSFA(1).fit(x, exog=exog).exog_coef_
     error = np.abs(fitted.exog_coef_ - reference).max()
@@ -516,15 +517,15 @@ def test_outliers_hardly_change_robust_effects(struck):
     assert scores[x - clean > 1.0].min() > scores[x - clean < 1.0].max()
 
 
-def test_robust_effects_are_least_squares_at_the_weights_of_the_values(struck):
-    _, x, exog, fitted = struck
+def test_robust_effects_are_least_squares_at_the_weights_of_the_values(with_outliers):
+    _, x, exog, fitted = with_outliers
     model, nu = as_model(fitted), fitted.degrees_of_freedom_
     rest = x - exog @ fitted.exog_coef_.T
     weights = np.where(np.abs(rest - model.offset) > 6.0, 0.01, 1.0)
-    for _ in range(200):  # q(z) and q(w) in turn, by their definitions
+    for _ in range(200):  # alternating updates of q(z) and q(w) by their definitions
         posterior = student.weighted_posterior(model, rest, weights)
-        for cells, a, b in student.best_gammas(model, rest, posterior, nu, False):
-            weights[cells[0]] = a / b
+        for positions, a, b in student.best_gammas(model, rest, posterior, nu, False):
+            weights[positions[0]] = a / b
     S = covariance_of_observed(model._replace(noise=np.zeros(2)), [x])[0]
     S += np.diag((model.noise / weights).ravel())
     design = np.kron(np.column_stack([np.ones(90), exog]), np.eye(2))
@@ -534,8 +535,8 @@ def test_robust_effects_are_least_squares_at_the_weights_of_the_values(struck):
     np.testing.assert_allclose(fitted.exog_coef_.T, best[1:], atol=2e-3)
 
 
-def test_the_bound_with_covariates_is_not_lower_and_never_decreases(struck):
-    _, x, exog, fitted = struck
+def test_the_bound_with_covariates_is_not_lower_and_never_decreases(with_outliers):
+    _, x, exog, fitted = with_outliers
     assert (
         fitted.log_likelihood_
         >= ProbabilisticSFA(1, robust=True, tol=1e-3, max_iter=600).fit(x).log_likelihood_
@@ -544,8 +545,8 @@ def test_the_bound_with_covariates_is_not_lower_and_never_decreases(struck):
     assert fitted.log_likelihood(x, exog=exog) == pytest.approx(fitted.log_likelihood_, abs=1e-3)
 
 
-def test_methods_of_a_robust_model_with_covariates(struck, tmp_path):
-    _, x, exog, fitted = struck
+def test_methods_of_a_robust_model_with_covariates(with_outliers, tmp_path):
+    _, x, exog, fitted = with_outliers
     incomplete = x.copy()
     incomplete[20:25, 0] = np.nan
     values, std = fitted.impute(incomplete, return_std=True, exog=exog)
@@ -571,7 +572,7 @@ def test_methods_of_a_robust_model_with_covariates(struck, tmp_path):
 def test_rounds_continue_while_the_posterior_density_increases(
     rng, monkeypatch, prior_gain, last_gain, max_iter, n_rounds
 ):
-    """Each round here loses a nat of likelihood; with the prior it may gain, up to the round `last_gain`."""
+    """Each round lowers the likelihood by a nat; the prior density increases up to the round `last_gain`."""
     rows = Sequences(rng.standard_normal((30, 2)), (30,))
     problem = make_problem(InMemory(rows), FitOptions(1, max_iter=max_iter))
     joint = regression._JointFit(problem, rng.standard_normal((30, 1)), None)

@@ -1,4 +1,4 @@
-"""Intervals of factors: the expected information of a dense Gaussian, frames, lists and saved models."""
+"""Intervals of factors: dense expected information; frames, lists and saved models."""
 
 import dataclasses
 
@@ -52,7 +52,7 @@ def test_covariances_are_those_of_the_dense_information(missing):
     expected = directions @ inverse @ directions.T
     found = covariances_of_fit(fitted, evenly_sampled=True)
     assert found.shape == (1, 2, 2)
-    # Whittle's formula lacks the ends of the series, and takes missing values as evenly spread.
+    # Whittle's formula neglects the ends of the series, and assumes evenly distributed missing values.
     np.testing.assert_allclose(np.diag(found[0]), np.diag(expected), rtol=0.15)
     mean, std = np.asarray(model.transform(X))[:, 0], model.posterior(X).std[:, 0]
     lower, upper = (one[:, 0] for one in model.factor_interval(X, 0.9))

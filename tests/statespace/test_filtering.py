@@ -1,4 +1,4 @@
-"""The causal filter, stopped and resumed anywhere."""
+"""The Kalman filter, also resumed after any row."""
 
 import pickle
 from dataclasses import FrozenInstanceError
@@ -88,7 +88,7 @@ def test_times_must_continue_after_the_state(rng):
 
 
 def test_a_negative_decay_does_not_resume_at_half_a_step(rng):
-    """It has no power there, which must be said and not be NaN."""
+    """A negative decay has no real power over half a step; the filter raises an error instead of NaN."""
     model, data, _ = case(rng, "even")
     params = to_parameters(model._replace(decay=np.array([0.9, 0.5, -0.4])))
     times = np.arange(12.0)

@@ -1,4 +1,4 @@
-"""Parameters that are held while the rest is learned, and the range of a period that is given."""
+"""Fixed parameters, and the range of estimated periods about their initial values."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from scipy.optimize import minimize
 from probsfa import ProbabilisticSFA, load, select_model
 from probsfa.statespace.learning.coordinates import Limits
 from probsfa.statespace.parameters import StateSpace
-from tests.oracles import ar1_noise as coloured
-from tests.oracles import block_processes as pairs
+from tests.oracles import ar1_noise as ar1_oracle
+from tests.oracles import block_processes as block_oracle
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 EXACT = {"noise_prior": None, "tol": 1e-8}
 NAN = np.nan
-# The slower latent comes second, and is not seen in the last two columns.
+# The second factor is slower, and has no loadings on the last two columns.
 LOADINGS = np.array([[0.9, 0.8], [0.0, 1.0], [-0.7, 0.0], [1.1, 0.0]])
 FREE = np.array([[True, True], [False, True], [True, False], [True, False]])
 
@@ -32,10 +32,10 @@ def series():
 
 
 def dense_gaussian(model, x):
-    """Log-likelihood of the joint Gaussian of all observed values, and its gradient.
+    """Return the log-likelihood of the joint Gaussian of all observed values, and its gradient.
 
-    By covariances ``a ** |t - s|`` of each latent; derivatives by the oracle's coordinates: ``atanh a``, C
-    row by row, ``log r`` and mu.
+    Factors have covariances ``a ** |t - s|``. The gradient is with respect to the coordinates of the oracle:
+    ``atanh a``, C row by row, ``log r`` and mu.
     """
     n, D = x.shape
     lags = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
@@ -62,14 +62,14 @@ def dense_gaussian(model, x):
 
 
 def dense_log_likelihood(model, x):
-    """The value alone."""
+    """Return the log-likelihood without its gradient."""
     return dense_gaussian(model, x)[0]
 
 
-def maximum_of_the_dense_gaussian(model, x, held):
-    """Largest log-likelihood with coordinates at their places in the model, by a general optimiser."""
+def maximum_of_the_dense_gaussian(model, x, is_fixed):
+    """Return the largest log-likelihood with fixed coordinates of the model, by a general optimizer."""
     start = oracle.pack(model, "diagonal")
-    free = np.flatnonzero(~held)
+    free = np.flatnonzero(~is_fixed)
 
     def loss(u):
         vector = start.copy()
@@ -81,22 +81,22 @@ def maximum_of_the_dense_gaussian(model, x, held):
     return -end.fun
 
 
-def held_coordinates(decays=(), loadings=None, noise=()):
-    """Which of the oracle's coordinates are held: ``atanh a``, C row by row, ``log r`` and mu."""
-    held = np.zeros(2 + 8 + 4 + 4, dtype=bool)
-    held[list(decays)] = True
+def fixed_coordinates(decays=(), loadings=None, noise=()):
+    """Return the mask of fixed coordinates of the oracle: ``atanh a``, C row by row, ``log r`` and mu."""
+    is_fixed = np.zeros(2 + 8 + 4 + 4, dtype=bool)
+    is_fixed[list(decays)] = True
     if loadings is not None:
-        held[2:10] = np.asarray(loadings).ravel()
-    held[10 + np.array(noise, dtype=int)] = True
-    return held
+        is_fixed[2:10] = np.asarray(loadings).ravel()
+    is_fixed[10 + np.array(noise, dtype=int)] = True
+    return is_fixed
 
 
 def test_a_pattern_of_zeros_ends_at_the_maximum_of_the_dense_gaussian(series):
     model, x = series
     fitted = ProbabilisticSFA(2, fixed={"loadings": FREE}, **EXACT).fit(x)
     assert np.all(fitted.loadings_[~FREE] == 0.0) and np.all(fitted.loadings_[FREE] != 0.0)
-    assert fitted.decay_[0] < fitted.decay_[1]  # in the places of the pattern, not slowest first
-    best = maximum_of_the_dense_gaussian(model, x, held_coordinates(loadings=~FREE))
+    assert fitted.decay_[0] < fitted.decay_[1]  # in the order of the fixed loadings, not slowest first
+    best = maximum_of_the_dense_gaussian(model, x, fixed_coordinates(loadings=~FREE))
     assert fitted.log_likelihood_ == pytest.approx(best, abs=1e-4)
     assert fitted.log_likelihood_ < ProbabilisticSFA(2, **EXACT).fit(x).log_likelihood_
 
@@ -115,8 +115,10 @@ def test_other_parameters_are_maximized_with_fixed_decays_noise_and_loadings(ser
     assert fitted.decay_[1] == 0.95
     assert fitted.loadings_[1, 1] == pytest.approx(1.0, abs=1e-14)
     assert fitted.noise_variance_[0] == pytest.approx(0.2, rel=1e-13)
-    held = held_coordinates([1], np.arange(8) == 3, [0])
-    assert fitted.log_likelihood_ == pytest.approx(maximum_of_the_dense_gaussian(model, x, held), abs=1e-3)
+    is_fixed = fixed_coordinates([1], np.arange(8) == 3, [0])
+    assert fitted.log_likelihood_ == pytest.approx(
+        maximum_of_the_dense_gaussian(model, x, is_fixed), abs=1e-3
+    )
 
 
 def test_fixed_parameters_are_not_counted_and_have_no_standard_errors(series):
@@ -131,7 +133,7 @@ def test_fixed_parameters_are_not_counted_and_have_no_standard_errors(series):
     np.testing.assert_array_equal(np.isnan(errors.decay), [True, False])
     np.testing.assert_array_equal(np.isnan(errors.noise_variance), [False, False, False, True])
     model = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
-    free = np.flatnonzero(~held_coordinates([0], ~FREE, [3]))
+    free = np.flatnonzero(~fixed_coordinates([0], ~FREE, [3]))
     at = oracle.pack(model, "diagonal")
 
     def value(u):
@@ -162,31 +164,31 @@ EACH_COLUMN = [0.05, 0.06, 0.02, 0.03]
     shown=[(0.05, 1), (EACH_COLUMN, 0)],
 )
 def test_known_noise_is_unchanged_with_fixed_parameters(series, noise, rhythms):
-    """It was raised to the residual variance of the start, and then not learned: 0.3 in place of 0.1."""
+    """In an earlier version it was replaced by the residual variance of the start: 0.3 instead of 0.1."""
     model, x = series
     fixed = {"decays": [NAN, 0.95]}
     found = ProbabilisticSFA(2, noise=noise, fixed=fixed, rhythms=rhythms, max_iter=30).fit(x)
     np.testing.assert_allclose(found.noise_variance_, np.broadcast_to(noise, 4), rtol=1e-12)
     if rhythms == 0:
         known = model._replace(noise=np.broadcast_to(noise, 4).astype(float))
-        held = held_coordinates([1], noise=range(4))
-        wanted = maximum_of_the_dense_gaussian(known, x, held)
+        is_fixed = fixed_coordinates([1], noise=range(4))
+        wanted = maximum_of_the_dense_gaussian(known, x, is_fixed)
         assert found.log_likelihood_ > wanted - 0.1
 
 
 def test_fixed_variances_of_all_columns_are_known_noise(series):
     _, x = series
     variances = np.array([0.2, 0.3, 0.1, 0.2])
-    held = ProbabilisticSFA(2, fixed={"noise": variances}, **EXACT).fit(x)
+    fitted = ProbabilisticSFA(2, fixed={"noise": variances}, **EXACT).fit(x)
     known = ProbabilisticSFA(2, noise=variances, **EXACT).fit(x)
-    np.testing.assert_allclose(held.noise_variance_, variances, rtol=1e-13)
-    assert held.log_likelihood_ == pytest.approx(known.log_likelihood_, abs=1e-5)
+    np.testing.assert_allclose(fitted.noise_variance_, variances, rtol=1e-13)
+    assert fitted.log_likelihood_ == pytest.approx(known.log_likelihood_, abs=1e-5)
 
 
 def test_nan_for_all_fixed_loadings_gives_the_free_fit(series):
     _, x = series
-    held = ProbabilisticSFA(2, fixed={"loadings": np.full((4, 2), NAN)}).fit(x)
-    np.testing.assert_array_equal(held.loadings_, ProbabilisticSFA(2).fit(x).loadings_)
+    fitted = ProbabilisticSFA(2, fixed={"loadings": np.full((4, 2), NAN)}).fit(x)
+    np.testing.assert_array_equal(fitted.loadings_, ProbabilisticSFA(2).fit(x).loadings_)
 
 
 def test_a_fit_from_given_parameters_keeps_fixed_loadings(series):
@@ -205,7 +207,7 @@ def test_fits_with_other_noise_keep_fixed_loadings(series, options):
     fitted.fit(x)
     assert np.all(fitted.loadings_[~FREE] == 0.0) and fitted.decay_[1] == 0.95
     if options == {"noise": "ar1"}:
-        dense = coloured.log_likelihood(fitted.params_, [x], [np.arange(40.0)])
+        dense = ar1_oracle.log_likelihood(fitted.params_, [x], [np.arange(40.0)])
         assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
 
 
@@ -239,7 +241,7 @@ def test_decays_are_fixed_at_uneven_times(series):
 
 
 def fitted_unit(times):
-    """The median time between rows, which is the unit of the decays."""
+    """Return the median time between rows, which is the unit of time of the decays."""
     return np.median(np.diff(times))
 
 
@@ -253,7 +255,7 @@ def test_streamed_fits_keep_fixed_loadings(series):
 
 
 @pytest.mark.parametrize(
-    ("fixed", "options", "said"),
+    ("fixed", "options", "message"),
     [
         ({"decay": [0.5, 0.5]}, {}, "fixed"),
         ([0.5], {}, "dictionary"),
@@ -271,9 +273,9 @@ def test_streamed_fits_keep_fixed_loadings(series):
         ({"decays": [0.5, NAN]}, {"noise": 0.0}, "support fixed"),
     ],
 )
-def test_invalid_fixed_parameters_are_refused(series, fixed, options, said):
+def test_invalid_fixed_parameters_are_refused(series, fixed, options, message):
     _, x = series
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         ProbabilisticSFA(**{"n_components": 2, "fixed": fixed, **options}).fit(x)
 
 
@@ -288,7 +290,7 @@ def test_model_selection_does_not_support_fixed_parameters(series):
 
 @pytest.fixture(scope="module")
 def cycle():
-    """Two columns with a rhythm of twelve rows."""
+    """Three columns with a stochastic cycle of twelve rows."""
     truth = StateSpace(
         np.array([0.6]),
         np.array([[0.4, 1.0, 0.0], [0.3, 0.5, 0.6], [0.5, 0.0, 0.8]]),
@@ -297,7 +299,7 @@ def cycle():
         rhythm_decay=np.array([0.99]),
         rhythm_frequency=np.array([2.0 * np.pi / 12.0]),
     )
-    return truth, pairs.draw(np.random.default_rng(2), truth, [np.arange(100.0)])[0]
+    return truth, block_oracle.draw(np.random.default_rng(2), truth, [np.arange(100.0)])[0]
 
 
 def test_a_fixed_period_is_unchanged_and_has_no_standard_error(cycle):
@@ -330,7 +332,7 @@ def test_a_period_within_its_range_is_where_the_dense_likelihood_has_no_slope(cy
 
     def value(factor):
         moved = fitted.params_.replace(rhythm_frequency=factor * fitted.params_.rhythm_frequency)
-        return pairs.joint(moved, [x], [np.arange(100.0)])[0]
+        return block_oracle.joint(moved, [x], [np.arange(100.0)])[0]
 
     assert abs(value(1.001) - value(0.999)) / 0.002 < 0.5
     assert value(1.0) > max(value(1.01), value(0.99))
@@ -341,8 +343,9 @@ def test_fixed_zero_loadings_on_a_cycle_are_kept(cycle):
     seen = np.array([[True, True, True], [True, True, True], [True, False, False]])
     fitted = ProbabilisticSFA(1, rhythms=[12.0], fixed={"loadings": seen}, max_iter=60).fit(x)
     assert np.all(fitted.loadings_[2, 1:] == 0.0)
-    assert np.count_nonzero(fitted.loadings_[:, 1:] == 0.0) == 3  # and the phase of the largest column
-    dense = pairs.joint(fitted.params_, [x], [np.arange(100.0)])[0]
+    # Two fixed loadings, and the second loading of the column with phase zero.
+    assert np.count_nonzero(fitted.loadings_[:, 1:] == 0.0) == 3
+    dense = block_oracle.joint(fitted.params_, [x], [np.arange(100.0)])[0]
     assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
 
 

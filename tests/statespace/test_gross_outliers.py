@@ -9,7 +9,7 @@ from probsfa.statespace.gross_outliers import candidate_rows, gross_outliers
 from tests.sampling import sparsely
 from tests.statespace.support import MISSING_PATTERNS
 
-SAID = "Outliers dominate the fit of"
+MESSAGE = "Outliers dominate the fit of"
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +22,14 @@ def test_the_status_names_a_few_artefact_rows(recording, rng):
     rows = [700, 1501, 1502]
     X[rows] += 1000.0 * rng.standard_normal((3, 5))
     status = ProbabilisticSFA(2).fit(X).status_
-    assert SAID in status and "5 of 5 columns" in status
+    assert MESSAGE in status and "5 of 5 columns" in status
     assert any(f"row {row}, column" in status for row in rows)
-    assert SAID not in ProbabilisticSFA(2, robust=True).fit(X).status_
+    assert MESSAGE not in ProbabilisticSFA(2, robust=True).fit(X).status_
 
 
 def test_many_outliers_are_reported(recording, rng):
     X = recording + (rng.random(recording.shape) < 0.05) * 15.0 * rng.choice([-1.0, 1.0], recording.shape)
-    assert SAID in ProbabilisticSFA(2).fit(X).status_
+    assert MESSAGE in ProbabilisticSFA(2).fit(X).status_
 
 
 @pytest.mark.exhaustive
@@ -43,19 +43,19 @@ def test_diagnose_suggests_robust_noise(recording, rng):
 @sparsely("pattern", ["none", "scattered", "empty rows"], shown=2)
 def test_data_without_outliers_cause_no_warning(recording, rng, pattern):
     X = np.where(MISSING_PATTERNS[pattern](rng, recording.shape), np.nan, recording)
-    assert SAID not in ProbabilisticSFA(2).fit(X).status_
+    assert MESSAGE not in ProbabilisticSFA(2).fit(X).status_
 
 
 @pytest.mark.exhaustive
 def test_in_weather_data_only_an_impossible_wind_speed_is_reported():
     data = load_nyc_weather().data
     status = ProbabilisticSFA(6).fit(data).status_
-    assert SAID in status and "row 1010, column 'u_EWR'" in status
+    assert MESSAGE in status and "row 1010, column 'u_EWR'" in status
     speed = np.hypot(*data.iloc[1010][["u_EWR", "v_EWR"]])
     assert speed > 1000.0
     data = data.copy()
     data.loc[data.index[1010], ["u_EWR", "v_EWR"]] = np.nan
-    assert SAID not in ProbabilisticSFA(6).fit(data).status_
+    assert MESSAGE not in ProbabilisticSFA(6).fit(data).status_
 
 
 def test_candidate_rows_are_found_in_each_sequence(rng):

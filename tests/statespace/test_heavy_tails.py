@@ -1,4 +1,4 @@
-"""A noise that the package does not have: contaminated normal, by the interface of noise with heavy tails."""
+"""The interface of heavy-tailed noise supports contaminated normal noise, which the package does not have."""
 
 import itertools
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ WEIGHTS = np.array([1.0, 0.01])
 
 @dataclass(frozen=True)
 class ContaminatedNoise(HeavyTails):
-    """Values have ten times the standard deviation with odds of one to `odds`."""
+    """Noise whose standard deviation is ten times larger in one of `odds + 1` values."""
 
     odds: float = 20.0
     by_row: bool = False
@@ -69,21 +69,21 @@ class ContaminatedNoise(HeavyTails):
         tried = [self.with_shape(odds) for odds in np.geomspace(*self.shapes, 200)]
         return max(tried, key=lambda noise: noise.log_density(squared_residuals, mask).sum())
 
-    def density(self, cells, squared_scales):
-        variances = cells.explained[:, None] + squared_scales[cells.columns][:, None] / WEIGHTS
-        terms = -0.5 * (np.log(2.0 * np.pi * variances) + cells.errors[:, None] ** 2 / variances)
+    def density(self, left_out, squared_scales):
+        variances = left_out.explained[:, None] + squared_scales[left_out.columns][:, None] / WEIGHTS
+        terms = -0.5 * (np.log(2.0 * np.pi * variances) + left_out.errors[:, None] ** 2 / variances)
         return float(logsumexp(np.log(self.shares) + terms, axis=1).sum())
 
-    def left_out_density(self, cells, squared_scales):
+    def left_out_density(self, left_out, squared_scales):
         step = np.exp(1e-5)
         sides = np.where(np.eye(squared_scales.size, dtype=bool), step, 1.0)
         by_scales = [
-            (self.density(cells, squared_scales * e) - self.density(cells, squared_scales / e)) / 2e-5
+            (self.density(left_out, squared_scales * e) - self.density(left_out, squared_scales / e)) / 2e-5
             for e in sides
         ]
         up, down = self.with_shape(self.odds * step), self.with_shape(self.odds / step)
-        by_shape = (up.density(cells, squared_scales) - down.density(cells, squared_scales)) / 2e-5
-        return self.density(cells, squared_scales), np.array(by_scales), by_shape
+        by_shape = (up.density(left_out, squared_scales) - down.density(left_out, squared_scales)) / 2e-5
+        return self.density(left_out, squared_scales), np.array(by_scales), by_shape
 
     def scores(self, errors, explained, squared_scale):
         std = [np.sqrt(np.maximum(explained, 0.0) + squared_scale / w) for w in WEIGHTS]
@@ -99,14 +99,14 @@ class ContaminatedNoise(HeavyTails):
 
 
 def register(monkeypatch):
-    """Add the noise to the table, from which the quantities of models are computed at import."""
+    """Add the noise to the table of noise, and its quantity to those computed from the table at import."""
     monkeypatch.setitem(TAILS, "contaminated", ContaminatedNoise())
     monkeypatch.setitem(QUANTITIES, "odds_", *ContaminatedNoise.quantities)
 
 
 @pytest.fixture
 def series(rng):
-    """Rows with a twentieth of outliers and a tenth of missing values, and the rows without noise."""
+    """Rows with 5 % outliers and 10 % missing values, and the rows without noise."""
     z = np.zeros(300)
     for t in range(1, 300):
         z[t] = 0.95 * z[t - 1] + np.sqrt(1.0 - 0.95**2) * rng.standard_normal()
@@ -142,7 +142,7 @@ def test_another_noise_requires_only_an_entry_in_the_table(series, monkeypatch, 
 
 
 def test_the_log_likelihood_is_a_lower_bound(rng, monkeypatch):
-    """By that of all combinations of weights of eight values, each a dense Gaussian."""
+    """The exact likelihood is a sum over all weights of eight values; each term is a dense Gaussian."""
     register(monkeypatch)
     decay, loadings, variances = 0.9, np.array([1.0, -0.7]), np.array([0.2, 0.3])
     noise = ContaminatedNoise(9.0)

@@ -15,8 +15,8 @@ from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import mask_values, to_panel, uneven_times
 
-# Draws behind variances leave an error in the part that comes from the factors.
-_DRAWN = 0.25
+# Relative tolerance of variances, whose part due to the factors is estimated from draws.
+_DRAW_TOL = 0.25
 
 
 def make_params(rng, n_features=5):
@@ -45,7 +45,7 @@ def test_moments_of_values_are_those_of_the_joint_gaussian(rng, even):
     mean, covariance = oracle.given(params, data, times, missing)
     np.testing.assert_allclose(found.value_means.ravel()[missing], mean, atol=1e-3)
     variances = (found.value_variances() + params.noise_variance).ravel()[missing]
-    np.testing.assert_allclose(variances, np.diag(covariance), rtol=2.0 * _DRAWN)
+    np.testing.assert_allclose(variances, np.diag(covariance), rtol=2.0 * _DRAW_TOL)
     assert np.mean(variances / np.diag(covariance)) == pytest.approx(1.0, abs=0.1)
 
 
@@ -74,7 +74,7 @@ def test_values_left_out_are_those_of_the_joint_gaussian(rng):
     wanted = [oracle.given(params, data, times, [row]) for row in rows]
     std = np.sqrt([float(covariance[0, 0]) for _, covariance in wanted])
     errors = (means.ravel()[rows] - [float(mean[0]) for mean, _ in wanted]) / std
-    assert np.sqrt(np.mean(errors**2)) < _DRAWN
+    assert np.sqrt(np.mean(errors**2)) < _DRAW_TOL
     ratio = variances.ravel()[rows] / std**2
     assert np.median(ratio) == pytest.approx(1.0, abs=0.1)
 

@@ -1,4 +1,4 @@
-"""Where a fit starts, if that is said."""
+"""The parameter `init`: initial parameters or models."""
 
 import numpy as np
 import pytest
@@ -79,7 +79,7 @@ def test_init_of_another_size_is_refused(data, fitted):
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"decay": np.array([1.0, 0.5])}, "init.*decay=1"),
         ({"decay": np.array([0.5, np.nan])}, "init.*decay=nan"),
@@ -93,12 +93,12 @@ def test_init_of_another_size_is_refused(data, fitted):
         ),
     ],
 )
-def test_init_with_invalid_parameters_is_refused(data, fitted, changed, said):
-    with pytest.raises(ValueError, match=said):
+def test_init_with_invalid_parameters_is_refused(data, fitted, changed, message):
+    with pytest.raises(ValueError, match=message):
         ProbabilisticSFA(2, init=fitted.params_.replace(**changed)).fit(data)
 
 
 def test_robust_ar1_noise_starts_from_white_noise(data, fitted):
-    """The start is given some AR(1) noise: the score of a scale of zero is zero."""
+    """Initial scales of AR(1) noise are positive, because the score of a scale is zero at zero."""
     model = ProbabilisticSFA(2, noise="ar1", robust=True, init=fitted, tol=0.1).fit(data)
     assert np.any(model.noise_share_ > 0.01)

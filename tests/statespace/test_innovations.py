@@ -1,4 +1,4 @@
-"""Latents with any innovation variance (Turner & Sahani 2007, eqs. 6-8), and unit variance and back."""
+"""Factors with any innovation variance (Turner & Sahani 2007, eqs. 6-8) and with unit variance."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.tolerances import EXACT, mc_tolerance
 
 
 def random_parameters(rng, size=3, noise_variance=0.0):
-    """Parameters with decays of both signs, unequal variances and a full matrix of weights."""
+    """Return parameters with decays of both signs, unequal variances and a full matrix of weights."""
     return make_innovation_parameters(
         np.array([0.9, -0.4, 0.6, 0.1])[:size],
         rng.standard_normal((size, size)),
@@ -27,7 +27,7 @@ def random_parameters(rng, size=3, noise_variance=0.0):
 
 
 def test_autocovariance_is_that_of_the_recursion(rng):
-    """Eqs. 6-8 literally: y_1 of variance sigma_1^2, then y_t = lambda y_t-1 + sigma e_t."""
+    """Eqs. 6-8: y_1 has the variance sigma_1^2, and y_t = lambda y_t-1 + sigma e_t."""
     theta = random_parameters(rng)
     n = 12
     for k in range(3):
@@ -42,7 +42,7 @@ def test_autocovariance_is_that_of_the_recursion(rng):
 
 
 def test_autocovariance_is_the_limit_for_any_initial_variance(rng):
-    """Eq. 7 is a limit: from any first variance the covariance converges to it."""
+    """From any initial variance, the covariance converges to eq. 7."""
     theta = random_parameters(rng)
     variance = np.array([100.0, 0.0, 3.0])
     for _ in range(400):
@@ -58,18 +58,18 @@ def test_autocovariance_is_that_of_a_long_draw(rng):
     noise = rng.standard_normal((n, 2)) * np.sqrt(theta.innovation_variance)
     for t in range(1, n):
         y[t] = theta.decay * y[t - 1] + noise[t]
-    memory = (1 + theta.decay**2) / (1 - theta.decay**2)
+    inflation = (1 + theta.decay**2) / (1 - theta.decay**2)
     for lag in (0, 1, 3):
         sampled = np.mean(y[lag:] * y[: n - lag], axis=0)
         for k in range(2):
-            variance = 2 * theta.stationary_variance[k] ** 2 * memory[k]
+            variance = 2 * theta.stationary_variance[k] ** 2 * inflation[k]
             assert abs(sampled[k] - theta.autocovariance([lag])[0, k]) < mc_tolerance(variance, n)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_both_forms_are_one_distribution_of_the_data(rng, size, noise):
-    """The dense covariance of all cells, from innovations in the one and unit variances in the other."""
+    """The dense covariance of all values, computed from innovation variances and from unit variances."""
     theta = random_parameters(rng, size, noise)
     params = theta.unit_variance()
     model = oracle.Model(*params.to_arrays().values())
@@ -101,7 +101,7 @@ def test_conversions_are_inverse_to_each_other(rng, scale):
 
 
 def test_the_scale_of_a_factor_is_free(rng):
-    """Twice the latent and twice its weights are the same data (the ambiguity of the paper's section 4)."""
+    """A factor and its weights, multiplied by one number, describe the same data (section 4 of the paper)."""
     theta = random_parameters(rng)
     x = oracle.simulate(rng, oracle.Model(*theta.unit_variance().to_arrays().values()), [20])[0]
     factor = np.array([2.0, 0.1, 30.0])
@@ -114,7 +114,7 @@ def test_the_scale_of_a_factor_is_free(rng):
 
 
 def test_fitted_model_in_the_form_of_the_paper(rng):
-    """Recognition weights are read off a fit in the limit of no noise: its latents are W (x - mean)."""
+    """The factors of a noise-free fit are W (x - mean), with the recognition weights W."""
     theta = random_parameters(rng)
     x = oracle.simulate(rng, oracle.Model(*theta.unit_variance().to_arrays().values()), [80])[0]
     fitted = ProbabilisticSFA(3, noise=0.0).fit(x)

@@ -1,4 +1,4 @@
-"""Noise whose variances are known: one for all columns, one for each, and next to none."""
+"""Known noise variances: one for all columns, one for each column, and near zero."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""Cells left out one at a time: against posteriors without them, and straight lines drawn one by one."""
+"""Leave-one-out predictions, compared with posteriors without each value, and linear interpolation."""
 
 import warnings
 
@@ -26,7 +26,7 @@ def data(rng):
 
 
 def moments(model, x):
-    """Means and variances of new observations, by the joint Gaussian."""
+    """Return means and variances of new observations from the joint Gaussian."""
     dense = oracle.joint_posterior(model, [x])
     explained = np.einsum("dk,tkj,dj->td", model.loadings, dense.covariances, model.loadings)
     return model.offset + dense.means @ model.loadings.T, explained + model.noise
@@ -60,7 +60,7 @@ def test_scores_of_values_with_high_leverage_are_those_of_posteriors_without_the
 
 
 def test_a_value_without_information_from_others_has_no_score(rng, data):
-    """Hardly any noise, and no other cell that knows: rounding is no answer."""
+    """With noise near zero, and without information in other values, only rounding errors remain."""
     model = oracle.random_model(rng, 3, 3)._replace(noise=np.full(3, 1e-17))
     means, variances = data.copy(), np.broadcast_to(2.0 * model.noise, data.shape)
     assert np.isnan(leave_one_out_means(data, means, variances, model.noise)).all()
@@ -68,7 +68,7 @@ def test_a_value_without_information_from_others_has_no_score(rng, data):
 
 @pytest.mark.parametrize("times", [None, np.cumsum([0.0, *np.linspace(0.1, 3.0, 11)])])
 def test_interpolation_uses_the_adjacent_observations(data, times):
-    lines = interpolate_leave_one_out(Sequences(data, (5, 7), times))
+    interpolated = interpolate_leave_one_out(Sequences(data, (5, 7), times))
     when = np.arange(12.0) if times is None else times
     for rows in (range(5), range(5, 12)):
         for d in range(3):
@@ -76,8 +76,8 @@ def test_interpolation_uses_the_adjacent_observations(data, times):
             for t in seen:
                 others = [s for s in seen if s != t]
                 wanted = np.interp(when[t], when[others], data[others, d])
-                assert lines[t, d] == pytest.approx(wanted, rel=1e-12)
-    assert np.array_equal(np.isnan(lines), np.isnan(data))
+                assert interpolated[t, d] == pytest.approx(wanted, rel=1e-12)
+    assert np.array_equal(np.isnan(interpolated), np.isnan(data))
 
 
 def test_errors_are_those_of_the_same_values(rng, data):
@@ -96,7 +96,7 @@ def test_errors_are_those_of_the_same_values(rng, data):
 
 
 def test_impute_warns_if_interpolation_is_more_accurate():
-    """Two latents for five independent walks; straight lines fill these better."""
+    """One factor for five independent random walks, which linear interpolation imputes better."""
     x = np.random.default_rng(0).standard_normal((300, 5)).cumsum(axis=0)
     x[50:60, 2] = np.nan
     with pytest.warns(UserWarning, match="interpolation"):
@@ -113,7 +113,7 @@ def test_impute_does_not_warn_if_the_model_is_more_accurate():
 
 
 def test_columns_that_are_predicted_worse_than_by_interpolation(rng):
-    """Straight lines are predicted by lines; a column with one hidden value is not judged."""
+    """Interpolation predicts a straight line without error; a column with one hidden value is not tested."""
     values = np.column_stack([np.arange(60.0), rng.standard_normal(60), rng.standard_normal(60)])
     part = np.zeros((60, 3), dtype=int)
     part[1:59:2, :2], part[30, 2] = 1, 1
@@ -121,7 +121,7 @@ def test_columns_that_are_predicted_worse_than_by_interpolation(rng):
     np.testing.assert_allclose(errors[:, 0], 0.0, atol=1e-12)
     np.testing.assert_allclose(errors[31, 1], 0.5 * (values[30, 1] + values[32, 1]) - values[31, 1])
     columns = np.nonzero(part)[1]
-    by_lines = errors[part > 0]
-    of_model = np.where(columns == 0, 0.1, 0.5 * by_lines)
-    alone = np.arange(len(columns))
-    assert worse_than_interpolation(of_model, by_lines, columns, alone, 3).tolist() == [0]
+    by_interpolation = errors[part > 0]
+    of_model = np.where(columns == 0, 0.1, 0.5 * by_interpolation)
+    groups = np.arange(len(columns))
+    assert worse_than_interpolation(of_model, by_interpolation, columns, groups, 3).tolist() == [0]

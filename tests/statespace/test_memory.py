@@ -38,7 +38,7 @@ def test_imputation_in_blocks_equals_imputation_at_once(data, rng, monkeypatch, 
 
 
 def resident_bytes():
-    """Memory of this process that is in use now."""
+    """Return the resident memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
@@ -46,13 +46,13 @@ def resident_bytes():
 @pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_imputation_of_a_large_array_needs_four_times_its_memory():
-    """The array, the result, and parts; how much of what these free goes back depends on the allocator."""
+    """The array, the result, and temporary blocks, whose memory the allocator may not return."""
     small = make_slow_mixture(2_000, 10, decay=[0.95, 0.7], noise_variance=0.3, random_state=0).data
     model = ProbabilisticSFA(10, tol=1e3).fit(small)
     data = np.tile(small, (1_000, 1))
     data[::7, 3] = np.nan
     assert data.nbytes == 160_000_000
-    model.impute(data[:20_000])  # compiled once
+    model.impute(data[:20_000])  # compile before the measurement
     peak, done = [resident_bytes()], threading.Event()
     before = peak[0] - data.nbytes
 

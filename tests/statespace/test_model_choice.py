@@ -1,4 +1,4 @@
-"""Choosing a model: hidden cells, their scores by definition, the rounds, the budget, and the truth found."""
+"""Model selection: held-out values, scores, rounds, time budget, and recovery of known models."""
 
 from dataclasses import replace
 
@@ -87,22 +87,22 @@ def test_scores_reject_models_and_bic_selects_among_the_others(rng):
     groups = np.arange(400)
     common = rng.random(400)
     slightly = np.array([common, common + 0.01 * rng.standard_normal(400), common + 0.5])
-    told = compare_scores(slightly, groups, np.array([30.0, 20.0, 0.0]))
-    assert told.chosen == 1 and told.equal.tolist() == [True, True, False]
-    assert told.behind[2] == pytest.approx(0.5, abs=0.01)
-    assert near_best_models(told, np.array([30.0, 20.0, 0.0])).tolist() == [1, 0]
-    assert near_best_models(told, np.array([30.1, 20.0, 0.0])).tolist() == [1]
+    evidence = compare_scores(slightly, groups, np.array([30.0, 20.0, 0.0]))
+    assert evidence.chosen == 1 and evidence.equal.tolist() == [True, True, False]
+    assert evidence.behind[2] == pytest.approx(0.5, abs=0.01)
+    assert near_best_models(evidence, np.array([30.0, 20.0, 0.0])).tolist() == [1, 0]
+    assert near_best_models(evidence, np.array([30.1, 20.0, 0.0])).tolist() == [1]
 
 
 def test_significant_differences_below_one_percent_are_ignored(rng):
     common = 1.0 + rng.random(400)
     scores = np.array([common, common + 0.01, common + 0.02])
-    told = compare_scores(scores, np.arange(400), np.array([2.0, 1.0, 0.0]))
-    assert told.equal.tolist() == [True, True, False] and told.chosen == 1
+    evidence = compare_scores(scores, np.arange(400), np.array([2.0, 1.0, 0.0]))
+    assert evidence.equal.tolist() == [True, True, False] and evidence.chosen == 1
 
 
 def test_an_outlier_does_not_dominate_scores(rng):
-    """Its log densities differ by thousands of nats, its ranked probability scores as its predictions do."""
+    """At an outlier, log densities of two models differ by more than 1e6 nats, scores by less than 0.1."""
     errors = np.tile(rng.standard_normal(300), (2, 1))
     errors[:, 0] = 1e4
     std = np.stack([np.full(300, 1.0), np.full(300, 1.1)])
@@ -119,12 +119,12 @@ def test_a_model_is_rejected_only_if_all_draws_reject_it(rng):
     same = np.array([common, common + 0.01 * rng.standard_normal(300)])
     assert compare_scores(better, groups, bic).chosen == 1
     assert compare_scores_of_draws([better, better], [groups, groups], bic).chosen == 1
-    told = compare_scores_of_draws([better, same], [groups, groups], bic)
-    assert told.chosen == 0 and told.equal.all()
+    evidence = compare_scores_of_draws([better, same], [groups, groups], bic)
+    assert evidence.chosen == 0 and evidence.equal.all()
     together = np.concatenate([better, same], axis=1)
-    np.testing.assert_allclose(told.behind, together.mean(axis=1) - together.mean(axis=1).min())
+    np.testing.assert_allclose(evidence.behind, together.mean(axis=1) - together.mean(axis=1).min())
     wanted = standard_errors(together - together[1], np.arange(600))
-    np.testing.assert_allclose(told.standard_error, wanted)
+    np.testing.assert_allclose(evidence.standard_error, wanted)
 
 
 def test_units_are_robust_to_outliers(rng):
@@ -135,11 +135,11 @@ def test_units_are_robust_to_outliers(rng):
     assert units_of(np.ones((5, 1)))[0] == 1.0
 
 
-# ------------------------------------------------------------------------------------------- hidden cells
+# ---------------------------------------------------------------------------------------- held-out values
 
 
 def test_values_are_hidden_in_the_pattern_of_the_missing_values(rng):
-    """Rows that are missing as a whole, six at a time: hidden cells come in such rows too."""
+    """Six consecutive rows are missing at a time; values are hidden in such blocks of complete rows."""
     values = rng.standard_normal((600, 3))
     for first in (10, 57, 133, 190, 271, 305, 402, 433, 480, 555):
         values[first : first + 6] = np.nan
@@ -150,7 +150,7 @@ def test_values_are_hidden_in_the_pattern_of_the_missing_values(rng):
     rows = hidden.all.any(axis=1)
     seen = np.isfinite(values).all(axis=1)
     np.testing.assert_array_equal(hidden.all[rows & seen].all(axis=1), True)
-    for part in (1, 2):  # whole gaps, but where one begins or ends in a gap, or is the last of the part
+    for part in (1, 2):  # hidden blocks are shorter next to missing rows, and at the end of a part
         runs = np.diff(np.flatnonzero(np.diff(np.r_[0, (hidden.part[:, 0] == part).astype(int), 0])))[::2]
         assert np.mean(runs == 6) >= 0.5
 
@@ -160,7 +160,7 @@ def test_a_complete_series_hides_single_values_and_blocks(rng):
     hidden = hide_for_comparison(values, fraction=0.2, n_masks=4, block=24, rng=rng)
     assert hidden.kinds == ("single values",) * 2 + ("blocks of 24 rows",) * 2
     assert 0.15 < hidden.all.mean() < 0.25
-    # A group is one missing block of one column: consecutive rows of the same part.
+    # A group consists of consecutive rows of one column that are hidden in the same part.
     for group in np.unique(hidden.group[hidden.all])[:50]:
         rows, columns = np.nonzero(hidden.group == group)
         assert len(set(columns)) == 1 and np.all(np.diff(rows) == 1)
@@ -177,7 +177,7 @@ def test_at_most_three_tenths_of_a_column_are_hidden(rng):
 
 
 def test_predictions_of_held_out_values_are_those_given_all_others(rng):
-    """By conditioning the joint Gaussian distribution of all values."""
+    """Predictions equal the conditional means and variances of the joint Gaussian of all values."""
     params = StateSpace(np.array([0.9, 0.5]), rng.standard_normal((3, 2)), np.full(3, 0.3), np.ones(3))
     values = simulate(params, 30, rng)[0]
     values[4, 1] = np.nan
@@ -216,7 +216,7 @@ def test_isolated_values_are_far_from_four_adjacent_observations(rng):
     values = np.cumsum(rng.standard_normal((200, 3)), axis=0)
     values[::7, 1] = np.nan
     values[[40, 41, 120], [0, 0, 1]] += [90.0, -80.0, 70.0]
-    values[150:170, 2] += 500.0  # far from the rest of the column for some time: that is no chance
+    values[150:170, 2] += 500.0  # a longer excursion is not isolated
     values[60:, 0] += 300.0
     found = isolated_values(values, (60, 140))
     for d in range(3):
@@ -272,7 +272,7 @@ def test_a_smaller_model_keeps_the_factors_that_explain_most():
 
 
 def test_the_gain_of_a_cycle_is_computed_from_the_whitened_periodogram(rng):
-    """By the spectral matrix itself, inverted at each frequency, around the peak."""
+    """The spectral matrix is inverted at each frequency around the peak."""
     params = StateSpace(np.array([0.8]), rng.standard_normal((3, 1)), np.full(3, 0.5), np.zeros(3))
     values = simulate(params, 240, rng)[0]
     values += 0.8 * np.cos(2.0 * np.pi * np.arange(240)[:, None] / 12.0 + np.arange(3))
@@ -284,7 +284,7 @@ def test_the_gain_of_a_cycle_is_computed_from_the_whitened_periodogram(rng):
         spectrum = of_latent * params.loadings @ params.loadings.T + np.diag(params.noise_variance)
         power[j] = (transform.conj() @ np.linalg.solve(spectrum, transform)).real
     near = slice(20 - 2, 20 + 3)
-    # The median of neighbours, from two thirds of the frequency to three halves, ten at least.
+    # The background is the median of adjacent ordinates, ten on each side.
     level = [np.median(power[max(c - 10, 1) : c + 11]) for c in range(18, 23)]
     wanted = 3.0 * np.sum(np.maximum(power[near] / level - 1.0, 0.0))
     assert likelihood_gain_of_cycle(params, [values]) == pytest.approx(wanted, rel=0.02)
@@ -314,7 +314,7 @@ def test_only_the_true_model_has_little_residual_structure(rng):
 
 
 def test_the_gain_of_autocorrelation_is_half_the_box_pierce_statistic(rng):
-    """Errors of a model without latents are the standardised data."""
+    """One-step prediction errors of a model with zero loadings are the standardized data."""
     params = StateSpace(np.array([0.5]), np.zeros((2, 1)), np.array([4.0, 0.25]), np.array([1.0, -1.0]))
     values = params.offset + np.sqrt(params.noise_variance) * rng.standard_normal((300, 2))
     values[1:] += 0.3 * (values[:-1] - params.offset)
@@ -332,21 +332,21 @@ def test_the_gain_of_autocorrelation_is_half_the_box_pierce_statistic(rng):
 # ------------------------------------------------------------------------------------ candidates and rounds
 
 
-class Pretended:
-    """A search in which each model has a value, smaller is better, and residuals of a given structure."""
+class FakeSearch:
+    """A search in which models have a given value (smaller is better) and a given residual structure."""
 
     n_features, n_observed, default_candidates = 3, 100, ()
 
-    def __init__(self, value, most, groups, left=Structure(np.inf, np.inf), slow=()):  # noqa: B008
-        self.value, self.fitted_options, self.left, self.slow = value, [], left, slow
+    def __init__(self, value, max_factors, groups, structure=Structure(np.inf, np.inf), slow=()):  # noqa: B008
+        self.value, self.fitted_options, self.structure, self.slow = value, [], structure, slow
         self.clock = clock.Clock(None)
-        for options in proposals.propose_by_search(most, groups)(self):
+        for options in proposals.propose_by_search(max_factors, groups)(self):
             assert options not in self.fitted_options
             self.fitted_options.append(options)
 
     def residual_structure_of(self, options):
         assert options in self.fitted_options
-        return self.left
+        return self.structure
 
     def has_fast_fits(self, options):
         return options not in self.slow
@@ -362,7 +362,7 @@ class Pretended:
 
 @pytest.mark.parametrize("true", [0, 1, 2, 3, 5, 7, 8])
 def test_the_search_finds_a_single_minimum_of_the_number_of_factors(true):
-    search = Pretended(lambda options: abs(options["n_components"] - true), 8, [])
+    search = FakeSearch(lambda options: abs(options["n_components"] - true), 8, [])
     assert search.best.options == {"n_components": true}
     assert len(search.fitted_options) <= 9
 
@@ -381,7 +381,7 @@ GROUPS = [[{"rhythms": 1}, {"rhythms": 2}, {"rhythms": 3}], [{"smooth": 1}], [{"
     ],
 )
 def test_the_search_finds_the_structure(truth):
-    """Factors can imitate other processes: two a cycle, one a smooth process or AR(1) noise."""
+    """Two factors can replace a cycle; one factor can replace a smooth process or AR(1) noise."""
     cost = {"n_components": 1.0, "rhythms": 2.1, "smooth": 1.1, "noise": 1.1}
 
     def size(options, name):
@@ -394,24 +394,24 @@ def test_the_search_finds_the_structure(truth):
         by_factors = min(spare["n_components"], missing)
         return 3.0 * (missing - by_factors) + 1.2 * by_factors + sum(spare.values()) - by_factors
 
-    search = Pretended(value, 8, GROUPS)
+    search = FakeSearch(value, 8, GROUPS)
     assert search.best.options == truth
     assert len(search.fitted_options) < 40
 
 
 def test_cycles_are_fitted_only_if_the_residuals_have_a_peak():
-    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, GROUPS, Structure(0.0, 0.0))
+    search = FakeSearch(lambda options: abs(options["n_components"] - 2), 8, GROUPS, Structure(0.0, 0.0))
     assert not any("rhythms" in options for options in search.fitted_options)
     assert {"n_components": 2, "smooth": 1} in search.fitted_options
 
 
 def test_ar1_noise_is_omitted_if_its_fit_takes_long():
     ar1 = {"noise": "ar1"}
-    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, GROUPS, slow=(ar1,))
+    search = FakeSearch(lambda options: abs(options["n_components"] - 2), 8, GROUPS, slow=(ar1,))
     assert not any("noise" in options for options in search.fitted_options)
 
 
-# ----------------------------------------------------------------------------------------------- the whole
+# ----------------------------------------------------------------------------------------- select_model
 
 
 @pytest.fixture(scope="module")
@@ -423,7 +423,7 @@ def test_the_selected_model_is_fitted_and_explained(selection):
     assert selection.options == {"n_components": 2}
     model = selection.best_estimator_
     assert model.get_params()["n_components"] == 2 and model.decay_.shape == (2,)
-    # Fitted to all cells: no worse than a fit from the start.
+    # The model is fitted to all values, with the likelihood of a separate fit.
     assert model.log_likelihood_ > ProbabilisticSFA(2).fit(mixture()).log_likelihood_ - 0.5
     assert not np.isnan(model.impute(mixture())).any()
     assert (
@@ -464,7 +464,7 @@ def test_the_same_seed_gives_the_same_numbers(selection):
 
 
 def test_the_seed_affects_only_the_held_out_values(selection):
-    """What is asked of them is asked of the last few; all else is of all cells, and knows of no seed."""
+    """Scores depend on the seed; the search by BIC and the final fit do not."""
     other = select_model(mixture(), ONE_AND_TWO, random_state=1)
     for one, two in zip(selection.records, other.records, strict=True):
         same = ("model", "round", "rows", "bic") + (("n_evaluations",) if one["round"] == 0 else ())
@@ -474,7 +474,7 @@ def test_the_seed_affects_only_the_held_out_values(selection):
 
 
 def test_isolated_values_are_used_only_in_the_last_fit():
-    """Models are compared as if they were missing; the choice is fitted to all cells."""
+    """Models are compared as if these values were missing; the selected model is fitted to all values."""
     X = mixture()
     X[[60, 67, 110], [0, 0, 2]] += [60.0, -70.0, 80.0]
     without = X.copy()
@@ -489,7 +489,7 @@ def test_isolated_values_are_used_only_in_the_last_fit():
 
 
 def test_cycles_without_a_spectral_peak_are_detected():
-    """Highest at frequency zero, by its spectrum: two Lorentz curves."""
+    """The spectrum, a sum of two Lorentz curves, is highest at frequency zero."""
     for decay, frequency in [(0.95, 2.0 * np.pi / 1900.0), (0.95, 0.03), (0.95, 0.0295), (0.9, 0.2)]:
         g = -np.log(decay)
         at = np.linspace(0.0, 0.5, 50_001)
@@ -503,18 +503,18 @@ def test_cycles_without_a_spectral_peak_are_detected():
             rhythm_frequency=np.array([frequency]),
         )
         model = type("Model", (), {"fitted": type("Fitted", (), {"params": params})})
-        asked = Candidate({"rhythms": 1}, model)
-        assert candidates.has_no_peak(asked) == (np.argmax(spectrum) == 0)
-        assert not candidates.has_no_peak(replace(asked, options={"rhythms": [200.0]}))
+        requested = Candidate({"rhythms": 1}, model)
+        assert candidates.has_no_peak(requested) == (np.argmax(spectrum) == 0)
+        assert not candidates.has_no_peak(replace(requested, options={"rhythms": [200.0]}))
 
 
-@pytest.mark.filterwarnings("ignore:Held-out values")  # of made-up scores, or short fits
+@pytest.mark.filterwarnings("ignore:Held-out values")  # due to artificial scores or short fits
 def test_held_out_values_are_drawn_again_if_they_reject_the_lowest_bic(monkeypatch):
-    """By scores that are made up: the first draw is for one latent, and the second too, or not."""
+    """With artificial scores: the first draw prefers one factor; the second does so, or scores are equal."""
     for second, wanted in [(1.0, 1), (0.0, 2)]:
         worse, drawn = iter([1.0, second]), {}
 
-        def made_up(comparison, model, hidden, worse=worse, drawn=drawn):
+        def artificial(comparison, model, hidden, worse=worse, drawn=drawn):
             n = int(np.count_nonzero(hidden.part))
             key = hidden.part.tobytes()
             if key not in drawn:
@@ -522,7 +522,7 @@ def test_held_out_values_are_drawn_again_if_they_reject_the_lowest_bic(monkeypat
             errors = 1.0 + drawn[key] * (model.fitted.params.n_components == 2) + 0.01 * np.arange(n) / n
             return HeldOutPredictions(errors, np.zeros(n), np.ones(n), np.arange(n))
 
-        monkeypatch.setattr(Comparison, "predict", made_up)
+        monkeypatch.setattr(Comparison, "predict", artificial)
         chosen = select_model(mixture(), ONE_AND_TWO)
         assert chosen.options == {"n_components": wanted}
 
@@ -544,8 +544,8 @@ def test_columns_have_names_and_rows_dates():
     assert list(model.impute(frame).columns) == list("abcd")
 
 
-class Ticking:
-    """A clock that goes on by a second each time that it is looked at."""
+class FakeClock:
+    """A clock that advances by one second at each call."""
 
     def __init__(self):
         self.now = 0.0
@@ -555,23 +555,23 @@ class Ticking:
         return self.now
 
 
-@pytest.mark.filterwarnings("ignore:Held-out values")  # of made-up scores, or short fits
+@pytest.mark.filterwarnings("ignore:Held-out values")  # due to artificial scores or short fits
 def test_the_budget_is_kept(monkeypatch):
-    """Every posterior evaluation looks at the clock, so that a second is an evaluation here."""
-    ticking = Ticking()
-    monkeypatch.setattr(clock, "_now", ticking)
+    """Each likelihood evaluation calls the clock, so that an evaluation takes a second of this clock."""
+    fake_clock = FakeClock()
+    monkeypatch.setattr(clock, "_now", fake_clock)
     X = mixture()
-    asked = [{"n_components": k} for k in (1, 2, 1, 2, 1, 2)]
-    whole = select_model(X, asked, budget=10_000.0)
+    requested = [{"n_components": k} for k in (1, 2, 1, 2, 1, 2)]
+    whole = select_model(X, requested, budget=10_000.0)
     assert "the budget" not in whole.reason and len(whole.table) > 6
-    ticking.now = 0.0
-    part = select_model(X, asked, budget=60.0)
-    assert ticking.now <= 60.0 + 5.0  # looks at the clock after the end
+    fake_clock.now = 0.0
+    part = select_model(X, requested, budget=60.0)
+    assert fake_clock.now <= 60.0 + 5.0  # calls of the clock after the deadline
     assert "the budget ended the search" in part.reason
     assert len(part.table) < len(whole.table)
-    ticking.now = 0.0
+    fake_clock.now = 0.0
     with pytest.warns(ConvergenceWarning, match="budget"):
-        least = select_model(X, asked, budget=3.0)
+        least = select_model(X, requested, budget=3.0)
     assert len(least.table) == 1 and np.isfinite(least.best_estimator_.log_likelihood_)
     assert "Stopped at the end of the budget" in least.best_estimator_.status_
 
@@ -590,7 +590,7 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
     assert found.interrupted and found.options == {"n_components": 2} and len(found.table) == 2
     assert "interrupted" in found.reason and not np.isnan(found.best_estimator_.impute(mixture())).any()
     calls[:] = [None, None]
-    with pytest.raises(KeyboardInterrupt):  # before there is anything to keep
+    with pytest.raises(KeyboardInterrupt):  # before the first candidate is fitted
         select_model(mixture(), ONE_AND_TWO)
 
 
@@ -661,7 +661,7 @@ def test_a_weak_second_factor_is_found(seed):
 
 
 def test_a_new_factor_raises_the_likelihood():
-    """The start with one more factor is better than the fit without it if there is one more to find."""
+    """Initial parameters with the third of three factors have a higher likelihood than a fit of two."""
     X = make_slow_mixture(500, 8, decay=(0.98, 0.9, 0.6), noise_variance=0.3, random_state=3).data
     panel = to_panel([(X - X.mean(axis=0)) / X.std(axis=0)])
     shift, scale = X.mean(axis=0), X.std(axis=0)
@@ -683,7 +683,7 @@ def test_bad_numbers_of_factors_are_named(candidates, options, message):
 
 
 def test_columns_that_interpolation_predicts_better_are_reported(rng):
-    """One factor does not explain three random walks, which straight lines follow."""
+    """One factor does not explain three random walks, which linear interpolation imputes better."""
     X = np.cumsum(rng.standard_normal((300, 3)), axis=0)
     with pytest.warns(UserWarning, match=r"\d columns? \("):
         chosen = select_model(X, [{"n_components": 1}])

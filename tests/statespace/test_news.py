@@ -1,4 +1,4 @@
-"""News: the change of a prediction, cell by cell, by the joint Gaussian of all cells."""
+"""News: impacts of single values on a prediction equal those of the joint Gaussian of all values."""
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,7 @@ def case(rng):
 
 
 def mean_of(model, data, target, n_rows):
-    """Prediction of a missing cell: empty rows up to it, and the dense conditional."""
+    """Return the prediction of a missing value by the joint Gaussian, with empty rows after the data."""
     empty = np.full((n_rows - len(data), data.shape[1]), np.nan)
     return oracle.complete_entries(model, [np.vstack([data, empty])])[0][target]
 
@@ -47,7 +47,7 @@ def test_impacts_are_those_of_the_dense_gaussian_and_sum_to_the_change(case, tar
         news.rows, news.columns, news.revised, news.expected, news.weights, strict=True
     ):
         assert expected == pytest.approx(whole_old[t, d] if revised else predicted[t, d], rel=1e-9)
-        # A weight is what a unit more in the cell would add.
+        # A weight is the change of the prediction if the value increases by one.
         data = both if revised else whole_new
         more = data.copy()
         more[t, d] += 1.0
@@ -91,7 +91,7 @@ def test_dated_frames_have_the_news_of_their_rows(case, kind):
 
 
 def test_rows_inserted_between_old_rows_are_news(case):
-    """A frame whose old version lacks rows, unevenly spaced: the same as with these rows empty."""
+    """Unevenly spaced old data without some rows have the same news as old data with these rows empty."""
     fitted, _, old, new = case
     index = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.cumsum([1, 1, 2, 1, 3] + 9 * [1]), unit="D")
     params = [np.abs(fitted.decay_), fitted.loadings_, fitted.noise_variance_, fitted.mean_]
@@ -181,8 +181,8 @@ def test_factors_of_future_rows_are_drawn(rng):
     X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
     model = ProbabilisticSFA(1, noise=0.0).fit(X)
     assert model.sample_posterior(X, 2, n_steps=3, random_state=0).shape == (2, 43, 1)
-    cells = model.sample_posterior(X, 2, of="values", n_steps=3, random_state=0)
-    np.testing.assert_array_equal(cells[:, :40], np.broadcast_to(X, (2, 40, 3)))
-    assert np.isfinite(cells).all() and np.ptp(cells[:, 41], axis=0).min() > 0.0
+    values = model.sample_posterior(X, 2, of="values", n_steps=3, random_state=0)
+    np.testing.assert_array_equal(values[:, :40], np.broadcast_to(X, (2, 40, 3)))
+    assert np.isfinite(values).all() and np.ptp(values[:, 41], axis=0).min() > 0.0
     with pytest.raises(ValueError, match="of must be"):
         model.sample_posterior(X, of="unknown")

@@ -85,7 +85,7 @@ def test_a_stream_is_fitted_like_an_array(X):
 
 @pytest.mark.parametrize("robust", ["cell", "row"])
 def test_student_t_noise_alone_has_its_density(robust):
-    """The posterior of the weights is exact without factors, and so is the bound on the likelihood."""
+    """Without factors, the posterior of the weights is exact, and the lower bound is the log-likelihood."""
     rng = np.random.default_rng(2)
     X = rng.standard_t(4, (200, 3))
     X[rng.random(X.shape) < 0.1] = np.nan

@@ -1,4 +1,4 @@
-"""No observation noise: the closed form is slow feature analysis, and the general path tends to it."""
+"""Zero observation noise: slow feature analysis, to which models with noise converge."""
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from tests.tolerances import EXACT
 
 
 def mixture(rng, n_rows=120, shape=(5, 5)):
-    """Noise-free mixtures of as many latents as features."""
+    """Simulate noise-free linear combinations of AR(1) factors; `shape` is (columns, factors)."""
     decay = np.array([0.99, 0.9, 0.7, 0.3, -0.2])[: shape[1]]
     loadings = np.linalg.qr(rng.standard_normal(shape))[0] * rng.uniform(0.5, 2.0, shape[1])
     model = oracle.Model(decay, loadings, np.zeros(shape[0]), rng.standard_normal(shape[0]))
@@ -21,7 +21,7 @@ def mixture(rng, n_rows=120, shape=(5, 5)):
 
 
 def literal_sfa(sequences):
-    """Delta values, directions and mean straight from the definition."""
+    """Return delta values, directions and mean by the definition of slow feature analysis."""
     x = np.concatenate(sequences)
     mean = x.mean(axis=0)
     steps = np.concatenate([np.diff(s, axis=0) for s in sequences])
@@ -47,7 +47,7 @@ def test_noise_zero_is_slow_feature_analysis(rng, n_components, kind):
 
 
 def test_noise_zero_is_the_definition(rng):
-    """Not only our own SFA: directions, order and delta values from the plain generalised eigenproblem."""
+    """Directions, order and delta values equal those of the generalized eigenproblem."""
     _, x = mixture(rng)
     delta, W, mean = literal_sfa([x[:50], x[50:]])
     found = ProbabilisticSFA(5, noise=0.0).fit([x[:50], x[50:]])
@@ -58,7 +58,7 @@ def test_noise_zero_is_the_definition(rng):
 
 
 def test_likelihood_is_that_of_the_factors_and_the_volume(rng):
-    """log p(x) = sum log p(z) - log|det C| per row, with a fresh start for every sequence."""
+    """log p(x) = sum log p(z) - log|det C| per row; each sequence begins with the stationary distribution."""
     _, x = mixture(rng, 40, (3, 3))
     found = ProbabilisticSFA(3, noise=0.0).fit([x[:15], x[15:]])
     C, a = found.loadings_, found.decay_
@@ -77,15 +77,15 @@ def test_likelihood_is_that_of_the_factors_and_the_volume(rng):
 def test_the_posterior_of_complete_rows_has_no_uncertainty(rng):
     _, x = mixture(rng)
     found = ProbabilisticSFA(2, noise=0.0).fit(x)
-    law = found.posterior(x)
-    np.testing.assert_array_equal(law.means, found.transform(x))
-    assert np.all(law.covariances == 0) and np.all(law.std == 0)
-    assert law.lag_one_covariances.shape == (119, 2, 2)
-    assert law.log_likelihood == pytest.approx(found.log_likelihood_, rel=EXACT)
+    posterior = found.posterior(x)
+    np.testing.assert_array_equal(posterior.means, found.transform(x))
+    assert np.all(posterior.covariances == 0) and np.all(posterior.std == 0)
+    assert posterior.lag_one_covariances.shape == (119, 2, 2)
+    assert posterior.log_likelihood == pytest.approx(found.log_likelihood_, rel=EXACT)
     filled, std = found.impute(x, return_std=True)
     np.testing.assert_array_equal(filled, x)
     assert np.all(std == 0)
-    np.testing.assert_array_equal(found.sample_posterior(x, 2)[1], law.means)
+    np.testing.assert_array_equal(found.sample_posterior(x, 2)[1], posterior.means)
 
 
 def test_forecast_uses_all_directions_and_reports_the_slowest(rng):
@@ -104,13 +104,13 @@ def test_samples_determine_their_factors(rng):
     _, x = mixture(rng)
     drawn, latents = ProbabilisticSFA(2, noise=0.0, random_state=0).fit(x).sample(7)
     assert drawn.shape == (7, 5) and latents.shape == (7, 2)
-    # Without noise nothing is lost: the slow latents are read off the drawn rows exactly.
+    # Without noise, the rows determine the factors.
     found = ProbabilisticSFA(2, noise=0.0).fit(x)
     np.testing.assert_allclose(found.transform(drawn), latents, atol=1e-8)
 
 
 def test_units_of_columns_change_the_likelihood_by_their_volume(rng):
-    """Column scales from 1e-8 to 1e8 shift the log-likelihood by the logarithm of the volume, no more."""
+    """Column scales from 1e-8 to 1e8 change the log-likelihood only by the logarithm of the volume."""
     _, x = mixture(rng)
     scale = 10.0 ** np.array([-8, -4, 0, 4, 8])
     one, other = (ProbabilisticSFA(2, noise=0.0).fit(data) for data in (x, x * scale))
@@ -121,15 +121,15 @@ def test_units_of_columns_change_the_likelihood_by_their_volume(rng):
 
 
 @pytest.mark.parametrize(
-    "spoil", [lambda x: np.column_stack([x, x[:, 0]]), lambda x: np.column_stack([x, np.ones(len(x))])]
+    "add_column", [lambda x: np.column_stack([x, x[:, 0]]), lambda x: np.column_stack([x, np.ones(len(x))])]
 )
-def test_rank_deficient_data_keep_their_solution(rng, spoil):
+def test_rank_deficient_data_keep_their_solution(rng, add_column):
     """A duplicated or constant column adds no direction."""
     _, x = mixture(rng)
-    found, plain = (ProbabilisticSFA(2, noise=0.0).fit(data) for data in (spoil(x), x))
+    found, plain = (ProbabilisticSFA(2, noise=0.0).fit(data) for data in (add_column(x), x))
     assert scaled_error(found.decay_, plain.decay_) < 1e-8
-    assert scaled_error(found.transform(spoil(x)), plain.transform(x)) < 1e-7
-    assert np.isfinite(found.log_likelihood_) and np.isfinite(found.forecast(spoil(x), 2).std).all()
+    assert scaled_error(found.transform(add_column(x)), plain.transform(x)) < 1e-7
+    assert np.isfinite(found.log_likelihood_) and np.isfinite(found.forecast(add_column(x), 2).std).all()
 
 
 def largest_angle(one, other):
@@ -139,25 +139,25 @@ def largest_angle(one, other):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_models_with_noise_converge_to_the_limit(rng):
-    """Directions settle as the noise falls, within edge terms of order 1 / T of slow feature analysis."""
+    """As the noise decreases, directions converge to slow feature analysis up to terms of order 1 / T."""
     n_rows = 440
     _, x = mixture(rng, n_rows, (3, 3))
     limit = ProbabilisticSFA(3, noise=0.0).fit(x)
-    recognised = []
+    factors_by_noise = []
     for noise in (1e-1, 1e-3, 1e-6, 1e-10):
         general = ProbabilisticSFA(3, noise=noise * x.var(axis=0).mean()).fit(x)
         assert np.all(np.isfinite(general.decay_)) and np.isfinite(general.log_likelihood_)
-        recognised.append((x - x.mean(axis=0)) @ np.linalg.inv(general.loadings_).T)
-    steps = [largest_angle(y, recognised[-1]) for y in recognised[:-1]]
+        factors_by_noise.append((x - x.mean(axis=0)) @ np.linalg.inv(general.loadings_).T)
+    steps = [largest_angle(y, factors_by_noise[-1]) for y in factors_by_noise[:-1]]
     assert steps[0] > steps[1] > steps[2] and steps[2] < 0.5 * steps[1]
-    # The edges turn two directions into each other the more, the closer their decays are.
+    # Edge terms rotate two directions by an angle of order 1 / T, divided by the difference of their decays.
     apart = -np.diff(limit.decay_).max()
-    assert largest_angle(recognised[-1], limit.transform(x)) < 5.0 / (n_rows * apart)
+    assert largest_angle(factors_by_noise[-1], limit.transform(x)) < 5.0 / (n_rows * apart)
     assert general.decay_ == pytest.approx(limit.decay_, abs=5.0 / n_rows)
 
 
 def test_likelihoods_with_noise_converge_to_the_limit(rng):
-    """At the limit's own parameters the general likelihood with vanishing noise is the closed form's."""
+    """At the same parameters, the likelihood with noise of 1e-24 equals the noise-free likelihood."""
     _, x = mixture(rng, 10, (3, 3))
     found = ProbabilisticSFA(3, noise=0.0).fit(x)
     model = oracle.Model(found.decay_, found.loadings_, np.full(3, 1e-24), found.mean_)

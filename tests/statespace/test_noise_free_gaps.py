@@ -1,4 +1,4 @@
-"""Filling without noise: the posterior of the square model given the observed cells of all rows."""
+"""Imputation without noise: the posterior of the square model given the observed values of all rows."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def fitted_mixture(rng, n_features=3, n_rows=30, n_components=2):
 
 
 def square(model):
-    """The square model as the oracle takes it."""
+    """Return the square model as a model of the oracle."""
     fitted = model._model.square
     return oracle.Model(fitted.decay, fitted.loadings, np.zeros(len(fitted.mean)), fitted.mean)
 
@@ -36,63 +36,63 @@ def with_missing(X, rng, pattern):
         X[5:9], X[0], X[-2:] = np.nan, np.nan, np.nan
     elif pattern == "column":
         X[4:20, 1] = np.nan
-    elif pattern == "all but one cell":
-        cell = X[3, 1]
+    elif pattern == "all but one value":
+        value = X[3, 1]
         X[:] = np.nan
-        X[3, 1] = cell
+        X[3, 1] = value
     return X
 
 
 @sparsely("n_features", [3, 1, 4])
-@pytest.mark.parametrize("pattern", ["scattered", "rows", "column", "all but one cell"])
+@pytest.mark.parametrize("pattern", ["scattered", "rows", "column", "all but one value"])
 def test_imputation_equals_the_joint_distribution_of_the_values(rng, pattern, n_features):
     X, model = fitted_mixture(rng, n_features, n_components=min(2, n_features))
-    if n_features == 1 and pattern in ("column", "all but one cell"):
+    if n_features == 1 and pattern in ("column", "all but one value"):
         pattern = "rows"
-    gaps = with_missing(X, rng, pattern)
-    expected, expected_std = oracle.complete_entries(square(model), [gaps])
-    filled, std = model.impute(gaps, return_std=True)
+    incomplete = with_missing(X, rng, pattern)
+    expected, expected_std = oracle.complete_entries(square(model), [incomplete])
+    filled, std = model.impute(incomplete, return_std=True)
     np.testing.assert_allclose(filled, expected, atol=1e-8)
     np.testing.assert_allclose(std, expected_std, atol=1e-7)
-    np.testing.assert_array_equal(filled[~np.isnan(gaps)], gaps[~np.isnan(gaps)])
+    np.testing.assert_array_equal(filled[~np.isnan(incomplete)], incomplete[~np.isnan(incomplete)])
 
 
 def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
     X, model = fitted_mixture(rng)
-    gaps = [with_missing(X[:12], rng, "scattered"), with_missing(X[12:], rng, "rows")]
-    limit = square(model)._replace(noise=np.full(3, 1e-20))  # of which decimals have enough
-    expected = oracle.exact_posterior(limit, gaps)
-    whole = model._model._posterior(model._check(gaps, None, None))
+    incomplete = [with_missing(X[:12], rng, "scattered"), with_missing(X[12:], rng, "rows")]
+    limit = square(model)._replace(noise=np.full(3, 1e-20))  # the oracle has decimal numbers
+    expected = oracle.exact_posterior(limit, incomplete)
+    whole = model._model._posterior(model._check(incomplete, None, None))
     np.testing.assert_allclose(whole.means, expected.means, atol=1e-7)
     np.testing.assert_allclose(whole.covariances, expected.covariances, atol=1e-7)
     inside = np.delete(np.arange(29), 11)
     np.testing.assert_allclose(whole.lag_one_covariances[inside], expected.lag_one[inside], atol=1e-7)
-    assert model.log_likelihood(gaps) == pytest.approx(expected.log_likelihood, abs=1e-6)
+    assert model.log_likelihood(incomplete) == pytest.approx(expected.log_likelihood, abs=1e-6)
 
 
 @sparsely("noise", [1e-9, 1e-7])
 def test_imputation_with_little_noise_converges_to_the_limit(rng, noise):
     X, model = fitted_mixture(rng)
-    gaps = with_missing(X, rng, "scattered")
+    incomplete = with_missing(X, rng, "scattered")
     params = model._model.square.parameters(3).replace(noise_variance=np.full(3, noise))
     fitted = MaximumLikelihood(
         params, np.zeros(3), np.ones(3), 1.0, 0.0, np.zeros(1), 0, True, "", FitOptions(3, noise=noise)
     )
-    filled = LinearGaussianModel(fitted).impute(model._check(gaps, None, None))
-    limit, limit_std = model.impute(gaps, return_std=True)
+    filled = LinearGaussianModel(fitted).impute(model._check(incomplete, None, None))
+    limit, limit_std = model.impute(incomplete, return_std=True)
     np.testing.assert_allclose(filled.values, limit, atol=100 * np.sqrt(noise))
     np.testing.assert_allclose(filled.std, limit_std, atol=100 * np.sqrt(noise))
 
 
 def test_a_value_that_others_determine_has_no_uncertainty(rng):
-    """Three columns of two latents: two cells of a row tell the third."""
+    """With three columns and two factors, two values of a row determine the third."""
     X, _ = fitted_mixture(rng, 2)
     X = np.column_stack([X, X @ [1.0, -2.0]])
     model = ProbabilisticSFA(2, noise=0.0).fit(X)
-    gaps = X.copy()
-    gaps[4, 0] = gaps[9, 2] = np.nan
-    gaps[15, 0:2] = np.nan
-    filled, std = model.impute(gaps, return_std=True)
+    incomplete = X.copy()
+    incomplete[4, 0] = incomplete[9, 2] = np.nan
+    incomplete[15, 0:2] = np.nan
+    filled, std = model.impute(incomplete, return_std=True)
     np.testing.assert_allclose(filled[[4, 9]], X[[4, 9]], atol=1e-8)
     np.testing.assert_allclose(std[[4, 9]], 0.0, atol=1e-7)
     assert (std[15, :2] > 1e-3).all()
@@ -102,29 +102,31 @@ def test_a_value_that_others_determine_has_no_uncertainty(rng):
 def test_units_of_the_columns_do_not_matter(rng):
     X, model = fitted_mixture(rng)
     units = np.array([1e-8, 1.0, 1e8])
-    gaps = with_missing(X, rng, "scattered")
+    incomplete = with_missing(X, rng, "scattered")
     scaled = ProbabilisticSFA(2, noise=0.0).fit(X * units)
     for one, other in zip(
-        model.impute(gaps, return_std=True), scaled.impute(gaps * units, return_std=True), strict=True
+        model.impute(incomplete, return_std=True),
+        scaled.impute(incomplete * units, return_std=True),
+        strict=True,
     ):
         np.testing.assert_allclose(other / units, one, atol=1e-6)
 
 
 def test_complete_rows_determine_their_factors(rng):
     X, model = fitted_mixture(rng)
-    gaps = with_missing(X, rng, "column")
-    np.testing.assert_allclose(model.posterior(gaps).means[20:], model.transform(X)[20:], atol=EXACT)
+    incomplete = with_missing(X, rng, "column")
+    np.testing.assert_allclose(model.posterior(incomplete).means[20:], model.transform(X)[20:], atol=EXACT)
     with pytest.raises(ValueError, match=r"NaN.*row 4.*impute"):
-        model.transform(gaps)  # slow feature analysis, row by row
-    np.testing.assert_array_equal(model.posterior(gaps).covariances[20:], 0.0)
-    assert (model.posterior(gaps).std[5:15] > 0).all()
+        model.transform(incomplete)  # factors of slow feature analysis require complete rows
+    np.testing.assert_array_equal(model.posterior(incomplete).covariances[20:], 0.0)
+    assert (model.posterior(incomplete).std[5:15] > 0).all()
 
 
 def test_draws_have_the_moments_of_the_posterior(rng):
     X, model = fitted_mixture(rng)
-    gaps = with_missing(X, rng, "rows")
-    drawn = model.sample_posterior(gaps, 4000, random_state=0)
-    posterior = model.posterior(gaps)
+    incomplete = with_missing(X, rng, "rows")
+    drawn = model.sample_posterior(incomplete, 4000, random_state=0)
+    posterior = model.posterior(incomplete)
     np.testing.assert_allclose(drawn.mean(axis=0), posterior.means, atol=0.1)
     np.testing.assert_allclose(drawn.std(axis=0), posterior.std, atol=0.1)
     step = drawn - drawn.mean(axis=0)
@@ -134,21 +136,23 @@ def test_draws_have_the_moments_of_the_posterior(rng):
 
 def test_forecasts_after_an_empty_row_continue_those_before_it(rng):
     X, model = fitted_mixture(rng)
-    gaps = X.copy()
-    gaps[-1] = np.nan
+    incomplete = X.copy()
+    incomplete[-1] = np.nan
     ahead = model.forecast(X[:-1], 4)
-    later = model.forecast(gaps, 3)
+    later = model.forecast(incomplete, 3)
     np.testing.assert_allclose(later.means, ahead.means[1:], atol=1e-9)
     np.testing.assert_allclose(later.std, ahead.std[1:], atol=1e-9)
 
 
 def test_training_rows_must_be_complete_and_a_saved_limit_imputes(rng, tmp_path):
     X, model = fitted_mixture(rng)
-    gaps = with_missing(X, rng, "scattered")
+    incomplete = with_missing(X, rng, "scattered")
     with pytest.raises(ValueError, match="X.*NaN"):
-        ProbabilisticSFA(2, noise=0.0).fit(gaps)
+        ProbabilisticSFA(2, noise=0.0).fit(incomplete)
     model.save(tmp_path / "limit.npz")
-    np.testing.assert_array_equal(probsfa.load(tmp_path / "limit.npz").impute(gaps), model.impute(gaps))
+    np.testing.assert_array_equal(
+        probsfa.load(tmp_path / "limit.npz").impute(incomplete), model.impute(incomplete)
+    )
 
 
 def test_a_drift_is_imputed_in_the_presence_of_others(rng):

@@ -31,7 +31,7 @@ def parameters(rng, size=3):
 
 
 def literal_moments(x):
-    """A and B as the paper has them below eq. 17."""
+    """Return A and B as defined in the paper after eq. 17."""
     steps = np.diff(x, axis=0)
     return steps.T @ steps / (len(x) - 1), x.T @ x / len(x)
 
@@ -51,7 +51,7 @@ def test_exact_is_the_joint_gaussian(rng, lengths, first):
 @pytest.mark.parametrize("lengths", [[2], [9], [5, 1, 4]])
 @pytest.mark.parametrize("first", ["stationary", "any"])
 def test_edge_terms_are_the_difference(rng, lengths, first):
-    """Eqs. 13 and 19 by their own formulas, and the terms between them by theirs."""
+    """The difference of eqs. 13 and 19 is the sum of the edge terms, each computed by its own formula."""
     theta = parameters(rng)
     v = None if first == "stationary" else np.array([0.3, 5.0, 1.0])
     x = [2.0 * rng.standard_normal((n, 3)) for n in lengths]
@@ -63,7 +63,7 @@ def test_edge_terms_are_the_difference(rng, lengths, first):
 
 
 def test_identities_of_the_sums(rng):
-    """Eqs. 15-17 of the paper, with its A and B."""
+    """Eqs. 15-17 of the paper, with A and B as defined there."""
     x = rng.standard_normal((11, 3))
     T = len(x)
     A, B = literal_moments(x)
@@ -75,7 +75,7 @@ def test_identities_of_the_sums(rng):
 
 
 def test_closed_form_is_equation_19(rng):
-    """With the paper's A and B; the exact one is its eq. 18, with the constant that it leaves out."""
+    """Eq. 19 with A and B of the paper, and eq. 18 with the constant that the paper omits."""
     theta = parameters(rng)._replace(offset=np.zeros(3))
     x = rng.standard_normal((9, 3))
     T = len(x)
@@ -95,7 +95,7 @@ def test_closed_form_is_equation_19(rng):
 
 
 def numerical_maximum(x, decay, rng, field, starts=4):
-    """Weights of the largest likelihood at fixed decays, by a general optimiser from random weights."""
+    """Return the weights that maximize the likelihood at fixed decays, by a general optimizer."""
     offset = x.mean(axis=0)
 
     def negative(flat):
@@ -109,7 +109,7 @@ def numerical_maximum(x, decay, rng, field, starts=4):
 
 @sparsely("decay", [(-0.7, 0.4, -0.2), (0.9, 0.5, 0.1), (0.1, 0.6, 0.3)])
 def test_directions_do_not_depend_on_the_decays(rng, decay):
-    """After eq. 23: whatever the decays, the directions are those of SFA, larger decays slower ones."""
+    """For any decays the directions are those of SFA, slower for larger decays (text after eq. 23)."""
     x = series(200)
     W = numerical_maximum(x, np.array(decay), rng, "without_edges")
     sfa = SFA().fit(x).components_
@@ -121,7 +121,7 @@ def test_directions_do_not_depend_on_the_decays(rng, decay):
 
 @pytest.mark.parametrize("decay", [(0.9, 0.5, 0.1), (-0.7, 0.4, -0.2)])
 def test_maximum_without_edges_is_equations_22_and_23(decay):
-    """Decorrelated outputs and differences, and the variances of eq. 22, in the definition's own terms."""
+    """Outputs and their differences are uncorrelated, with the variances of eq. 22."""
     x = series(300)
     s2, a = np.array([2.0, 0.3, 1.0]), np.array(decay)
     theta = noise_free_maximum_likelihood(x, a, s2)
@@ -144,7 +144,7 @@ def test_learned_decays_without_edges_are_those_of_the_noise_free_fit():
 
 
 def test_scaling_of_slow_feature_analysis_is_the_limit_of_small_decays():
-    """Eq. 24: with sigma^2 = 1 - lambda^2 and decays that go to zero the outputs become white."""
+    """Eq. 24: with sigma^2 = 1 - lambda^2, outputs become white as decays converge to zero."""
     x = series(300)
     centred = x - x.mean(axis=0)
     off = []
@@ -160,7 +160,7 @@ def test_scaling_of_slow_feature_analysis_is_the_limit_of_small_decays():
 @pytest.mark.parametrize("decay", [None, (0.8, 0.5, -0.1)])
 @pytest.mark.parametrize("lengths", [[60], [25, 20, 15]])
 def test_the_exact_maximum_is_stationary_and_higher(rng, decay, lengths):
-    """No step in any weight or learned decay leads higher, by central differences of the exact likelihood."""
+    """Central differences of the exact likelihood with respect to weights and estimated decays are zero."""
     x = series(60)
     exact = noise_free_maximum_likelihood(x, decay, edge_terms=True, lengths=lengths)
     closed = noise_free_maximum_likelihood(x, decay, lengths=lengths)
@@ -194,26 +194,26 @@ def test_exact_maximum_is_the_numerical_one(rng):
 
 
 def test_maxima_approach_each_other_like_one_over_length():
-    """T times the distance of the maxima stays bounded, while T grows a hundredfold."""
-    turns, decays, gains = [], [], []
+    """T times the distance of the maxima is bounded while T increases by a factor of 100."""
+    rotations, decays, gains = [], [], []
     for n in (1_000, 10_000, 100_000):
         worst = np.zeros(3)
         for seed in range(5):
             x = series(n, decay=(0.9, 0.6, 0.1), seed=seed)
             closed, exact = (noise_free_maximum_likelihood(x, edge_terms=e) for e in (False, True))
-            turn = np.max(np.abs(exact.weights @ np.linalg.inv(closed.weights) - np.eye(3)))
+            rotation = np.max(np.abs(exact.weights @ np.linalg.inv(closed.weights) - np.eye(3)))
             gain = noise_free_log_likelihood(x, exact).exact - noise_free_log_likelihood(x, closed).exact
-            worst = np.maximum(worst, [turn, np.max(np.abs(exact.decay - closed.decay)), gain])
-        turns.append(n * worst[0])
+            worst = np.maximum(worst, [rotation, np.max(np.abs(exact.decay - closed.decay)), gain])
+        rotations.append(n * worst[0])
         decays.append(n * worst[1])
         gains.append(n * worst[2])
-    # Medians of a few draws scatter by small factors; a distance like 1/sqrt(T) would grow tenfold.
-    for scaled in (turns, decays, gains):
+    # Maxima over five draws vary by small factors; for a distance of order 1/sqrt(T) they would grow tenfold.
+    for scaled in (rotations, decays, gains):
         assert 0.2 < scaled[2] / scaled[0] < 5.0
 
 
 def test_columns_in_any_units():
-    """Units of the columns change weights by their inverse and nothing else."""
+    """Units of the columns change only the weights, by their inverse."""
     x, units = series(200), np.array([1e-6, 1.0, 1e6])
     for edge_terms in (False, True):
         one, other = (noise_free_maximum_likelihood(d, edge_terms=edge_terms) for d in (x, x * units))
@@ -224,7 +224,7 @@ def test_columns_in_any_units():
 @pytest.mark.parametrize("decay", [(0.3, 0.299, 0.298), (0.3, 0.3 - 1e-6, 0.1), (0.999, 0.998, 0.99)])
 @pytest.mark.parametrize("n_rows", [30, 500])
 def test_maxima_with_similar_decays_are_found(rng, decay, n_rows):
-    """With close decays edge terms lead far from slow feature analysis; still no step leads higher."""
+    """With similar decays the maximum is far from slow feature analysis; all nearby likelihoods are lower."""
     x = series(n_rows)
     top = noise_free_maximum_likelihood(x, decay, edge_terms=True)
     best = noise_free_log_likelihood(x, top).exact

@@ -45,7 +45,7 @@ def test_structures_have_the_names_of_the_option():
 
 
 def series(rng, tied):
-    """A model whose variances keep to the partition, and data with missing values."""
+    """Return parameters with equal variances within groups, and data with missing values."""
     model = oracle.random_model(rng, 5, 2, 0.3)
     variance = tied.column_values(0.2 + rng.random(tied.n_free), 0.4)
     model = model._replace(noise=variance)
@@ -67,7 +67,7 @@ def test_the_score_equals_finite_differences(rng, tied):
 
 
 def test_the_m_step_maximizes_over_shared_variances(rng, tied):
-    """Each group's variance solves ``n rho^2 + (n s - S - 2 s) rho - S s = 0``; known ones stay."""
+    """Variances of groups solve ``n rho^2 + (n s - S - 2 s) rho - S s = 0``; known ones are unchanged."""
     params, panel = series(rng, tied)
     stats = expected_statistics(params, panel)
     noise = Noise(tied, np.full(5, 1e-9), WEAK_PRIOR)

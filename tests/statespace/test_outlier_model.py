@@ -1,4 +1,4 @@
-"""Gaussian models that leave out gross outliers, and when the default is one."""
+"""Gaussian models that treat gross outliers as missing, and data for which the default fit is one."""
 
 import warnings
 from dataclasses import replace
@@ -34,7 +34,7 @@ def clean(seed, n_rows=300, n_columns=5):
 
 
 def with_outliers(x):
-    """The rows with single gross values and an artefact row, and where these are."""
+    """Return the rows with three gross values and an artefact row, and the mask of these values."""
     bad = np.zeros(x.shape, dtype=bool)
     bad[[40, 90, 200], [0, 1, 0]] = True
     bad[150] = True
@@ -56,8 +56,8 @@ def fitted():
 def test_columns_in_which_few_values_dominate(rng):
     x = rng.standard_normal((200, 4))
     x[50, 1] = 300.0  # one gross value
-    x[:, 2] = rng.standard_t(1.2, 200)  # many large ones
-    x[:, 3] = np.repeat(rng.standard_normal(2), 100)  # a step, and no spread
+    x[:, 2] = rng.standard_t(1.2, 200)  # heavy tails
+    x[:, 3] = np.repeat(rng.standard_normal(2), 100)  # a step between constant values
     spread = robust_scale_with_outliers(x, (200,))
     assert spread[1] > 0.0
     np.testing.assert_array_equal(spread[[0, 2, 3]], 0.0)
@@ -139,7 +139,7 @@ def with_bursts(rng):
 
 
 def test_bursts_in_all_columns_are_not_outliers():
-    """A few rows dominate, and the columns predict each other there."""
+    """Three rows dominate, in which columns predict each other."""
     x = with_bursts(np.random.default_rng(0))
     x[130, 2] = x[220, 0] = np.nan
     model = ProbabilisticSFA().fit(x)
@@ -167,7 +167,7 @@ def test_artefact_rows_with_a_common_pattern_are_left_out(seed):
 
 
 def test_the_model_of_all_values_is_fitted_once(monkeypatch):
-    """That of the check of outliers is compared, too, and is the one that would be fitted again."""
+    """A fit of the test for outliers is also a candidate, and is not fitted again."""
     x = with_bursts(np.random.default_rng(0))
     fits = []
 
@@ -180,7 +180,7 @@ def test_the_model_of_all_values_is_fitted_once(monkeypatch):
     n_reused = len(fits)
     monkeypatch.setattr(default_model, "_without_outliers", lambda *args: (None, None))
     again = ProbabilisticSFA().fit(x)
-    # Two fits for the check, of which one is used again.
+    # Of the two fits of the test, one is reused.
     assert n_reused == (len(fits) - n_reused) + 1
     assert not isinstance(reused._model, OutlierModel) and reused.status_ == again.status_
     for name in ("decay", "loadings", "noise_variance", "offset"):
@@ -189,7 +189,7 @@ def test_the_model_of_all_values_is_fitted_once(monkeypatch):
 
 @pytest.mark.parametrize("interrupted_fit", [1, 2])
 def test_an_interrupt_of_the_test_for_outliers_ends_the_fit(interrupted_fit):
-    """The fit that the keyboard interrupts is returned, and no other is started."""
+    """The interrupted fit is returned, and no other fit is started."""
     x, _ = with_outliers(clean(0, 220))
     fits = []
 
@@ -205,9 +205,9 @@ def test_an_interrupt_of_the_test_for_outliers_ends_the_fit(interrupted_fit):
 
 
 def test_wide_data_without_outliers_are_tested_with_few_factors(rng, monkeypatch):
-    """Two fits with 16 factors; the candidates follow, of which none is fitted twice."""
+    """The test consists of two fits with 16 factors; then the candidates are fitted."""
     x = ar1(rng, 300, np.full(20, 0.9)) @ rng.standard_normal((20, 20))
-    x[100] += 30.0 * np.abs(x).max()  # a factor of its own
+    x[100] += 30.0 * np.abs(x).max()  # a factor that is large in this row only
     monkeypatch.setattr(default_model, "scores", lambda *args: np.ones(1))
     numbers = []
 

@@ -1,4 +1,4 @@
-"""Sources of rows: arrays, and what is read when it is asked for."""
+"""Row sources: arrays, and objects that read rows on demand."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What parameters say of their latents, before and after there are any."""
+"""StateSpace and Latents: coordinates, canonical form, arrays by name, and pickles."""
 
 import copy
 import copyreg
@@ -26,12 +26,12 @@ def test_coordinates_are_counted_without_parameters(rng, noise):
     assert vector.shape == (coordinates.size,)
     dynamics, loadings, _, _ = coordinates.slices
     assert vector[dynamics].shape == (coordinates.latents.n_dynamics,)
-    # What the likelihood depends on: coordinates without those that the canonical rule holds.
-    held = np.count_nonzero(~params.free_loadings)
+    # Loadings that the canonical form fixes are not free.
+    n_fixed = np.count_nonzero(~params.free_loadings)
     assert vector[loadings].shape == (params.free_loadings.size,)
     assert (
         coordinates.n_free
-        == coordinates.size - held
+        == coordinates.size - n_fixed
         == 3 + 15 + {"diagonal": 5, "isotropic": 1, "known": 0}[noise] + 5
     )
 
@@ -56,7 +56,7 @@ def test_factors_are_added_to_existing_factors(rng):
 
 
 def test_canonical_parameters_are_an_equal_model(rng):
-    """The covariance of successive observations is the same, in falling order of the decays."""
+    """Covariances of observations at lags 0 to 2 are equal; decays are in descending order."""
     params = to_parameters(oracle.random_model(rng, 4, 3)).replace(decay=np.array([-0.3, 0.9, 0.5]))
     found = canonical(params, np.ones(4))
     np.testing.assert_array_equal(found.decay, [0.9, 0.5, -0.3])
@@ -74,7 +74,7 @@ NAMES += ("memory_decay", "memory_scale")
 
 
 def with_every_part():
-    """One AR(1) latent, one stochastic cycle, one smooth latent, and AR(1) noise of two columns."""
+    """Return a model with an AR(1) factor, a stochastic cycle, a smooth factor, and AR(1) noise."""
     shapes = ((1,), (2, 5), (2,), (2,), (1,), (1,), (1,), (2,), (2,))
     arrays = (0.1 * (i + 1) + np.zeros(shape) for i, shape in enumerate(shapes))
     return StateSpace(**dict(zip(NAMES, arrays, strict=True)))
@@ -131,7 +131,7 @@ def test_parameters_can_be_pickled():
 
 
 def test_older_pickles_of_parameters_can_be_read():
-    """While the class was a tuple, its pickles held four arrays for `__new__` and a state of the others."""
+    """Pickles of the former tuple contain four arrays for `__new__` and the others for `__setstate__`."""
     arrays = with_every_part().to_arrays()
     found = copyreg.__newobj__(StateSpace, *(arrays.pop(name) for name in NAMES[:4]))
     found.__setstate__(arrays)

@@ -1,4 +1,4 @@
-"""Saving and loading: everything comes back, nothing is unpickled, nothing is left half written."""
+"""Saving and loading: loaded models are equal; files are never unpickled or partially written."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def test_an_unconverged_model_is_reported_after_loading(series, tmp_path):
 
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_whether_a_fit_was_interrupted_is_restored(series, tmp_path, interrupted):
-    """Also of files of earlier versions, in which only the first sentence of the status has it."""
+    """In files of earlier versions, only the first sentence of the status reports an interruption."""
     ended = "Interrupted: the best parameters so far are kept." if interrupted else "Converged."
     model = replace(
         series[2]._model.fitted, interrupted=interrupted, status=FitStatus.of("any", f"{ended} And more.")
@@ -201,7 +201,7 @@ def test_a_parameter_set_after_the_fit_does_not_change_the_saved_model(tmp_path,
 
 
 def test_a_file_older_than_an_option_with_a_default_is_read(tmp_path, series):
-    """Options of a fit that a later version adds have their defaults in files of this one."""
+    """Options that are missing in a file of an earlier version have their defaults."""
     state = series[2]._to_arrays()
     del state["fitted_with"]["noise_floor"], state["options"]["noise_floor"]
     loaded = ProbabilisticSFA._from_arrays(state)

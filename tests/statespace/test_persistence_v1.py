@@ -1,4 +1,4 @@
-"""Files saved by the first version of the format are read, and the models in them answer as they did."""
+"""Files of version 1 of the format are read, and their models have the same results as before."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_a_model_saved_by_the_first_version_has_the_same_results(expected, kind)
     model = probsfa.load(DATA / ("saved_v1_noise_free.npz" if kind else "saved_v1.npz"))
     X = expected["complete" if kind else "X"]
     forecast = model.forecast(X, 3)
-    answers = {
+    results = {
         "means": model.transform(X),
         "log_likelihood": model.log_likelihood(X),
         "forecast": forecast.means,
@@ -31,8 +31,8 @@ def test_a_model_saved_by_the_first_version_has_the_same_results(expected, kind)
         "bic": model.bic(X),
         "sample": model.sample(4, random_state=0)[0],
     }
-    for name, answer in answers.items():
-        np.testing.assert_allclose(answer, expected[kind + name], rtol=1e-9, atol=1e-9, err_msg=name)
+    for name, result in results.items():
+        np.testing.assert_allclose(result, expected[kind + name], rtol=1e-9, atol=1e-9, err_msg=name)
     assert model.log_likelihood_ == pytest.approx(expected[kind + "log_likelihood"], rel=1e-9)
     assert model.converged_ and model.n_features_in_ == 3
 

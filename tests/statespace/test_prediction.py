@@ -1,4 +1,4 @@
-"""Forecasts and imputations: conditioning the joint law of the entries, in which latents do not appear."""
+"""Forecasts and imputations equal conditional distributions of the joint Gaussian of all values."""
 
 from dataclasses import FrozenInstanceError
 

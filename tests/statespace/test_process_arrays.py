@@ -28,7 +28,7 @@ def test_transitions_by_jax_are_those_by_numpy():
     assert [group.matrix.shape[1:3] for group in wanted] == [(2, 1), (6, 2), (2, 3)]
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(np.asarray(one.matrix), other.matrix, rtol=1e-13, atol=1e-15)
-        # In units of the standard deviations, which are 1e-11 to 1.
+        # Covariances are compared in units of standard deviations, which are between 1e-11 and 1.
         std = np.sqrt(np.diagonal(other.innovation, axis1=2, axis2=3))
         units = std[..., :, None] * std[..., None, :]
         np.testing.assert_allclose(np.asarray(one.innovation) / units, other.innovation / units, atol=1e-12)

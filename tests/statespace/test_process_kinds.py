@@ -67,7 +67,7 @@ def test_a_field_with_the_name_of_a_method_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("asked", "kinds"),
+    ("requested", "kinds"),
     [
         ({"rhythms": 2}, {Rhythm: 2}),
         ({"rhythms": [12, "24h"], "smooth": 1}, {Rhythm: 2, Matern32: 1}),
@@ -77,8 +77,8 @@ def test_a_field_with_the_name_of_a_method_is_refused():
         ({"trend": "linear"}, {LocalLinearTrend: 1}),
     ],
 )
-def test_options_request_processes(asked, kinds):
-    options = ProcessOptions(**asked)
+def test_options_request_processes(requested, kinds):
+    options = ProcessOptions(**requested)
     options.check()
     assert {kind: n for kind, n in options.counts.items() if n} == kinds
     assert ProcessOptions(**options).counts == options.counts

@@ -1,4 +1,4 @@
-"""Rhythms and smooth latents as users meet them: fitted attributes, all verbs, files, times and dates."""
+"""Stochastic cycles and smooth factors: fitted attributes, all methods, files, times and dates."""
 
 import warnings
 
@@ -149,9 +149,9 @@ def test_dates_and_uneven_times_have_periods_in_their_units(series):
     kept = np.sort(np.random.default_rng(0).choice(N_ROWS, 130, replace=False))
     uneven = ProbabilisticSFA(1, rhythms=["24h"], max_iter=40).fit(frame.iloc[kept])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit was cut short
+        warnings.simplefilter("ignore")  # the fit stops at max_iter
         error = uneven.standard_errors(frame.iloc[kept]).rhythm_periods[0]
-    # Periods are in median steps, of two hours.
+    # Periods are in median time steps, which are two hours.
     assert uneven.time_unit_seconds_ == 7200.0
     assert error < 0.05 * PERIOD and abs(uneven.rhythm_periods_[0] - PERIOD) < 3.0 * error
     numbers = ProbabilisticSFA(1, rhythms=1, max_iter=40).fit(series[kept], times=2.0 * kept)
@@ -182,7 +182,7 @@ def test_standard_errors_equal_the_numerical_ones(series):
     np.testing.assert_allclose(errors.rhythm_decays, -rho * np.log(rho) * by_log_rate, rtol=1e-2)
     np.testing.assert_allclose(errors.rhythm_periods, 2 * np.pi / omega**2 * by_frequency, rtol=1e-2)
     np.testing.assert_allclose(errors.smooth_timescales, model.smooth_timescales_ * by_smooth, rtol=1e-2)
-    assert np.isnan(errors.loadings).sum() == 1 + 2  # the phase that is held, and the velocity
+    assert np.isnan(errors.loadings).sum() == 1 + 2  # the phase of one column, and the velocity in both
     for name, estimate in (
         ("rhythm_periods", model.rhythm_periods_),
         ("rhythm_decays", model.rhythm_decay_),

@@ -1,4 +1,4 @@
-"""Simulation of the model, and of its latents given observations."""
+"""Simulation of the model, and of its factors given observations."""
 
 import numpy as np
 import pytest
@@ -20,9 +20,9 @@ from tests.tolerances import EXACT, mc_tolerance
 @sparsely("pattern", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_draws_have_the_posterior_distribution(rng, pattern, sampling):
-    """A draw is affine in its normals: zero gives the mean, unit vectors a root of the covariance.
+    """A draw is an affine function of standard normals, which is evaluated at zero and at unit vectors.
 
-    No Monte Carlo is needed; the root reproduces the dense covariance of all rows with all rows.
+    The result at zero is the mean. Differences from it are a square root of the covariance of all rows.
     """
     model = oracle.random_model(rng, 5, 3)
     times = None
@@ -43,7 +43,7 @@ def test_draws_have_the_posterior_distribution(rng, pattern, sampling):
 
 
 def test_moments_of_many_draws_are_those_of_the_posterior(rng):
-    """With random numbers: means and variances within six standard errors of a mean of n draws."""
+    """Means and variances of 4000 draws agree within six standard errors."""
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     n = 4000
@@ -69,7 +69,7 @@ def test_draws_are_reproducible_and_independent_of_padding(rng):
 
 
 def test_draws_with_small_noise_reproduce_the_observations(rng):
-    """With noise of 1e-10 and as many features as latents, every draw reproduces the observations."""
+    """With noise variances of 1e-10 and more columns than factors, draws reproduce the observations."""
     model = oracle.random_model(rng, 5, 3, 1e-10)
     data = oracle.simulate(rng, model, [12])
     draws = draw_factors(to_parameters(model), to_panel(data), 20, rng)
@@ -79,7 +79,7 @@ def test_draws_with_small_noise_reproduce_the_observations(rng):
 
 @pytest.mark.parametrize("decay", [[0.99, 0.5], [-0.8, 0.0]])
 def test_factors_are_stationary_with_unit_variance(rng, decay):
-    """Means over independent series of squares, which have the variance 2, and of products, 1 + c^2."""
+    """Means of products over independent series; a product at correlation c has the variance 1 + c^2."""
     decay, n = np.array(decay), 4000
     drawn = np.array([simulate_latents(of_decay(decay), 4, rng) for _ in range(n)])
     assert drawn.shape == (n, 4, 2)

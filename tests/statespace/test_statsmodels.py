@@ -1,4 +1,4 @@
-"""The log-likelihood is that of statsmodels' DynamicFactorMQ at mapped parameters."""
+"""The log-likelihood equals that of DynamicFactorMQ of statsmodels at equivalent parameters."""
 
 import warnings
 
@@ -17,7 +17,7 @@ dynamic_factor_mq = pytest.importorskip("statsmodels.tsa.statespace.dynamic_fact
 @sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
 @sparsely("noise", [0.3, 1e-3], shown=[1e-3])
 def test_log_likelihood_equals_statsmodels(rng, pattern, noise):
-    """Loadings row by row, decays, Cholesky factors sqrt(1 - a^2) of the innovations, noise variances."""
+    """Parameters of statsmodels: loadings, decays, innovation scales sqrt(1 - a^2), noise variances."""
     model = oracle.random_model(rng, 5, 3, noise)
     data = mask_values(rng, oracle.simulate(rng, model, [25]), pattern)
     with warnings.catch_warnings():

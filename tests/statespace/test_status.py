@@ -1,4 +1,4 @@
-"""The status of a fit: one text of notes with codes."""
+"""The status of a fit: a text that consists of notes with codes."""
 
 import copy
 import pickle
@@ -40,7 +40,7 @@ def test_a_fit_has_codes_and_values(X, tmp_path):
 
 
 def test_few_values_for_each_parameter_are_reported():
-    """Ten rows of six columns do not determine three factors, and hundreds do."""
+    """Ten rows of six columns do not determine three factors; 200 rows do."""
     make = make_slow_mixture(200, 6, decay=[0.9, 0.5, 0.2], noise_variance=0.3, random_state=0).data
     short, long = (ProbabilisticSFA(3, tol=1.0).fit(make[:n]).status_ for n in (10, 200))
     assert "few_values" in short.codes and "few_values" not in long.codes

@@ -1,4 +1,4 @@
-"""Series read block by block give the sums, and the fit, of series in memory."""
+"""Series that are read in blocks have the same statistics and fits as series in memory."""
 
 import numpy as np
 import pandas as pd
@@ -88,7 +88,7 @@ def test_streamed_fit_is_the_fit(tmp_path, rng):
 
 
 class InBlocks:
-    """What a variable of a netCDF file is: a shape, and masked rows for a slice."""
+    """Like a variable of a netCDF file: an object with a shape, whose slices are masked arrays."""
 
     def __init__(self, values, mask):
         self.shape = values.shape
@@ -106,7 +106,7 @@ def incomplete(rng):
 
 @pytest.fixture
 def blocks(monkeypatch):
-    """Several blocks in so few rows."""
+    """Divide 90 rows into three blocks."""
     monkeypatch.setattr(streaming, "BLOCK_ROWS", 32)
 
 
@@ -150,7 +150,7 @@ def test_nullable_frames_are_streamed_under_their_names(incomplete, blocks):
 
 
 @pytest.mark.parametrize(
-    ("cells", "reason"),
+    ("convert", "reason"),
     [
         (lambda X: X.astype(str), "text"),
         (lambda X: X.astype("M8[s]"), "durations"),
@@ -158,9 +158,9 @@ def test_nullable_frames_are_streamed_under_their_names(incomplete, blocks):
         (lambda X: np.where(np.arange(X.size).reshape(X.shape) == 200, "none", X.astype(object)), "text"),
     ],
 )
-def test_text_dates_and_complex_numbers_are_not_streamed(rng, blocks, cells, reason):
+def test_text_dates_and_complex_numbers_are_not_streamed(rng, blocks, convert, reason):
     with pytest.raises(ValueError, match=reason):
-        ProbabilisticSFA(1).fit_stream(cells(rng.standard_normal((90, 3))))
+        ProbabilisticSFA(1).fit_stream(convert(rng.standard_normal((90, 3))))
 
 
 def test_an_infinite_value_is_located_within_its_block(rng, blocks):

@@ -1,4 +1,4 @@
-"""Student-t noise: its inference by dense definitions, its fit by what it must obey, and the verbs."""
+"""Student-t noise: inference equals dense definitions; properties of fits; and all methods."""
 
 import types
 import warnings
@@ -38,13 +38,13 @@ STRATEGIES = ["recursions", "segmented", "scan", "core"]
 
 
 def of_model(model, nu, **options):
-    """A fitted estimator with Student-t noise at given parameters."""
+    """Return an estimator with Student-t noise and given parameters."""
     options = {"robust": True, **options}
     return ProbabilisticSFA.from_parameters(*model, degrees_of_freedom=nu, **options)
 
 
 def contaminated(rng, model, n_rows, share=0.05, size=20.0):
-    """A series, the same with gross errors in some of its cells, and which."""
+    """Return a series, the series with gross errors in some of its values, and the mask of these values."""
     clean = oracle.simulate(rng, model, [n_rows])[0]
     where = rng.random(clean.shape) < share
     spikes = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(0.5, 1.5, clean.shape) * size
@@ -74,7 +74,7 @@ def test_weights_divide_noise_variances_in_every_strategy(weighted, strategy):
     filled[: len(x)] = np.where(np.isnan(x), 0.0, weights)
     panel = panel.weighted(filled)
     seen = ~np.isnan(x)
-    # Powers of densities have powers of their normalisers.
+    # Densities to a power are not normalized.
     surplus = np.where(
         seen, 0.5 * np.log(weights) + 0.5 * (weights - 1.0) * np.log(2 * np.pi * model.noise), 0
     )
@@ -86,7 +86,7 @@ def test_weights_divide_noise_variances_in_every_strategy(weighted, strategy):
     assert scaled_error(whole.lag_one_covariances, dense.lag_one) < EXACT
     for each in (value, whole.log_likelihood, stats.log_likelihood):
         assert each + surplus.sum() == pytest.approx(dense.log_likelihood, rel=EXACT)
-    # Sums over cells, by the definition.
+    # Sums over observed values, by definition.
     power, moments = np.zeros(5), np.zeros((5, 4))
     for t, d in np.argwhere(seen):
         c, S = model.loadings[d], dense.covariances[t]
@@ -109,7 +109,7 @@ def test_bound_is_that_of_the_definition(rng, by_row):
     x[6, 1] = 30.0
     nu = 3.5
     params, panel, noise = to_parameters(model), to_panel([x]), StudentNoise(nu, by_row)
-    # Once with q(w) at its best for some q(z), once at the fixed point.
+    # First with the optimal q(w) for an arbitrary q(z), then at the fixed point.
     weights = rng.gamma(2.0, 0.5, x.shape)
     dense = definition.weighted_posterior(model, x, weights)
     gammas = definition.best_gammas(model, x, dense, nu, by_row)
@@ -119,12 +119,12 @@ def test_bound_is_that_of_the_definition(rng, by_row):
     assert bound_at(params, panel, moments, filled, noise) == pytest.approx(
         definition.bound(model, x, dense, gammas, nu), rel=EXACT
     )
-    # With q(z) at its best for these Gammas.
+    # With the optimal q(z) for these Gamma distributions.
     best = weights_at(noise, moments.squared_residuals(params, panel), panel)
     shared = np.full(x.shape, 1.0)
     for left_out, a, b in gammas:
-        for cell in left_out:
-            shared[cell] = a / b
+        for position in left_out:
+            shared[position] = a / b
     np.testing.assert_allclose(best.values[:9], np.where(np.isnan(x), 0.0, shared), rtol=1e-9)
     after = definition.weighted_posterior(model, x, shared)
     value = best.bound(params, panel, log_likelihood(params, panel.weighted(best.values)))
@@ -164,7 +164,7 @@ def test_gradient_at_given_weights_is_that_of_the_bound(rng):
         assert by_log_noise[d] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
 
 
-# ---------------------------------------------------------------------------------------- cells left out
+# --------------------------------------------------------------------------------------- values left out
 
 
 def test_density_of_values_left_out_is_the_integral_and_its_derivatives():
@@ -223,7 +223,7 @@ def test_rows_left_out_are_those_of_the_dense_definition(weighted):
 
 @pytest.mark.parametrize("most", [2**17, 50])
 def test_the_density_that_determines_tails_has_correct_derivatives(weighted, monkeypatch, most):
-    """Also if only some of many values are used."""
+    """The density uses all values, or only some of many values."""
     model, x, weights, _ = weighted
     params, panel = to_parameters(model), to_panel([x])
     filled = np.zeros(panel.values.shape)
@@ -245,7 +245,7 @@ def test_the_density_that_determines_tails_has_correct_derivatives(weighted, mon
 
 @sparsely("nu", [3.0, 6.0])
 def test_degrees_of_freedom_by_value_are_not_too_high(nu):
-    """Three latents of eight columns, where the maximum of the bound has 4.6 for 3 and 25 for 6."""
+    """At the maximum of the lower bound, they would be 4.6 instead of 3, and 25 instead of 6."""
     series = make_slow_mixture(1500, 8, decay=[0.98, 0.9, 0.6], noise_variance=1e-9, random_state=0)
     noise = np.sqrt(0.3) * np.random.default_rng(0).standard_t(nu, series.data.shape)
     fitted = ProbabilisticSFA(3, robust=True).fit(series.data + noise)
@@ -283,7 +283,7 @@ def test_the_bound_never_decreases(rng, n_rows, n_features, n_components, robust
 
 
 def test_the_bound_is_reported_without_the_prior_of_the_noise():
-    """Of noise variances of a thousandth the weak prior takes a fifth of a nat here."""
+    """With noise variances near 1e-3, the log prior is about -0.2 nats."""
     rng = np.random.default_rng(2)
     [x] = oracle.simulate(rng, oracle.random_model(rng, 4, 1, 1e-3), [80])
     fitted = ProbabilisticSFA(1, robust=True, tol=1e-3).fit(x)
@@ -293,7 +293,7 @@ def test_the_bound_is_reported_without_the_prior_of_the_noise():
 
 @pytest.fixture(scope="module")
 def recording():
-    """A model, a clean series, the same with outliers, which, and both fits to these."""
+    """A model, a series, this series with outliers, their mask, and two fits to the series with outliers."""
     rng = np.random.default_rng(3)
     model = oracle.Model(
         np.array([0.97, 0.7]), rng.standard_normal((6, 2)), rng.uniform(0.2, 0.5, 6), rng.standard_normal(6)
@@ -326,7 +326,7 @@ def test_outlier_scores_rank_outliers_first_and_keep_missing_values_and_frames(r
     with pytest.warns(UserWarning, match="feature names"):
         framed = fitted.outlier_scores(frame)
     assert framed.columns.tolist() == list("abcdef") and framed.isna().to_numpy().sum() == 1
-    # A cell left out by hand, at the weights that the others then have.
+    # Prediction of a missing value; the weights of other values are inferred without it.
     row, column = np.argwhere(where)[4]
     without = x.copy()
     without[row, column] = np.nan
@@ -400,7 +400,7 @@ def test_a_column_of_mostly_equal_values_is_not_a_constant_with_outliers(rng):
 
 
 def test_tails_are_estimated_with_few_evaluations(rng, monkeypatch):
-    """Tails are where cells left out have them, the rest where the bound is highest."""
+    """Tails maximize the density of leave-one-out errors; other parameters maximize the bound."""
     model = oracle.random_model(rng, 4, 1)
     _, x, _ = contaminated(rng, model, 300)
     panel = to_panel([(x - np.median(x, axis=0)) / model.noise**0.5])
@@ -461,7 +461,7 @@ def test_interrupted_fit_keeps_the_best(rng):
         assert np.isfinite(result.log_likelihood) and result.log_likelihood <= max(whole) + 1e-6
 
 
-# ------------------------------------------------------------------------------------------------- the verbs
+# --------------------------------------------------------------------------------------------------- methods
 
 
 def test_the_filter_gives_little_weight_to_an_outlier_in_the_last_row(recording):
@@ -475,7 +475,7 @@ def test_the_filter_gives_little_weight_to_an_outlier_in_the_last_row(recording)
     np.testing.assert_allclose(after.means[79], fitted.filter(without).means[79], atol=0.05)
     plain = ProbabilisticSFA.from_parameters(*model)
     assert np.abs(plain.filter(x).means[79] - plain.filter(without).means[79]).max() > 1.0
-    # What comes later changes nothing, and one may go on.
+    # Later rows do not change filtered means, and the filter can be resumed.
     np.testing.assert_allclose(after.means[:79], before.means, atol=1e-12)
     onward = fitted.filter(x[79:], before.state)
     np.testing.assert_allclose(onward.means[0], after.means[79], atol=1e-10)
@@ -502,7 +502,7 @@ def test_imputed_values_have_the_noise_variance_of_their_row(recording):
         explained = fitted.loadings_[1] @ whole.covariances[20] @ fitted.loadings_[1]
         if kind == "cell":
             assert std[20, 1] ** 2 == pytest.approx(explained + 2.0 * model.noise[1], rel=1e-9)
-        else:  # quiet rows tell of quiet noise, wild ones of wild
+        else:  # the noise of a value has the inferred scale of its row
             assert explained < std[20, 1] ** 2 < explained + 1.5 * model.noise[1]
             assert std[30, 2] > 5.0 * std[20, 1]
         ahead = fitted.forecast(x, 500)
@@ -574,12 +574,12 @@ def test_forecasts_and_contributions_are_consistent_with_transform(recording):
     np.testing.assert_allclose(fitted.contributions(x)[-1], fitted.loadings_ * last, rtol=1e-9)
 
 
-# ------------------------------------------------------------------------------------- noise with memory, too
+# ------------------------------------------------------------------------------------------ with AR(1) noise
 
 
 @pytest.fixture(scope="module")
-def remembering():
-    """A model whose noise has memory, the dense definition of its state space, and a series with outliers."""
+def ar1_model():
+    """A model with AR(1) and Student-t noise, its state-space form for the oracle, and a series."""
     rng = np.random.default_rng(11)
     d, decay, scale = 3, np.array([0.8, 0.5, 0.3]), np.array([0.7, 0.5, 0.9])
     given = dict(
@@ -603,8 +603,8 @@ def remembering():
     return fitted, whole, x
 
 
-def test_ar1_noise_with_student_t_noise_equals_the_dense_definition(remembering):
-    fitted, whole, x = remembering
+def test_ar1_noise_with_student_t_noise_equals_the_dense_definition(ar1_model):
+    fitted, whole, x = ar1_model
     inferred = fitted._model._infer(fitted._check(x, None, None))[1]
     weights = np.where(np.isnan(x), 1.0, inferred.weights.values[: len(x)])
     assert weights[7, 1] == weights.min() < 0.05
@@ -626,8 +626,8 @@ def test_ar1_noise_with_student_t_noise_equals_the_dense_definition(remembering)
     assert scaled_error(ahead.means, whole.offset + (steps * dense.means[-1]) @ whole.loadings.T) < EXACT
 
 
-def test_methods_of_ar1_noise_with_student_t_noise(remembering, tmp_path):
-    fitted, whole, x = remembering
+def test_methods_of_ar1_noise_with_student_t_noise(ar1_model, tmp_path):
+    fitted, whole, x = ar1_model
     scores = fitted.outlier_scores(x)
     assert np.unravel_index(np.nanargmax(scores), x.shape) == (7, 1)
     filtered = fitted.filter(x)
@@ -645,7 +645,7 @@ def test_methods_of_ar1_noise_with_student_t_noise(remembering, tmp_path):
 
 
 def test_ar1_noise_with_student_t_noise_is_better_than_either_alone():
-    """AR(1) noise in each column, a twentieth of the cells off: latents and gaps."""
+    """Errors of factors and of missing values, if 5 % of the values are outliers."""
     rng = np.random.default_rng(0)
     truth = ProbabilisticSFA.from_parameters(
         [0.98, 0.9], rng.standard_normal((8, 2)), 0.1, memory_decay=0.8, memory_scale=np.sqrt(0.4)
@@ -658,10 +658,11 @@ def test_ar1_noise_with_student_t_noise_is_better_than_either_alone():
         (robust_kind, noise): ProbabilisticSFA(2, robust=robust_kind, noise=noise).fit(x)
         for robust_kind, noise in ((True, "ar1"), (False, "ar1"), (True, "diagonal"))
     }
-    gaps = {
+    imputation_errors = {
         which: np.sqrt(np.mean((fitted.impute(x) - clean)[hidden] ** 2)) for which, fitted in found.items()
     }
-    assert gaps[True, "ar1"] < 0.8 * min(gaps[False, "ar1"], gaps[True, "diagonal"])
+    single = min(imputation_errors[False, "ar1"], imputation_errors[True, "diagonal"])
+    assert imputation_errors[True, "ar1"] < 0.8 * single
     both = found[True, "ar1"]
     latent_errors = {
         which: np.sqrt(1.0 - np.corrcoef(fitted.transform(x)[:, 0], latents[:, 0])[0, 1] ** 2)
@@ -693,9 +694,9 @@ def test_unsupported_methods_and_options_are_refused(recording, rng):
         ProbabilisticSFA.from_parameters(*model, robust=True)
     with pytest.raises(ValueError, match=r"2\.1 or more"):
         of_model(model, 1.0)
-    for verb in (fitted.standard_errors, fitted.profile_timescale):
+    for method in (fitted.standard_errors, fitted.profile_timescale):
         with pytest.raises(ValueError, match="robust=True"):
-            verb(x)
+            method(x)
     with_missing = x.copy()
     with_missing[-1, 0] = np.nan
     with pytest.raises(ValueError, match="robust=True"):
@@ -711,11 +712,11 @@ def test_a_gaussian_fit_deletes_degrees_of_freedom(recording):
 @sparsely(
     "options",
     [
-        {"rhythms": [24.0], "tol": 0.1},  # nothing is left for the latent, whose last nats come slowly
+        {"rhythms": [24.0], "tol": 0.1},  # the factor explains nothing, and converges slowly
         {"smooth": 1},
         {"noise": "isotropic"},
         {"noise": 0.3},
-        {"noise": "ar1", "max_iter": 1000},  # a latent and two memories share a course: they part slowly
+        {"noise": "ar1", "max_iter": 1000},  # the factor and AR(1) noise explain the same
     ],
     shown=0,
 )
@@ -741,7 +742,7 @@ def test_uneven_times_and_sequences(rng):
 
 
 def test_weights_of_a_panel_are_read_only():
-    """The engine knows arrays that it has seen: written to in place, cells were filled in one of two ways."""
+    """The engine caches arrays: after a change in place, it could use old or new weights."""
     weights = np.ones((4, 2))
     whole = make_panel(Sequences(np.zeros((4, 2)), (4,)), pad=False).weighted(weights)
     with pytest.raises(ValueError, match="read-only"):
@@ -750,7 +751,7 @@ def test_weights_of_a_panel_are_read_only():
 
 
 def test_columns_with_many_equal_values_are_repetitive(rng):
-    """At least 40 %, and more than two of them; constant columns are not."""
+    """At least 40 % of the values, and at least three values, are equal; constant columns are excluded."""
     x = rng.standard_normal((20, 5))
     x[:9, 0] = 1.0
     x[:7, 1] = 1.0

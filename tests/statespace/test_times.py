@@ -37,8 +37,8 @@ def fit(X, **options):
 
 @pytest.fixture(scope="module")
 def uneven():
-    gaps = np.random.default_rng(4).choice([1, 2, 5, 9], 60)
-    return pd.DatetimeIndex(HOURS[0] + pd.to_timedelta(np.cumsum(gaps), unit="h"), name="when")
+    steps = np.random.default_rng(4).choice([1, 2, 5, 9], 60)
+    return pd.DatetimeIndex(HOURS[0] + pd.to_timedelta(np.cumsum(steps), unit="h"), name="when")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def dated(values, uneven):
 
 
 def test_an_uneven_index_is_times(values, uneven, dated):
-    """The same fit as with times=index, bit for bit, and every verb reads the index."""
+    """The fit equals that with times=index exactly, and all methods use the index."""
     frame = framed(values, uneven)
     wanted = fit(frame.reset_index(drop=True), times=uneven)
     for name in ("decay_", "loadings_", "timescales_", "time_unit_", "log_likelihood_", "time_unit_seconds_"):
@@ -73,7 +73,7 @@ def test_an_uneven_index_is_times(values, uneven, dated):
     wanted = fit(values, times=uneven)
     assert dated.log_likelihood_ == pytest.approx(wanted.log_likelihood_, rel=1e-9)
     np.testing.assert_allclose(dated.transform(frame), dated.transform(frame, **times), rtol=1e-12)
-    for ask in (
+    for method in (
         lambda X, **t: dated.posterior(X, **t).covariances,
         lambda X, **t: dated.filter(X, **t).means,
         lambda X, **t: dated.forecast(X, 2, **t).std,
@@ -81,7 +81,7 @@ def test_an_uneven_index_is_times(values, uneven, dated):
         lambda X, **t: dated.score(X, **t),
         lambda X, **t: dated.sample_posterior(X, 2, random_state=0, **t),
     ):
-        np.testing.assert_allclose(ask(frame), ask(frame, **times), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(method(frame), method(frame, **times), rtol=1e-10, atol=1e-12)
 
 
 def test_an_uneven_index_equals_the_joint_gaussian(values, uneven, dated):
@@ -110,7 +110,7 @@ EVEN = {
 
 @pytest.mark.parametrize("name", EVEN)
 def test_an_even_index_is_equivalent_to_no_index(values, plain, name):
-    """Bit for bit the fit without an index, its steps being those of the clock or of the calendar."""
+    """The fit equals that without an index exactly, for steps of the clock or of the calendar."""
     frame = framed(values, EVEN[name][:60])
     wanted = fit(frame.reset_index(drop=True))
     found = fit(frame)
@@ -124,10 +124,14 @@ def test_an_even_index_is_equivalent_to_no_index(values, plain, name):
 
 
 def test_steps_are_named_in_the_status(values):
-    said = {"months": "1 month apart", "quarters": "1 quarter apart", "business days": "1 business day apart"}
-    said |= {"hours": "1 h apart", "durations": "250 ms apart", "local days": "1 d apart"}
-    for name, words in said.items():
-        assert words in fit(framed(values, EVEN[name][:60])).status_
+    texts = {
+        "months": "1 month apart",
+        "quarters": "1 quarter apart",
+        "business days": "1 business day apart",
+    }
+    texts |= {"hours": "1 h apart", "durations": "250 ms apart", "local days": "1 d apart"}
+    for name, text in texts.items():
+        assert text in fit(framed(values, EVEN[name][:60])).status_
 
 
 def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
@@ -139,7 +143,7 @@ def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
 
 
 def test_an_absent_row_does_not_change_the_unit_of_time_scales(values, hourly):
-    """Also with times=, and with periods given as numbers."""
+    """With an index or times=, and for periods that are given as numbers."""
     fewer = framed(values, HOURS).drop(HOURS[20])
     dropped, timed = fit(fewer), fit(fewer.to_numpy(), times=fewer.index)
     for model in (dropped, timed):
@@ -236,9 +240,9 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_an_invalid_index_is_refused(values, hourly, name):
     index, sentence = BAD[name]
-    for ask in (fit, hourly.impute):
+    for method in (fit, hourly.impute):
         with pytest.raises(ValueError, match=sentence):
-            ask(framed(values, index))
+            method(framed(values, index))
 
 
 def test_other_readers_of_frames_use_the_index(values, uneven):
@@ -259,12 +263,13 @@ def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
     six = framed(values, pd.date_range("2021", periods=60, freq="6min"))
     wanted = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
     assert found.log_likelihood(six) == pytest.approx(wanted, rel=EXACT)
-    told = stream(uneven)
+    streamed = stream(uneven)
     given = ProbabilisticSFA(2, tol=1.0).fit_stream(values, times=uneven)
-    assert told.log_likelihood_ == pytest.approx(given.log_likelihood_, rel=1e-8)
-    assert told.time_unit_ == given.time_unit_
+    assert streamed.log_likelihood_ == pytest.approx(given.log_likelihood_, rel=1e-8)
+    assert streamed.time_unit_ == given.time_unit_
     assert (
-        told.time_unit_seconds_ == ProbabilisticSFA(2, tol=1.0).fit(framed(values, uneven)).time_unit_seconds_
+        streamed.time_unit_seconds_
+        == ProbabilisticSFA(2, tol=1.0).fit(framed(values, uneven)).time_unit_seconds_
     )
     with pytest.raises(ValueError, match="X.index must increase"):
         stream(HOURS[::-1])
@@ -287,7 +292,7 @@ def test_the_zero_noise_limit_requires_even_steps(uneven):
 
 
 def test_an_hourly_model_applies_to_six_minute_data(values, hourly):
-    """The fitted unit of time is kept: a tenth of a step is a decay to the power of a tenth."""
+    """The unit of time is that of the fit: over a tenth of an hour, decays have the power 0.1."""
     index = pd.date_range("2021-05-01", periods=60, freq="6min")
     found = hourly.posterior(framed(values, index))
     wanted = oracle.joint_posterior(fitted_model(hourly), [values], [0.1 * np.arange(60)])
@@ -301,7 +306,7 @@ def test_an_hourly_model_applies_to_six_minute_data(values, hourly):
 
 
 def test_months_are_counted_by_the_calendar_of_the_fit(values):
-    """A month left out, and quarters, are whole steps, however long these months were."""
+    """Steps over a missing month and quarters are whole numbers of months, of any length in days."""
     months = pd.date_range("2001-01-01", periods=60, freq="MS")
     model = fit(framed(values, months))
     kept = np.delete(np.arange(60), [5, 6, 30])
@@ -374,7 +379,7 @@ def test_rows_without_times_cause_a_warning_after_an_uneven_fit(values, hourly, 
 
 @pytest.mark.parametrize("name,gap", [("hours", 5), ("milliseconds", 0), ("months", 5), ("local days", 5)])
 def test_filters_are_resumed_by_the_index(values, name, gap):
-    """Row by row as at once, across a gap, at any resolution, and for months."""
+    """Filtering in parts equals filtering at once, also across missing rows and for months."""
     frame = framed(values, EVEN[name][:60])
     model = fit(frame)
     rows = frame.iloc[[*range(20), *range(20 + gap, 60)]]
@@ -397,7 +402,7 @@ def test_saved_models_have_their_unit_of_time(tmp_path, request, values, uneven,
 
 
 def test_the_unit_of_time_of_models_of_earlier_versions_is_unknown(values, uneven, plain, tmp_path):
-    """Their files do not say what the unit of time is: even rows and explicit times are read as before."""
+    """Their files do not contain the unit; even rows and explicit times are supported as before."""
     unknown = plain._model.fitted.axis._replace(kind="unknown")
     old = fit(values)
     object.__setattr__(old._model.fitted, "axis", unknown)
@@ -427,7 +432,7 @@ def test_forecasts_of_frames_are_frames(values, hourly):
 
 
 def test_forecasts_at_uneven_times_equal_the_joint_gaussian(values, hourly):
-    """Rows with nothing observed, at those times, in the joint distribution of all cells."""
+    """The joint distribution includes rows without observations at the times of the forecast."""
     frame, steps = framed(values, HOURS), np.array([0.25, 1.0, 7.5])
     extended = [np.vstack([values, np.full((3, 4), np.nan)])]
     times = [np.concatenate([np.arange(60.0), 59.0 + steps])]
@@ -474,7 +479,7 @@ def test_forecasts_continue_the_calendar(values):
     quarters = framed(values, EVEN["quarters"][:60])
     model = fit(quarters)
     assert model.forecast(quarters, 2).std.index.tolist() == [pd.Period("2016Q1"), pd.Period("2016Q2")]
-    # A single row knows how long it is, too.
+    # The duration of a single period is known.
     assert model.forecast(quarters.iloc[-1:], 2).std.index.tolist() == [
         pd.Period("2016Q1"),
         pd.Period("2016Q2"),

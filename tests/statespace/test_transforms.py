@@ -41,7 +41,7 @@ MAPS = [
 
 
 def inside(one):
-    """Values within the domain and off the margins."""
+    """Return values in the domain that are farther from the bounds than the margins."""
     low, high = (0.2, 4.5) if not isinstance(one, YeoJohnson) else (-3.0, 4.5)
     return np.linspace(low, high, 23)
 
@@ -222,9 +222,9 @@ def test_predictions_one_row_ahead_are_in_data_units(amounts):
     np.testing.assert_allclose(gains(result), gains(plain), rtol=1e-8)
     onward = fitted.filter(frame[60:], fitted.filter(frame[:60]).state)
     np.testing.assert_allclose(onward.predictions, result.predictions[60:], rtol=1e-8)
-    told = fitted.diagnose(frame)
-    np.testing.assert_allclose(told.predictions, result.predictions, rtol=1e-8)
-    np.testing.assert_allclose(told.innovations, result.innovations, rtol=1e-8)
+    diagnostics = fitted.diagnose(frame)
+    np.testing.assert_allclose(diagnostics.predictions, result.predictions, rtol=1e-8)
+    np.testing.assert_allclose(diagnostics.innovations, result.innovations, rtol=1e-8)
 
 
 def test_samples_and_lists_are_in_data_units(amounts):
@@ -250,7 +250,7 @@ def test_a_saved_model_keeps_its_transforms(amounts, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "argument",
     [
         None,
         "auto",
@@ -261,8 +261,8 @@ def test_a_saved_model_keeps_its_transforms(amounts, tmp_path):
         [None, None],
     ],
 )
-def test_options_are_restored_from_files(asked):
-    assert argument_from_json(argument_to_json(asked)) == asked
+def test_options_are_restored_from_files(argument):
+    assert argument_from_json(argument_to_json(argument)) == argument
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_invalid_saved_transforms_are_refused(broken):
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "said"),
+    ("kind", "value", "message"),
     [
         ("log", 0.0, r"\bX\b.*0.*row 7, column 1 \('b'\).*0"),
         ("box-cox", -1.0, r"\bX\b.*-1.*row 7, column 1 \('b'\).*0"),
@@ -284,20 +284,20 @@ def test_invalid_saved_transforms_are_refused(broken):
         ((None, 5), 6.0, r"\bX\b.*6.*row 7, column 1 \('b'\).*5"),
     ],
 )
-def test_values_outside_the_domain_are_refused(kind, value, said):
+def test_values_outside_the_domain_are_refused(kind, value, message):
     frame = pd.DataFrame({"a": np.arange(1.0, 31.0), "b": np.linspace(1.0, 4.0, 30)})
     fitted = None
     if kind == (0, 100):
         fitted = ProbabilisticSFA(1, transforms={"b": kind}, tol=10.0).fit(frame)
     frame.loc[7, "b"] = value
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         ProbabilisticSFA(1, transforms={"b": kind}).fit(frame)
     if fitted is not None:
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             fitted.transform(frame)
 
 
-@pytest.mark.filterwarnings("ignore:Observed values left out one at a time")  # many are on the bound
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time")  # many values are on the bound
 @pytest.mark.parametrize("kind", ["sqrt", "log1p", (0, 100), (0, None)])
 def test_values_on_a_bound_are_accepted(kind, rng):
     model = oracle.Model(
@@ -313,7 +313,7 @@ def test_values_on_a_bound_are_accepted(kind, rng):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("argument", "message"),
     [
         ("cube", "None"),
         (["log"], "1.*X.*2"),
@@ -324,10 +324,10 @@ def test_values_on_a_bound_are_accepted(kind, rng):
         (3.0, "float"),
     ],
 )
-def test_invalid_kinds_are_refused(asked, said):
+def test_invalid_kinds_are_refused(argument, message):
     frame = pd.DataFrame({"a": np.arange(1.0, 31.0), "b": np.linspace(1.0, 4.0, 30)})
-    with pytest.raises(ValueError, match=said):
-        ProbabilisticSFA(1, transforms=asked).fit(frame)
+    with pytest.raises(ValueError, match=message):
+        ProbabilisticSFA(1, transforms=argument).fit(frame)
 
 
 def test_auto_selects_a_clearly_better_transform_and_reports_it(rng):

@@ -1,4 +1,4 @@
-"""Random walks and local linear trends: likelihood beside statsmodels, fits, forecasts."""
+"""Random walks and local linear trends: likelihoods of statsmodels, fits, and forecasts."""
 
 import numpy as np
 import pytest
@@ -16,18 +16,21 @@ from probsfa.statespace.parameters import StateSpace, canonical
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from tests.statespace.support import to_panel
 
-START_OF_LINE, START_OF_SLOPE = 1e12, 1e8  # variances in units of those of a slope's steps
+INITIAL_LINE_VARIANCE, INITIAL_SLOPE_VARIANCE = (
+    1e12,
+    1e8,
+)  # initial variances, relative to the variance of steps of the slope
 
 
 def random_walks(rng, n_rows=300, n_features=3, noise=0.3):
-    """Columns that share a random walk, under noise."""
+    """Simulate columns with a common random walk and white noise."""
     level = np.cumsum(rng.standard_normal(n_rows)) * 0.4
     return np.outer(level, [1.0, 0.5, -0.7][:n_features]) + noise * rng.standard_normal((n_rows, n_features))
 
 
 def line_of(slope_step, ratio, noise, offset=0.0):
-    """A local linear trend in one column, of some standard deviation of the slope's steps."""
-    loadings = np.array([[slope_step * np.sqrt(START_OF_LINE), 0.0]])
+    """Return a local linear trend in one column; `slope_step` is the standard deviation of slope steps."""
+    loadings = np.array([[slope_step * np.sqrt(INITIAL_LINE_VARIANCE), 0.0]])
     process = LocalLinearTrend(np.array([ratio]))
     return StateSpace(np.zeros(0), loadings, np.array([noise]), np.array([offset]), (process,))
 
@@ -45,9 +48,10 @@ def test_a_local_level_has_the_likelihood_of_statsmodels(rng):
 
 
 def test_a_local_linear_trend_has_the_likelihood_of_statsmodels(rng):
-    """Over unit gaps it is statsmodels' with the variances of the level ``ratio - 1 / 6`` and of the slope 1.
+    """With unit time steps, statsmodels has the variances ``ratio - 1 / 6`` (level) and 1 (slope).
 
-    Their starts differ in what a diffuse start forgets, which is the same for all parameters of one slope.
+    The initial distributions differ, which changes the log-likelihood by a constant if the variance of the
+    slope is the same.
     """
     structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
     y = np.cumsum(np.cumsum(0.05 * rng.standard_normal(200))) + 0.3 * rng.standard_normal(200)
@@ -56,21 +60,23 @@ def test_a_local_linear_trend_has_the_likelihood_of_statsmodels(rng):
         found = log_likelihood(line_of(0.05, ratio, noise), to_panel([y[:, None]]))
         model = structural.UnobservedComponents(y, "local linear trend")
         slope = 0.05**2
-        model.ssm.initialize_known(np.zeros(2), np.diag([START_OF_LINE, START_OF_SLOPE]) * slope)
+        model.ssm.initialize_known(
+            np.zeros(2), np.diag([INITIAL_LINE_VARIANCE, INITIAL_SLOPE_VARIANCE]) * slope
+        )
         model.ssm.loglikelihood_burn = model.loglikelihood_burn = 0
         differences.append(found - model.loglike([noise, (ratio - 1.0 / 6.0) * slope, slope]))
     assert np.ptp(differences) < 1e-5
 
 
 def test_random_walks_are_rotated_to_principal_axes(rng):
-    """They may be mixed freely: the likelihood is the same, and the rule decides."""
+    """Rotated random walks have the same likelihood, and the same canonical form."""
     loadings = 1e5 * rng.standard_normal((4, 3))
-    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     models = [
         canonical(
             StateSpace(np.zeros(0), one, np.ones(4), np.zeros(4), (LocalLevel.arbitrary(3),)), np.ones(4)
         )
-        for one in (loadings, loadings @ turn)
+        for one in (loadings, loadings @ rotation)
     ]
     np.testing.assert_allclose(models[0].loadings, models[1].loadings, rtol=1e-9)
     between = models[0].loadings.T @ models[0].loadings
@@ -109,7 +115,7 @@ def test_simulated_trends_start_at_zero(rng):
     params = line_of(0.05, 2.0, 1e-12)
     drawn = np.array([simulate(params, 3, rng)[0][:, 0] for _ in range(500)])
     assert np.abs(drawn[:, 0]).max() < 1e-4
-    # Var of the level after two steps: 2 ratio + 2^3 / 3, in units of the slope's steps.
+    # The variance of the level after two steps is 2 ratio + 2^3 / 3 times that of steps of the slope.
     assert np.var(drawn[:, 2]) == pytest.approx(0.05**2 * (4.0 + 8.0 / 3.0), rel=0.2)
 
 
@@ -120,7 +126,7 @@ def test_trend_must_be_a_kind_or_a_number(trend):
 
 
 def test_imputation_of_smooth_motion_is_better_than_splines():
-    """Sums of filtered noise, which are not of the model's family: blocks of 20 rows, with coverage."""
+    """Filtered noise is not a Matern process; blocks of 20 and 30 rows are missing."""
     rng = np.random.default_rng(0)
     paths = np.stack([gaussian_filter1d(rng.standard_normal(500), width)[100:-100] for width in (12, 18)], 1)
     x = paths / paths.std(axis=0) @ rng.standard_normal((2, 6)) + 0.02 * rng.standard_normal((300, 6))
@@ -142,7 +148,7 @@ def test_imputation_of_smooth_motion_is_better_than_splines():
 @pytest.mark.parametrize("kind", [LocalLevel, LocalLinearTrend])
 @pytest.mark.parametrize("seed", range(3))
 def test_information_on_loadings_of_trends_approximates_the_curvature(kind, seed):
-    """Within a factor of ten of second differences: a trend has one path, not that of an average series."""
+    """They agree within a factor of ten, because the path of a trend differs from an average path."""
     rng = np.random.default_rng(seed)
     path = np.cumsum(rng.standard_normal(400))
     if kind is LocalLinearTrend:
@@ -178,7 +184,7 @@ def test_information_on_loadings_of_trends_approximates_the_curvature(kind, seed
 
 @pytest.mark.parametrize("trend", ["level", "linear"])
 def test_loadings_of_trends_are_estimated(trend):
-    """From a start at which they are ten times too small."""
+    """Fits from loadings that are ten times too small reach the same likelihood."""
     rng = np.random.default_rng(0)
     integrated = np.cumsum(np.convolve(rng.standard_normal(600), 0.95 ** np.arange(100))[:600])
     x = np.outer(integrated / integrated.std(), [1.0, -0.5, 0.8]) + 0.1 * rng.standard_normal((600, 3))
@@ -201,7 +207,7 @@ def test_models_of_every_kind_are_saved(rng, tmp_path, options):
 
 
 def test_a_trend_with_a_factor_is_summarised_by_its_steps(rng):
-    """A slow AR(1) factor alone would have the higher likelihood: the diffuse start has its price."""
+    """The diffuse initialization lowers the likelihood: a slow AR(1) factor alone would have a higher one."""
     x = random_walks(rng, 400)
     model = ProbabilisticSFA(1, trend="level", noise="diagonal").fit(x)
     np.testing.assert_allclose(model.trend_steps_[:, 0], [0.4, 0.2, 0.28], rtol=0.25)

@@ -1,4 +1,4 @@
-"""Tests of prediction errors: by their definitions, and by how often they alarm where there is nothing."""
+"""Tests of prediction errors: values by definition, and rates of false alarms."""
 
 import numpy as np
 import pytest
@@ -65,10 +65,10 @@ def test_tails_are_those_of_the_best_t(rng):
     assert np.isnan(heavy_tails(np.full((20, 1), np.nan)).p_values).all()
 
 
-@pytest.mark.parametrize("memory", [0.0, 0.6, 0.95])
-def test_ar1_noise_is_not_reported_as_a_cycle(memory):
+@pytest.mark.parametrize("decay", [0.0, 0.6, 0.95])
+def test_ar1_noise_is_not_reported_as_a_cycle(decay):
     rng = np.random.default_rng(5)
-    x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1000, 150)), axis=0)
+    x = lfilter([1.0], [1.0, -decay], rng.standard_normal((1000, 150)), axis=0)
     p = highest_peak(with_missing(rng, x), [600, 400], np.arange(1000.0)).p_values
     assert np.mean(p < 0.05) < 0.12 and np.mean(p < 1e-3) < 0.02
 
@@ -77,7 +77,7 @@ def test_ar1_noise_is_not_reported_as_a_cycle(memory):
 def test_a_cycle_is_found_with_its_period_and_share(lengths):
     rng = np.random.default_rng(7)
     x = rng.standard_normal((900, 40)) + 0.6 * sinusoid(900, 24.5)[:, None]
-    # Half an hour is the step here, so that the period is half as many hours.
+    # Rows are half an hour apart, so that a period of 24.5 rows is 12.25 hours.
     got = highest_peak(with_missing(rng, x), lengths, 0.5 * np.arange(900.0))
     assert np.all(got.p_values < 1e-3)
     assert np.all(np.abs(1.0 / got.periods - 1.0 / 12.25) < 0.5 * got.resolution)
@@ -95,10 +95,10 @@ def test_errors_without_a_cycle_are_orthogonal_to_it(rng):
     np.testing.assert_array_equal(out[:, 1], x[:, 1])
 
 
-@pytest.mark.parametrize("memory", [0.0, 0.6])
-def test_only_a_step_causes_different_means_of_parts(memory):
+@pytest.mark.parametrize("decay", [0.0, 0.6])
+def test_only_a_step_causes_different_means_of_parts(decay):
     rng = np.random.default_rng(9)
-    x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1200, 150)), axis=0)
+    x = lfilter([1.0], [1.0, -decay], rng.standard_normal((1200, 150)), axis=0)
     x = with_missing(rng, x)
     p = compare_parts(x, split_into_parts(1200)).p_values
     assert np.mean(p < 0.05) < 0.14 and np.mean(p < 1e-3) < 0.03
