@@ -58,8 +58,9 @@ assert np.allclose(W @ A, np.diag(np.diag(W @ A @ W.T)) @ W @ B, atol=1e-10)  # 
 
 
 # %% [markdown]
-# The figure shows PCA in the upper and SFA in the lower row. Data are blue, differences dashed green;
-# arrows are the directions of PCA (black) and of SFA (red).
+# The figure shows PCA in the upper and SFA in the lower row. Blue are data and their covariance, green are
+# differences between rows ("changes") and their covariance. Lines are the directions of PCA (black) and of
+# SFA (red).
 
 
 # %%
@@ -144,7 +145,7 @@ assert np.isclose(by_frequency, by_changes, rtol=1e-10)
 # %% [markdown]
 # ## 2. Three data sets
 #
-# Three slow sources with time scales of 1000, 100 and 1.4 rows are mixed into three columns. The slowest
+# Three sources with time scales of 1000, 100 and 1.4 rows are mixed into three columns. The slowest
 # source has the smallest variance. The data sets have
 #
 # * **A** almost no noise,
@@ -307,8 +308,8 @@ for r in noises:
 
 # %% [markdown]
 # The angle decreases with the noise to a positive limit. This limit is due to the ends of the series: the
-# first and the last row have one neighbour only, which the likelihood includes and SFA ignores. The effect
-# of the ends is inversely proportional to the length of the series.
+# likelihood has terms of the first and the last row that the objective of SFA does not have. The limit is
+# inversely proportional to the length of the series.
 
 # %%
 lengths = [300, 1000, 3000, 10_000, 30_000, 100_000]
@@ -380,10 +381,9 @@ def of_the_model(train_rows, rows):
 
 
 # %% [markdown]
-# *Recovery* measures how much the missing blocks change the result of a method: the space of its three
-# features with missing blocks is compared with the space without missing blocks, by the cosine of the
-# largest angle between both spaces. *Held-out slowness* is the delta value of the slowest feature in the
-# next month (0 for a constant, 2 for white noise).
+# *Recovery* compares the three features of a method with and without missing blocks. It is the cosine of
+# the largest angle between the spaces of both (1 if missing blocks change nothing). *Held-out slowness* is
+# the delta value of the slowest feature in the next month (0 for a constant, 2 for white noise).
 
 # %%
 complete = weather["2013-03":"2013-04"]

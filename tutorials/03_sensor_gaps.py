@@ -131,8 +131,8 @@ print(f"{single.sum()} single values and {blocks.sum()} values in blocks of {blo
 # ## Select a model
 #
 # `select_model` determines the number of factors and whether the model has a stochastic cycle. It hides
-# further values and compares candidates on them, within a time budget in seconds. (Without a list of
-# candidates it searches among all models, which takes longer.)
+# further values and compares candidates on them, within a time budget in seconds. (Without a list, it
+# searches for candidates, which takes longer.)
 
 # %%
 n_factors = sorted({min(k, data.shape[1]) for k in (2, 4, 32)})

@@ -72,8 +72,8 @@ _ = ax.legend(fontsize="small")
 #
 # Two measures are computed for every parameter. **R-hat** compares the chains; it is near 1 if they have
 # the same distribution. The **effective sample size** (ESS) is the number of independent draws with the
-# same accuracy as the correlated ones. `diagnostics_["ess"]` is that of the mean ("bulk"); `status_` reports
-# the minimum of the ESS of the mean and of the tails.
+# same accuracy as the correlated ones. `diagnostics_["ess"]` contains the ESS of the mean ("bulk"). `status_`
+# reports the smallest ESS of all parameters, for the mean and for the tails.
 
 # %%
 rhat = max(np.max(values) for values in model.diagnostics_["rhat"].values())
@@ -205,9 +205,8 @@ _ = ax.set_title("observed series and series simulated from the fitted model")
 
 # %% [markdown]
 # Up to a lag of ten days the observed autocorrelation is within the band; at longer lags it is near or
-# below the lower limit. Estimates at adjacent lags are strongly correlated, so that they count as little more
-# than one deviation. Values outside the band at short lags, or oscillations, would indicate a misspecified
-# model.
+# below the lower limit. These deviations are not independent, because estimates at adjacent lags are strongly
+# correlated. Values outside the band at short lags, or oscillations, would indicate a misspecified model.
 #
 # ## Uncertainty of imputed values and forecasts
 #

@@ -75,8 +75,9 @@ assert difference < 1e-9
 # ### Classification of digits
 #
 # The data are 1,797 digits of 8 by 8 pixels; half of them are used for training. On the clustered graph,
-# linear features are those of Fisher's discriminant. Columns may be any functions of the pixels: here an
-# **expansion** adds all products of the 20 leading principal components.
+# linear features are those of Fisher's discriminant, apart from shrinkage. Features may be nonlinear: here an
+# **expansion** adds all products of the 20 leading principal components. By default, cross-validation selects
+# an expansion.
 
 # %%
 X, y = load_digits(return_X_y=True)
@@ -85,8 +86,9 @@ quadratic = make_pipeline(PCA(20, whiten=True), Polynomial(2))
 
 classifiers = {
     "Fisher's discriminant (scikit-learn)": LinearDiscriminantAnalysis(),
-    "GraphSFA, linear": GraphSFAClassifier(),
+    "GraphSFA, linear": GraphSFAClassifier(expansion=None),
     "GraphSFA, quadratic": GraphSFAClassifier(expansion=quadratic),
+    "GraphSFA, default": GraphSFAClassifier(),
 }
 accuracy = {name: model.fit(train, y_train).score(test, y_test) for name, model in classifiers.items()}
 for name, share in accuracy.items():
@@ -163,7 +165,7 @@ _ = axes[1].set(
 # %% [markdown]
 # ### Semi-supervised learning
 #
-# Suppose that only 40 digits have a label. Digits without a label still have information about the
+# Suppose that only 40 digits have a label. Digits without a label still contain information about the
 # distribution of the pixels: `semi_supervised` connects the labelled digits by their labels, and *all*
 # digits with their nearest neighbours.
 
@@ -218,15 +220,14 @@ def check(name, one, other):
 # %% [markdown]
 # ### The problem
 #
-# The vertices of a **training graph** are the rows of the data. An edge weight `gamma` is the importance of
-# a small difference between two rows, a vertex weight `v` the weight of a row. Graph-based SFA (GSFA)
-# minimizes
+# The vertices of a **training graph** are the rows of the data. An edge weight `gamma` is the weight of the
+# difference between two rows, a vertex weight `v` the weight of a row. Graph-based SFA (GSFA) minimizes
 #
 # $$ \min_w \; \frac{\sum \gamma_{nn'} \, (w^\top x_{n'} - w^\top x_n)^2}{\sum \gamma_{nn'}}
 #    \quad \text{with mean 0 and variance 1, rows weighted by } v. $$
 #
 # The solutions are those of `A w = delta B w`, with the second moments `A` of differences and the
-# covariance `B`. The following methods are choices of the graph and of the columns.
+# covariance `B`. Each of the following methods is this problem for one graph and one set of columns.
 #
 # ### 1. Neighbours in time: slow feature analysis
 #
@@ -400,7 +401,8 @@ path = np.array(path)
 
 # %% [markdown]
 # SFA of the path has a column for each place, but no information about the floor plan. GSFA on Sprekeler's
-# graph has the frequencies of transitions, but no other information about time. Their moments are equal.
+# graph has the frequencies of transitions, but no other information about time. The moments of both methods
+# are equal.
 
 # %%
 visits = np.eye(len(places))[path]

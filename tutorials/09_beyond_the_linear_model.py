@@ -188,8 +188,8 @@ _ = axes[2].set(ylabel="SFA features", xlabel="time (frames)")
 # %% [markdown]
 # One gate switches with the patch, and the other is always on. The two "where" factors describe the position
 # of the stripes in both patches. A regression on them that is fitted to one patch is therefore valid for the
-# other. Features of SFA, linear or quadratic, mix identity and position. (An accuracy of 0.5 is chance; below
-# it, the relation in the first half is not that in the second.)
+# other. Features of SFA, linear or quadratic, mix identity and position. (An accuracy of 0.5 is chance. A
+# lower accuracy means that features and patches are related differently in the two halves of the series.)
 #
 # ## Products of experts
 #
@@ -247,9 +247,9 @@ _ = axes[0].set_ylabel("y**2, or second coordinate")
 
 # %% [markdown]
 # Samples of the linear model form an ellipse across the parabola, and nearly all are impossible pairs.
-# Samples of the product of experts are on the parabola. Both models generate values near zero, where there
-# are no data, but the product of experts generates fewer. Values that it imputes, and series of `y` that it
-# simulates, are possible. The fit requires thousands of passes over the rows.
+# Samples of the product of experts are on the parabola; this also holds for values that it imputes. Both
+# models generate values near zero, where there are no data, but the product of experts generates fewer. Its
+# fit requires thousands of passes over the rows.
 #
 # ## Summary
 #
@@ -257,6 +257,6 @@ _ = axes[0].set_ylabel("y**2, or second coordinate")
 #   factors, missing values and intervals. A Gaussian model of small counts recovers the factors less
 #   accurately and predicts negative counts.
 # * `BilinearSFA` separates *what* and *where* by binary gates and continuous factors.
-# * Both maximize a lower bound of the likelihood, and `history_` never decreases.
+# * `EmissionSFA` and `BilinearSFA` maximize a lower bound of the likelihood; `history_` never decreases.
 # * `ProductOfExpertsSFA` restricts expanded rows to possible values of the expansion.
 # * First use the linear model. It is exact and fast, and `diagnose` tests its assumptions.

@@ -3,10 +3,10 @@
 #
 # Air pressure at a microphone oscillates hundreds of times in a second, but vowels change only a few times.
 # A slow function of the sound therefore depends on the vowel. It must be nonlinear, because pressure
-# oscillates around zero for all vowels. Kernel slow feature analysis computes such functions. A kernel has
-# one function for each training row. A subset of the rows, the **support vectors**, limits their number.
-# **Regularization** is required, because some combination of many functions is slow in the training data by
-# chance (Boehmer et al. 2011).
+# oscillates around zero for all vowels. Kernel slow feature analysis computes such functions. It combines
+# one kernel function for each **support vector**, a selected row of the training data. **Regularization** is
+# required, because some combination of many functions is slow in the training data by chance (Boehmer et al.
+# 2011).
 #
 # The sounds of this notebook are *synthetic*: vowels of a formant model, computed below. The same cells can
 # use recordings of the words "three" and "seven" (Free Spoken Digit Dataset, as `fsdd_subset.npz`): set the
@@ -175,7 +175,8 @@ if not IS_RECORDED:
 
 # %% [markdown]
 # The selection does not require test words: `regularization="auto"`, the default, holds out segments of the
-# training windows. It selects the smallest value whose delta values there are within 2 % of the best.
+# training windows. It selects the smallest value whose mean delta value on held-out windows exceeds the
+# smallest one by at most 2 %.
 
 # %%
 automatic = KernelSFA(**options).fit(train)

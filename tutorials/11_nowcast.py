@@ -55,7 +55,7 @@ assert revealed.to_numpy().sum() == 21
 # ## Model selection without the second vintage
 #
 # The number of factors and AR(1) noise are selected from the June vintage alone. For each of 36 earlier
-# months, the table is cut after this month, and values in its last two rows are hidden *in the pattern of the
+# months, the table is cut after this month. Values in its last two rows are hidden *in the pattern of the
 # missing values at the end of June*. The models are compared by their errors at hidden values. Each model is
 # fitted once, to the data before these months.
 
