@@ -18,19 +18,18 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
-# What JAX compiles is kept in pytest's folder, for the other workers and for the next run: compiling takes
-# most of the time. By the environment, which JAX reads when it is imported, so that tests in processes of
-# their own do the same. `pytest --cache-clear` empties the folder, and so does a run that finds it too
-# large.
+# Compiled programs of JAX are cached in the folder of pytest for other workers and the next run, because
+# compilation takes most of the time. The environment configures the cache, so that processes that tests start
+# use it, too. `pytest --cache-clear` empties the folder; a run empties it if it is too large.
 _PROGRAMS = Path(__file__).resolve().parents[1] / ".pytest_cache" / "d" / "jax"
-_MOST_BYTES = 2**29
+_MAX_CACHE_BYTES = 2**29
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-# Programs of tests run for milliseconds and take seconds to compile. A first fit of BayesianSFA by SVI takes
-# 9.0 s of processor time, 7.2 s with this level of optimization, and 4.0 s also by the older code generator
-# of JAX 0.10, which later versions do not have. With `XLA_FLAGS=""` programs are compiled as for users;
-# `.ci/run --all` does that.
+# Programs of tests run for milliseconds, and their compilation takes seconds. A first fit of BayesianSFA
+# by SVI takes 9.0 s of processor time, 7.2 s with this level of optimization, and 4.0 s also with the older
+# code generator of JAX 0.10, which later versions do not have. With `XLA_FLAGS=""`, which
+# `.ci/run --all` sets, programs are compiled as for users.
 _XLA_FLAGS = [
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
@@ -39,34 +38,34 @@ _XLA_FLAGS = [
 if metadata.version("jax").startswith("0.10."):
     _XLA_FLAGS.append("--xla_cpu_use_fusion_emitters=false")
 os.environ.setdefault("XLA_FLAGS", " ".join(_XLA_FLAGS))
-assert "jax" not in sys.modules, "JAX was imported before the tests could say where it keeps its programs."
+assert "jax" not in sys.modules, "JAX was imported before its cache was configured."
 
-# A shell's background jobs ignore interrupts; tests of what an interrupt does must not depend on that.
+# Background jobs of a shell ignore interrupts; tests of interrupts must not depend on this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# Compiled programs take pieces of memory. Linux gives a process 65,530, and all tests together need more.
-_MOST_PIECES = 20_000
+# Each compiled program has memory maps. Linux allows 65,530 in a process; all tests together need more.
+_MAX_MEMORY_MAPS = 20_000
 
 
-def _pieces_of_memory() -> int:
+def _n_memory_maps() -> int:
     """Return the number of memory maps of this process; zero if the system does not report it."""
     maps = Path("/proc/self/maps")
     return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_pieces_of_memory() -> Iterator[None]:
+def limited_memory_maps() -> Iterator[None]:
     """Delete compiled programs between files of tests, because the number of memory maps is limited."""
     yield
-    if "jax" in sys.modules and _pieces_of_memory() > _MOST_PIECES:
+    if "jax" in sys.modules and _n_memory_maps() > _MAX_MEMORY_MAPS:
         sys.modules["jax"].clear_caches()
         gc.unfreeze()
         gc.collect()
 
 
 @pytest.fixture(autouse=True, scope="module")
-def short_garbage_collections(few_pieces_of_memory: None) -> None:
+def short_garbage_collections(limited_memory_maps: None) -> None:
     """Exclude the objects of earlier files from garbage collection.
 
     A process of tests has millions of objects, so that a collection takes half a second. The command
@@ -78,11 +77,11 @@ def short_garbage_collections(few_pieces_of_memory: None) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Use one thread in libraries that are already loaded; empty the folder of programs if it is large."""
-    gc.set_threshold(20_000, 20, 20)  # JAX makes many objects while it traces, nearly none of them in cycles
+    gc.set_threshold(20_000, 20, 20)  # tracing by JAX makes many objects, nearly none of them in cycles
     if os.environ["OPENBLAS_NUM_THREADS"] == "1":  # a plugin of pytest may have imported NumPy earlier
         threadpool_limits(1, user_api="blas")
     is_worker = hasattr(config, "workerinput")
-    if not is_worker and sum(x.stat().st_size for x in _PROGRAMS.glob("*")) > _MOST_BYTES:
+    if not is_worker and sum(x.stat().st_size for x in _PROGRAMS.glob("*")) > _MAX_CACHE_BYTES:
         shutil.rmtree(_PROGRAMS, ignore_errors=True)
 
 

@@ -43,7 +43,7 @@ def listed(page: str) -> dict[str, list[str]]:
 
 
 def rewritten(page: str) -> str:
-    """Return a page with its list made anew."""
+    """Return a page with an updated list."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + section(public_names()) + END + rest.partition(END)[2]
 

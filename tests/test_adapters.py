@@ -113,7 +113,7 @@ def test_covariates(values):
     pd.testing.assert_frame_equal(ahead, wanted, check_freq=False, **CLOSE)
 
 
-def test_what_a_forecaster_refuses(y):
+def test_invalid_input_to_a_forecaster(y):
     forecaster = SeriesForecaster(model())
     with pytest.raises(NotFittedError):
         forecaster.predict([1])

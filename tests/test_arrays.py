@@ -62,7 +62,7 @@ def test_a_float_array_is_not_copied():
         (object(), TypeError, "truth"),
     ],
 )
-def test_what_is_no_number_is_refused_by_name(given, error, match):
+def test_values_that_are_not_numbers_raise_an_error_with_the_name(given, error, match):
     with pytest.raises(error, match=match):
         as_float_array(given, "truth")
 
@@ -71,7 +71,7 @@ def check(X):
     return check_array(BaseEstimator(), X, "X", reset=True, allow_nan=True, min_rows=1)
 
 
-def test_estimators_see_no_value_under_the_mask_of_a_row():
+def test_masked_values_of_rows_are_missing_in_estimators():
     rows = [np.ma.array([1.0, 999.0], mask=[0, 1]), np.ma.array([3.0, 4.0])]
     np.testing.assert_array_equal(check(rows), [[1.0, NAN], [3.0, 4.0]])
 
@@ -122,21 +122,21 @@ def test_dates_in_a_table_without_an_index(library):
 class LazyFrame:
     """Stand-in for a LazyFrame of polars: a query without rows."""
 
-    columns = dtypes = property(lambda self: pytest.fail("what the query would give is not to be found out"))
+    columns = dtypes = property(lambda self: pytest.fail("the query was evaluated"))
 
     def collect(self):
-        raise AssertionError("collecting is left to the caller")
+        raise AssertionError("the query was collected")
 
 
 @pytest.mark.parametrize(("X", "name"), [(LazyFrame(), "X"), ([LazyFrame(), LazyFrame()], r"X\[0\]")])
-def test_a_lazy_frame_is_to_be_collected(X, name):
+def test_a_lazy_frame_raises_an_error_with_advice(X, name):
     with pytest.raises(ValueError, match=rf"{name} is a LazyFrame.*{name}\.collect\(\)"):
         check(X)
     with pytest.raises(ValueError, match=rf"{name} is a LazyFrame.*{name}\.collect\(\)"):
         as_float_array(X, "X")
 
 
-def test_a_lazy_frame_of_polars_is_to_be_collected():
+def test_a_lazy_frame_of_polars_raises_an_error_with_advice():
     polars = pytest.importorskip("polars", reason="polars is not installed")
     frame = polars.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
     with pytest.raises(ValueError, match=r"X is a LazyFrame.*X\.collect\(\)"):

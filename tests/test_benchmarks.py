@@ -109,7 +109,7 @@ def test_run_by_name_from_any_folder(tmp_path):
     assert done.stdout.startswith("usage: sfa_speed.py")
 
 
-def test_run_states_what_it_does_not_know(monkeypatch, capsys):
+def test_run_names_an_unknown_program(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["run.py", "sfa_sped"])
     with pytest.raises(SystemExit) as ended:
         run.main()
@@ -237,7 +237,7 @@ def test_em_of_the_benchmark_of_learning_rises(program, rng):
     assert (n_few, n_more) == (3, 10) and more > few
 
 
-def test_nowcast_sees_a_quarter_in_its_own_months_alone(shared):
+def test_nowcast_uses_a_quarter_in_its_own_months_only(shared):
     nowcast = shared("nowcast_methods")
     june = nowcast.load_nowcast().june
     spread = nowcast.in_their_months(june)

@@ -50,8 +50,8 @@ print(Parallel(n_jobs=2)(delayed(count_hits)(X) for _ in range(1))[0])
 
 
 def run(*arguments, script=LIKELIHOOD, **environment):
-    # Without what the tests tell JAX: these processes keep programs only where they ask for it. Without the
-    # compiled engine, too, which leaves no program to be compiled.
+    # Without the settings of JAX in conftest.py, so that programs are cached on request only. Also without
+    # the compiled engine, with which JAX would compile nothing.
     given = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     given["PROBSFA_CORE"] = "0"
     done = subprocess.run(
@@ -88,7 +88,7 @@ def test_workers_that_are_started_afterwards_share_the_programs(tmp_path):
     assert int(hits) > 0
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions are no bits here")
+@pytest.mark.skipif(os.name != "posix", reason="permissions are not bits on this system")
 def test_no_other_user_can_put_programs_into_the_folder(tmp_path, monkeypatch):
     folder = tmp_path / "programs"
     before = os.umask(0)

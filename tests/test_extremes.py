@@ -28,7 +28,7 @@ def series(n_rows=60, n_features=3):
     return np.asarray(X)
 
 
-def with_cell(value):
+def with_value(value):
     X = series()
     X[3, 1] = value
     return X
@@ -51,7 +51,7 @@ ESTIMATORS = {
 @pytest.mark.parametrize("value", [1e151, -1e155, 1e200, 1e308])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_value_whose_square_overflows_is_named(name, value):
-    frame = pd.DataFrame(with_cell(value), columns=["a", "b", "c"])
+    frame = pd.DataFrame(with_value(value), columns=["a", "b", "c"])
     with pytest.raises(ValueError, match=r"\bX\b.*row 3, column 1 \('b'\)"):
         ESTIMATORS[name]().fit(frame)
 
@@ -69,14 +69,14 @@ def test_a_column_whose_squares_vanish_is_named(name, factor):
         ESTIMATORS[name]().fit(series() * [1.0, factor, 1.0])
 
 
-def test_a_column_that_varies_only_far_down_is_not_called_too_small():
+def test_a_column_that_varies_only_in_the_last_rows_is_valid():
     X = series(5000) * [1.0, 1e-30, 1.0]
     X[:4500, 0] = 7.0  # a long constant part of a column has no information
     assert np.isfinite(SFA().fit(X).delta_values_).all()
 
 
 @sparsely("factor", [1e145, 1e-135, 1e100, 1e-100], shown=2)
-def test_sizes_within_the_limits_give_the_same_filling(factor):
+def test_scales_within_the_limits_give_the_same_imputation(factor):
     X = np.where(hide_values(series(), 0.1, random_state=0), np.nan, series())
     usual, scaled = (ProbabilisticSFA(1).fit(Y).impute(Y, return_std=True) for Y in (X, X * factor))
     for one, other in zip(usual, scaled, strict=True):
@@ -84,10 +84,10 @@ def test_sizes_within_the_limits_give_the_same_filling(factor):
 
 
 @pytest.mark.parametrize("call", [nearest_neighbors, heat_kernel, temporal_moments])
-def test_functions_of_rows_refuse_them_too(call):
+def test_functions_of_rows_raise_an_error_for_values_that_overflow(call):
     arguments = (1.0,) if call is heat_kernel else ()
     with pytest.raises(ValueError, match="row 3, column 1"):
-        call(with_cell(1e200), *arguments)
+        call(with_value(1e200), *arguments)
 
 
 @sparsely("estimator", ["LaplacianEigenmaps()", "SpectralClustering(3)"])
@@ -124,7 +124,7 @@ def test_a_value_out_of_range_is_named():
     model = ProbabilisticSFA(1).fit(X)
     new = X.copy()
     new[4, 2] = 1e149
-    verbs = (model.impute, model.transform, model.posterior, model.log_likelihood, model.filter)
-    for verb in verbs:
+    methods = (model.impute, model.transform, model.posterior, model.log_likelihood, model.filter)
+    for method in methods:
         with pytest.raises(ValueError, match="row 4, column 2.*1e.149"):
-            verb(new)
+            method(new)

@@ -62,7 +62,7 @@ def test_a_link_is_written_through(tmp_path):
     assert (tmp_path / "real.csv").read_text() == "new"
 
 
-def test_a_folder_that_is_not_there_leaves_no_draft_in_another(tmp_path):
+def test_a_missing_folder_leaves_no_temporary_file_in_another(tmp_path):
     with (
         pytest.raises(FileNotFoundError),
         replacing(tmp_path / "a.csv", tmp_path / "none" / "b.csv"),
@@ -73,13 +73,13 @@ def test_a_folder_that_is_not_there_leaves_no_draft_in_another(tmp_path):
 
 def read_in_background(pipe):
     """Start to read a named pipe; return a function that returns the content."""
-    came = []
-    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()), daemon=True)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
     reader.start()
 
     def result():
         reader.join(timeout=10.0)
-        return came[0]
+        return received[0]
 
     return result
 
@@ -111,7 +111,7 @@ def test_the_null_device_stays_what_it_is(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no streams as files on this system")
-def test_a_redirected_stream_is_written_to_behind_what_it_holds(tmp_path):
+def test_output_is_appended_to_a_redirected_stream(tmp_path):
     with (tmp_path / "log").open("w") as log:
         print("before", file=log, flush=True)
         code = (

@@ -105,21 +105,21 @@ def test_arrays_are_available_for_frames(frames, model):
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_the_kind_of_frames_that_scikit_learn_is_set_to_changes_no_number(rng, estimator, container):
+def test_the_configured_type_of_frames_does_not_change_results(rng, estimator, container):
     pytest.importorskip(container)
     X, y = rng.standard_normal((60, 4)).cumsum(axis=0), np.arange(60)
     y = y if isinstance(estimator, GraphSFARegressor) else y // 20
-    verb = "transform" if isinstance(estimator, IGSFA) else "predict"
-    verb = "predict_proba" if isinstance(estimator, GraphSFAClassifier) else verb
-    expected = np.asarray(getattr(clone(estimator).fit(X, y), verb)(X))
+    result_method = "transform" if isinstance(estimator, IGSFA) else "predict"
+    result_method = "predict_proba" if isinstance(estimator, GraphSFAClassifier) else result_method
+    expected = np.asarray(getattr(clone(estimator).fit(X, y), result_method)(X))
     with config_context(transform_output=container):
-        configured = np.asarray(getattr(clone(estimator).fit(X, y), verb)(X))
+        configured = np.asarray(getattr(clone(estimator).fit(X, y), result_method)(X))
     assert_allclose(configured, expected, rtol=EXACT, atol=EXACT)
 
 
 @pytest.mark.parametrize("container", ["pandas", "polars"])
 @pytest.mark.parametrize("method", [ClassicSFA(), IterativeRegression()], ids=lambda method: method.name)
-def test_methods_of_imputation_fill_whatever_scikit_learn_is_set_to(rng, method, container):
+def test_imputation_methods_do_not_depend_on_the_configured_type_of_frames(rng, method, container):
     pytest.importorskip(container)
     X = rng.standard_normal((60, 3)).cumsum(axis=0)
     X[20:25, 0] = np.nan
@@ -211,14 +211,14 @@ def test_each_frame_of_a_list_has_its_own_times():
 
 
 @pytest.mark.parametrize(
-    ("how", "match"),
+    ("arguments", "match"),
     [
         ({"times": np.arange(6.0)}, "times.*2"),
         ({"times": [np.arange(6.0)]}, "times.*2"),
         ({"lengths": [2, 4]}, "lengths.*X"),
     ],
 )
-def test_keywords_that_do_not_fit_a_list_are_refused_with_the_usual_sentence(how, match):
+def test_invalid_keywords_for_a_list_have_the_usual_message(arguments, match):
     model = Ages().set_output(transform="pandas").fit(ROWS)
     with pytest.raises(ValueError, match=match):
-        model.transform([ROWS[:2], ROWS[2:]], **how)
+        model.transform([ROWS[:2], ROWS[2:]], **arguments)

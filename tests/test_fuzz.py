@@ -26,7 +26,7 @@ from probsfa import (
 # Few shapes, so that programs are compiled once for many cases.
 SHAPES = [(0, 3), (1, 3), (2, 3), (3, 3), (7, 1), *[(12, 3)] * 2, *[(30, 3)] * 5]
 SCALES = [1e-300, 1e-200, 1e-145, 1e-135, 1e-100, 1e-12, 1.0, 1.0, 1e8, 1e100, 1e145, 1e151, 1e200, 1e300]
-CELLS = [np.inf, -np.inf, 1e155, -1e200, 1e308, 1e149, 1e20, 1e-320, 0.0, -0.0, np.nan]
+EXTREME_VALUES = [np.inf, -np.inf, 1e155, -1e200, 1e308, 1e149, 1e20, 1e-320, 0.0, -0.0, np.nan]
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -34,28 +34,28 @@ def values(rng):
     """Return a table of numbers with a few errors."""
     n, d = pick(rng, SHAPES)
     X = np.cumsum(rng.standard_normal((n, d)), axis=0) + 0.1 * rng.standard_normal((n, d))
-    for trouble in rng.choice(10, size=rng.integers(0, 3), replace=False):
+    for problem in rng.choice(10, size=rng.integers(0, 3), replace=False):
         if X.size == 0:
             break
         column, row = rng.integers(d), rng.integers(n)
-        if trouble == 0:
+        if problem == 0:
             X *= pick(rng, SCALES)
-        elif trouble == 1:
+        elif problem == 1:
             X[:, column] *= pick(rng, SCALES)
-        elif trouble == 2:
-            X[row, column] = pick(rng, CELLS)
-        elif trouble == 3:
+        elif problem == 2:
+            X[row, column] = pick(rng, EXTREME_VALUES)
+        elif problem == 3:
             X[:, column] = rng.choice([0.0, 20.0, -1e8, 1e-310, np.nan])
-        elif trouble == 4:
+        elif problem == 4:
             with np.errstate(over="ignore"):
                 X[:, column] = 1.8 * X[:, 0] + 32.0
-        elif trouble == 5:
+        elif problem == 5:
             X += rng.choice([1e3, 1e8, 1e15])
-        elif trouble == 6:
+        elif problem == 6:
             X[row] = np.nan
-        elif trouble == 7:
+        elif problem == 7:
             X = X[rng.integers(n, size=n)]
-        elif trouble == 8:
+        elif problem == 8:
             X = np.rint(X)
         else:
             X[:, column] = np.where(np.arange(n) == row, 1.0, 0.0)
@@ -158,9 +158,9 @@ CHEAP = [
 
 def is_sentence(error):
     """Whether a message is a complete sentence of this package or of scikit-learn."""
-    said = str(error)
+    message = str(error)
     internal = "zero-size|operand|broadcast|ambiguous|empty sequence|LinAlg|Traceback|NoneType|object has no"
-    return len(said.split()) >= 5 and re.search(internal, said) is None
+    return len(message.split()) >= 5 and re.search(internal, message) is None
 
 
 def check_case(seed, kinds=CHEAP):
@@ -169,46 +169,46 @@ def check_case(seed, kinds=CHEAP):
     X = in_some_form(values(rng), rng)
     model = estimator(rng, kinds)
     y = rng.integers(0, 3, size=sum(map(len, X)) if isinstance(X, list) else len(X))
-    cells = as_array(X)
-    before = cells.copy()
-    about = f"seed {seed}: {model!r} on {type(X).__name__} {cells.shape}\n{cells[:5]}"
+    array = as_array(X)
+    before = array.copy()
+    context = f"seed {seed}: {model!r} on {type(X).__name__} {array.shape}\n{array[:5]}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             labels = [y[: len(X[0])], y[len(X[0]) :]] if isinstance(X, list) else y
             model.fit(X, labels)
         except (ValueError, TypeError) as error:
-            assert is_sentence(error), f"{about}\n{error!r}"
+            assert is_sentence(error), f"{context}\n{error!r}"
             return False
-        np.testing.assert_array_equal(as_array(X), before, err_msg=about)
+        np.testing.assert_array_equal(as_array(X), before, err_msg=context)
         try:
             if isinstance(model, (ProbabilisticSFA, BayesianSFA)):
                 filled, std = (as_array(part) for part in model.impute(X, return_std=True))
-                assert np.isfinite(filled).all(), f"{about}\n{model.status_}"
-                assert np.isfinite(std).all() and (std >= 0.0).all(), f"{about}\n{model.status_}"
-                seen = ~np.isnan(cells)
-                np.testing.assert_array_equal(filled[seen], cells[seen], err_msg=about)
-                assert np.isfinite(model.log_likelihood(X)), about
+                assert np.isfinite(filled).all(), f"{context}\n{model.status_}"
+                assert np.isfinite(std).all() and (std >= 0.0).all(), f"{context}\n{model.status_}"
+                observed = ~np.isnan(array)
+                np.testing.assert_array_equal(filled[observed], array[observed], err_msg=context)
+                assert np.isfinite(model.log_likelihood(X)), context
             elif isinstance(model, SpectralClustering):
-                assert np.isfinite(model.embedding_).all() and len(model.labels_) == len(cells), about
+                assert np.isfinite(model.embedding_).all() and len(model.labels_) == len(array), context
             elif isinstance(model, (GraphSFAClassifier, GraphSFARegressor)):
                 predicted = model.predict(X)
                 predicted = np.concatenate(predicted) if isinstance(X, list) else np.asarray(predicted)
-                assert np.isfinite(predicted).all(), about
+                assert np.isfinite(predicted).all(), context
             else:
                 outputs = as_array(model.transform(X))
-                complete = ~np.isnan(cells).any(axis=1)
-                assert np.isfinite(outputs[complete]).all(), about
+                complete = ~np.isnan(array).any(axis=1)
+                assert np.isfinite(outputs[complete]).all(), context
         except (ValueError, TypeError) as error:
-            assert is_sentence(error), f"{about}\n{error!r}"
+            assert is_sentence(error), f"{context}\n{error!r}"
             return False
     return True
 
 
 @pytest.mark.parametrize("part", range(3))
 def test_no_input_gives_nan_or_a_traceback(part):
-    answered = [check_case(seed) for seed in range(20 * part, 20 * (part + 1))]
-    assert 3 <= sum(answered) < 20
+    has_results = [check_case(seed) for seed in range(20 * part, 20 * (part + 1))]
+    assert 3 <= sum(has_results) < 20
 
 
 @pytest.mark.nightly

@@ -51,7 +51,7 @@ def test_steps_are_those_of_the_clock_or_of_the_calendar(index, step, calendar):
         assert read(index, None).step == 1.0 and read(index, None).axis.unit == found.step
 
 
-def test_steps_that_seconds_since_1970_do_not_resolve_are_refused_by_their_length():
+def test_steps_below_the_resolution_of_seconds_since_1970_raise_an_error():
     with pytest.raises(ValueError, match="X.index.*3 ns.*238.419 ns"):
         read(pd.date_range("2024-01-01", periods=9, freq="3ns"))
     index = pd.date_range("2024-01-01", periods=9, freq="300ns")
@@ -66,7 +66,7 @@ def test_periods_of_months_are_whole_months_across_a_gap():
     np.testing.assert_allclose(np.diff(found.times) / (30.436875 * DAY), [1.0, 2.0], rtol=1e-12)
 
 
-def test_dates_are_counted_by_a_given_calendar_where_they_lie_on_it():
+def test_a_given_calendar_is_used_for_dates_that_are_its_steps():
     on, off = pd.DatetimeIndex(["2024-01-05", "2024-02-05"]), pd.DatetimeIndex(["2024-01-05", "2024-02-06"])
     assert np.diff(read(on, TimeAxis("dates", "month")).times) == pytest.approx(30.436875 * DAY)
     assert np.diff(read(off, TimeAxis("dates", "month")).times) == pytest.approx(32 * DAY)
@@ -107,12 +107,12 @@ def test_arrays_have_no_index():
     assert found.times is None and found.axis.kind == "rows"
 
 
-def test_durations_are_said_in_the_largest_unit_they_fill():
-    said = [duration_text(x) for x in (DAY, 3600.0, 90.0, 0.5, 1e-9, 1.4 * DAY)]
-    assert said == ["1 d", "1 h", "1.5 min", "500 ms", "1 ns", "1.4 d"]
+def test_durations_as_text_have_the_largest_unit_that_they_exceed():
+    texts = [duration_text(x) for x in (DAY, 3600.0, 90.0, 0.5, 1e-9, 1.4 * DAY)]
+    assert texts == ["1 d", "1 h", "1.5 min", "500 ms", "1 ns", "1.4 d"]
 
 
-# ---- estimators for which rows are steps
+# ---- estimators that treat rows as evenly spaced
 
 
 def walk(index):
@@ -131,20 +131,20 @@ ESTIMATORS = [
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(
-    "index,why",
+    "index,reason",
     [(HOURS[::-1], "must increase strictly"), (HOURS.delete(3).append(HOURS[-1:] + HOURS.freq), "uneven")],
 )
-def test_an_uneven_index_that_is_ignored_causes_a_warning(estimator, index, why):
-    with pytest.warns(UserWarning, match=f"{why}.*lengths="):
+def test_an_uneven_index_that_is_ignored_causes_a_warning(estimator, index, reason):
+    with pytest.warns(UserWarning, match=f"{reason}.*lengths="):
         estimator.fit(walk(index))
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
-def test_even_indexes_are_not_warned_of(estimator):
+def test_even_indexes_cause_no_warning(estimator):
     estimator.fit(walk(HOURS))
     estimator.fit(walk(HOURS).reset_index(drop=True))
 
 
-def test_where_time_does_not_matter_no_index_is_warned_of():
+def test_graphs_without_time_do_not_warn_about_the_index():
     frame = walk(HOURS[::-1])
     GraphSFA(2, graph="nearest_neighbors").fit(frame).transform(frame)

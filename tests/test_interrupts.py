@@ -36,9 +36,9 @@ def test_a_lost_interrupt_is_raised_again():
     assert sys.unraisablehook is before
 
 
-def test_other_errors_of_callbacks_are_reported_as_ever(monkeypatch):
-    told = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+def test_other_errors_of_callbacks_are_reported_as_without_the_context(monkeypatch):
+    reported = []
+    monkeypatch.setattr(sys, "unraisablehook", reported.append)
 
     def callback(phase, info):
         gc.callbacks.remove(callback)
@@ -47,7 +47,7 @@ def test_other_errors_of_callbacks_are_reported_as_ever(monkeypatch):
     with lost_interrupts_raised(), lost_interrupts_raised():
         gc.callbacks.append(callback)
         gc.collect()
-    assert [str(x.exc_value) for x in told] == ["mine"]
+    assert [str(x.exc_value) for x in reported] == ["mine"]
 
 
 def test_a_fit_that_loses_an_interrupt_keeps_the_best_parameters(rng, monkeypatch):
@@ -78,7 +78,9 @@ def test_a_fit_that_loses_an_interrupt_keeps_the_best_parameters(rng, monkeypatc
         (GraphSFA(1, graph="temporal"), graph, "graph_moments"),
     ],
 )
-def test_what_has_no_best_so_far_is_not_fitted(rng, monkeypatch, estimator, module, step):
+def test_fits_without_intermediate_results_are_not_fitted_after_an_interrupt(
+    rng, monkeypatch, estimator, module, step
+):
     X = rng.standard_normal((60, 3))
 
     def interrupted(*args, **kwargs):
@@ -95,7 +97,7 @@ def test_what_has_no_best_so_far_is_not_fitted(rng, monkeypatch, estimator, modu
     assert np.isfinite(estimator.fit(X).transform(X)).all()
 
 
-def test_a_signal_in_the_midst_of_a_fit_ends_it():
+def test_a_signal_during_a_fit_ends_it():
     """In a separate process that receives a signal at an arbitrary time."""
     program = """
 import os, signal, threading, time, warnings

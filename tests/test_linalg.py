@@ -56,7 +56,7 @@ def test_slow_directions_solve_the_problem_on_the_range(rng, rank):
     np.testing.assert_allclose(found.loadings @ W.T @ B, B, atol=EXACT * 10)
 
 
-def test_a_part_of_the_components_is_the_head_of_all(rng):
+def test_fewer_components_are_the_first_of_all_components(rng):
     A, B = spd(rng, 6), spd(rng, 6, 5)
     full, part = slow_directions(A, B), slow_directions(A, B, n_components=2)
     assert part.rank == 5
@@ -93,7 +93,7 @@ def test_a_block_of_equal_delta_values_does_not_depend_on_the_order_of_columns(
     np.testing.assert_allclose(found.weights.T @ B @ found.weights, np.eye(len(shares)), atol=EXACT)
 
 
-def test_delta_values_that_differ_stay_apart(rng):
+def test_different_delta_values_have_separate_eigenvectors(rng):
     """Only rounding errors count as equal: values that differ by 1e-9 have separate eigenvectors."""
     deltas = 0.5 + 1e-9 * np.arange(6)
     A, V = problem_with_a_block(rng, deltas, spd(rng, 6))
@@ -116,7 +116,7 @@ def test_variance_floor_makes_columns_constant():
     assert whiten(B, variance_floor=2.0).rank == 0
 
 
-def test_rank_tol_moves_the_border():
+def test_rank_tol_determines_the_rank():
     rho = 1 - 1e-9  # correlation matrix [[1, rho], [rho, 1]] has eigenvalues 2 and 1e-9
     B = np.array([[1.0, rho], [rho, 1.0]])
     assert whiten(B).rank == 2
@@ -145,7 +145,7 @@ def test_signs_follow_the_rule(rng):
     np.testing.assert_array_equal(canonical_signs(loadings, scales), sign_rule(loadings, scales))
 
 
-def test_near_ties_go_to_the_first_input_whatever_the_rounding():
+def test_near_ties_select_the_first_input_for_any_rounding_errors():
     for noise in (-1e-12, 0.0, 1e-12):
         assert canonical_signs([[1.0 + noise], [-1.0]], [1.0, 1.0]).tolist() == [1.0]
     assert canonical_signs([[1.0], [-1.001]], [1.0, 1.0]).tolist() == [-1.0]

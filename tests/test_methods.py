@@ -90,7 +90,7 @@ def test_a_method_that_is_left_out_names_what_to_use(name):
             getattr(cls(), method)
 
 
-def test_arguments_that_are_not_supported_name_who_supports_them(X, bilinear, bayesian):
+def test_errors_of_unsupported_arguments_name_estimators_that_support_them(X, bilinear, bayesian):
     with pytest.raises(TypeError, match="BilinearSFA.*support.*'times'.*ProbabilisticSFA"):
         bilinear.transform(X, times=np.arange(60.0))
     with pytest.raises(TypeError, match="BilinearSFA.*support.*'exog'"):
@@ -130,12 +130,14 @@ def test_scores_of_a_part_are_those_of_a_dense_gaussian(X):
     for part, _ in random_parts(sequences):
         hidden += part.ravel()
         known = np.flatnonzero(~part.ravel() & sequences.mask.ravel())
-        asked = np.flatnonzero(part.ravel())
-        weights = np.linalg.solve(covariance[np.ix_(known, known)], covariance[np.ix_(known, asked)])
+        predicted = np.flatnonzero(part.ravel())
+        weights = np.linalg.solve(covariance[np.ix_(known, known)], covariance[np.ix_(known, predicted)])
         mean = 0.5 + weights.T @ (rows.ravel()[known] - 0.5)
-        variance = np.diag(covariance)[asked] - np.sum(weights * covariance[np.ix_(known, asked)], axis=0)
-        wanted = np.abs(rows.ravel()[asked] - mean) / np.sqrt(variance)
-        np.testing.assert_allclose(scores.ravel()[asked], wanted, rtol=1e-9)
+        variance = np.diag(covariance)[predicted] - np.sum(
+            weights * covariance[np.ix_(known, predicted)], axis=0
+        )
+        wanted = np.abs(rows.ravel()[predicted] - mean) / np.sqrt(variance)
+        np.testing.assert_allclose(scores.ravel()[predicted], wanted, rtol=1e-9)
     np.testing.assert_array_equal(hidden.reshape(rows.shape), sequences.mask)
     np.testing.assert_array_equal(np.isnan(scores), ~sequences.mask)
 

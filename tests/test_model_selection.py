@@ -80,7 +80,7 @@ def test_search_over_parameters_in_a_pipeline(rng):
     assert slowness(sequences, X) == pytest.approx(-delta_value(sequences.transform(X)).mean())
 
 
-def test_segments_of_a_trajectory_keep_their_distance():
+def test_segments_of_a_trajectory_are_separated_by_the_gap():
     X = np.zeros((103, 2))
     seen = []
     for train, test in TrajectorySplit(4, gap=7).split(X):
@@ -108,7 +108,7 @@ def test_no_difference_across_a_missing_value(rng):
     assert scores.min() > -0.01
 
 
-def test_splits_that_cannot_be():
+def test_invalid_splits():
     with pytest.raises(ValueError, match=r"\bX\b.*3.*n_splits=5"):
         list(TrajectorySplit(5).split(np.zeros((3, 1))))
     with pytest.raises(ValueError, match="gap=50 leaves 0 of"):

@@ -35,5 +35,5 @@ def test_code_of_a_page_runs(page, capsys):
     for code in filter(runnable, blocks(page)):
         exec(compile(code, f"docs/{page}", "exec"), namespace)
         printed = capsys.readouterr().out.splitlines()
-        said = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.M)
-        assert printed == said
+        expected = re.findall(r"^print\(.*\)  # (.*)$", code, flags=re.M)
+        assert printed == expected

@@ -90,7 +90,7 @@ def test_values_under_a_mask_are_not_drawn(ax):
 
 
 class Fan:
-    """A model that imputes zero; its intervals have twice the width of their probability."""
+    """A model that imputes zero; the width of an interval is twice its probability."""
 
     def impute(self, X, interval):
         X = np.asarray(X, dtype=float)
@@ -98,14 +98,14 @@ class Fan:
         return filled, filled - interval, filled + interval
 
 
-def test_a_fan_in_the_last_row_has_no_blade_in_the_first(ax):
+def test_bands_at_the_last_row_are_not_drawn_at_the_first_row(ax):
     X = np.array([[1.0], [2.0], [3.0], [np.nan]])
     plots.plot_imputation_fan(Fan(), X, ax=ax)
     np.testing.assert_array_equal(lines(ax)["imputed"][:, 1], [np.nan, np.nan, 3.0, 0.0])
     np.testing.assert_array_equal(lines(ax)["observed"][:, 1], X[:, 0])
 
 
-def test_legend_names_what_is_there_and_no_more(ax):
+def test_legend_names_only_what_is_drawn(ax):
     plots.plot_imputation([0.0, np.nan, 2.0], [0.0, 1.0, 2.0], ax=ax)
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["observed", "imputed"]
 
@@ -169,21 +169,21 @@ def test_the_gap_between_eigenvalues_is_drawn_behind_them(ax):
 
 def test_a_graph_is_drawn_edge_by_edge(ax):
     W = np.array([[5.0, 1, 0, 2], [1, 0, 4, 0], [0, 4, 0, 0], [2, 0, 0, 0]])  # with a self-loop
-    places = np.arange(8.0).reshape(4, 2)
+    positions = np.arange(8.0).reshape(4, 2)
     graph = graphs.from_sparse(W, node_weights=[1.0, 2.0, 3.0, 4.0])
-    assert plots.plot_graph(graph, places, ax=ax) is ax
+    assert plots.plot_graph(graph, positions, ax=ax) is ax
     edges, vertices = ax.collections
     drawn = {tuple(map(tuple, ends)): width for ends, width in zip(
         edges.get_segments(), edges.get_linewidths(), strict=True)}  # fmt: skip
     expected = {(0, 1): 1.0, (1, 2): 4.0, (0, 3): 2.0}
-    assert set(drawn) == {(tuple(places[i]), tuple(places[j])) for i, j in expected}
+    assert set(drawn) == {(tuple(positions[i]), tuple(positions[j])) for i, j in expected}
     for (i, j), weight in expected.items():
-        assert drawn[tuple(places[i]), tuple(places[j])] == pytest.approx(2.0 * weight / 4.0)
-    np.testing.assert_array_equal(vertices.get_offsets(), places)
+        assert drawn[tuple(positions[i]), tuple(positions[j])] == pytest.approx(2.0 * weight / 4.0)
+    np.testing.assert_array_equal(vertices.get_offsets(), positions)
     np.testing.assert_allclose(vertices.get_sizes() / vertices.get_sizes()[-1], [0.25, 0.5, 0.75, 1.0])
 
 
-def test_vertices_without_places_stand_on_a_circle_in_their_order(ax):
+def test_vertices_without_positions_are_drawn_on_a_circle_in_order(ax):
     plots.plot_graph(graphs.temporal(4), labels=[0, 0, 1, 1], ax=ax)
     found = np.concatenate([drawn.get_offsets() for drawn in ax.collections[1:]])
     np.testing.assert_allclose(found, [[0, 1], [1, 0], [0, -1], [-1, 0]], atol=1e-12)

@@ -33,15 +33,15 @@ def forked_child(before):
         timeout=60,
         check=True,
     )
-    *said, code = done.stdout.splitlines()
-    return int(code), " ".join(said)
+    *message, code = done.stdout.splitlines()
+    return int(code), " ".join(message)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_of_a_process_that_used_jax_is_reported_what_to_do():
-    code, said = forked_child("check_not_forked()")
+def test_a_forked_child_of_a_process_that_used_jax_raises_an_error_with_advice():
+    code, message = forked_child("check_not_forked()")
     assert code == 3
-    assert "forked child" in said and '"spawn" or "forkserver"' in said
+    assert "forked child" in message and '"spawn" or "forkserver"' in message
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -50,11 +50,11 @@ def test_a_child_forked_before_jax_is_used_may_use_it():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_child_of_a_forked_child_is_reported_too():
-    code, said = forked_child("check_not_forked()\nif os.fork():\n    os.wait()\n    sys.exit()")
-    assert code == 3 and "forked child" in said
+def test_a_child_of_a_forked_child_also_raises_an_error():
+    code, message = forked_child("check_not_forked()\nif os.fork():\n    os.wait()\n    sys.exit()")
+    assert code == 3 and "forked child" in message
 
 
-def test_the_process_that_used_jax_goes_on():
+def test_the_process_that_used_jax_can_use_it_again():
     check_not_forked()
     check_not_forked()

@@ -33,8 +33,8 @@ def test_example_runs_as_printed(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "slow_features.png").stat().st_size > 10_000
-    # The maximum found by the optimizer differs between processors in the third digit: errors
-    # and coverage are compared within a tenth, and nothing that a fit selects is printed.
+    # The maximum found by the optimizer differs between processors in the third digit. Errors and coverage
+    # are therefore compared within a tenth, and the example prints nothing that a fit selects.
     assert NUMBER.sub("#", done.stdout).split() == NUMBER.sub("#", printed).split()
     found, said = ([float(n) for n in NUMBER.findall(text)] for text in (done.stdout, printed))
     assert found == pytest.approx(said, rel=0.1, abs=0.02)

@@ -38,11 +38,11 @@ def test_citation_has_the_required_fields():
 def test_recipe_of_conda_has_the_requirements_of_the_package():
     """Names are those of conda-forge, where the library alone is a separate package."""
     run = re.search(r"^  run:\n((?:    - .*\n)+)", RECIPE, flags=re.MULTILINE)[1]
-    asked = dict(re.findall(r"- ([\w-]+) >=(\S+)", run))
-    assert asked.pop("python") == PROJECT["requires-python"].removeprefix(">=")
+    required = dict(re.findall(r"- ([\w-]+) >=(\S+)", run))
+    assert required.pop("python") == PROJECT["requires-python"].removeprefix(">=")
     wanted = dict(re.fullmatch(r"([\w-]+)>=(\S+)", each).groups() for each in PROJECT["dependencies"])
     wanted["matplotlib-base"] = wanted.pop("matplotlib")
-    assert asked == wanted
+    assert required == wanted
 
 
 def recipe(key):
@@ -84,8 +84,8 @@ def test_wheels_of_the_stable_abi_are_built_with_it():
 def oldest():
     """Return the oldest supported versions of the dependencies, by name."""
     extras = PROJECT["optional-dependencies"]
-    asked = [*PROJECT["dependencies"], *extras["test"], *extras["dask"]]
-    pairs = [re.fullmatch(r"([\w-]+)(?:\[.*\])?>=(\S+)", each) for each in asked]
+    required = [*PROJECT["dependencies"], *extras["test"], *extras["dask"]]
+    pairs = [re.fullmatch(r"([\w-]+)(?:\[.*\])?>=(\S+)", each) for each in required]
     return {pair[1]: pair[2] for pair in pairs if pair}
 
 
@@ -96,8 +96,8 @@ def test_oldest_versions_are_pinned_for_the_tests():
     same_release = {"distributed": "dask"}
     del pinned["pyparsing"]  # of matplotlib
     for name, version in pinned.items():
-        asked = oldest()[same_release.get(name, name)]
-        assert (version + ".0").startswith(asked + ".") or version == asked, name
+        required = oldest()[same_release.get(name, name)]
+        assert (version + ".0").startswith(required + ".") or version == required, name
     assert set(pinned) - set(same_release) == set(oldest())
 
 

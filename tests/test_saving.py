@@ -96,8 +96,8 @@ def fitted(name, rng):
 
 
 def results(estimator, X):
-    verbs = [verb for verb in ("transform", "predict", "predict_proba") if hasattr(estimator, verb)]
-    found = {verb: getattr(estimator, verb)(X) for verb in verbs}
+    methods = [method for method in ("transform", "predict", "predict_proba") if hasattr(estimator, method)]
+    found = {method: getattr(estimator, method)(X) for method in methods}
     for name in ("labels_", "embedding_", "delta_values_", "classes_"):
         if hasattr(estimator, name):
             found[name] = getattr(estimator, name)
@@ -106,7 +106,7 @@ def results(estimator, X):
 
 @pytest.mark.filterwarnings("ignore:Graph is not fully connected")
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_every_estimator_does_the_same_after_loading(rng, tmp_path, name):
+def test_every_estimator_has_the_same_results_after_loading(rng, tmp_path, name):
     X, estimator = fitted(name, rng)
     path = tmp_path / "model.npz"
     probsfa.save(estimator, path)
@@ -114,8 +114,8 @@ def test_every_estimator_does_the_same_after_loading(rng, tmp_path, name):
     assert type(again) is type(estimator)
     expected, found = results(estimator, X), results(again, X)
     assert set(found) == set(expected) and expected
-    for verb, value in expected.items():
-        np.testing.assert_array_equal(found[verb], value, err_msg=verb)
+    for method, value in expected.items():
+        np.testing.assert_array_equal(found[method], value, err_msg=method)
     plain = {key: v for key, v in estimator.get_params().items() if isinstance(v, (int, float, str))}
     assert {key: again.get_params()[key] for key in plain} == plain
     X, classes, labels = data(rng)
@@ -206,7 +206,7 @@ def test_a_file_of_version_1_does_not_contain_itself(tmp_path):
         ),
     ],
 )
-def test_what_cannot_be_saved_is_refused(rng, tmp_path, make, message):
+def test_attributes_that_cannot_be_saved_raise_an_error(rng, tmp_path, make, message):
     X, classes, _ = data(rng)
     estimator = make().fit(X, classes)
     with pytest.raises(ValueError, match=message):
@@ -214,7 +214,7 @@ def test_what_cannot_be_saved_is_refused(rng, tmp_path, make, message):
     assert not list(tmp_path.iterdir())  # no incomplete file
 
 
-def test_what_is_not_fitted_is_refused(tmp_path):
+def test_estimators_that_are_not_fitted_are_not_saved(tmp_path):
     with pytest.raises(NotFittedError):
         SFA().save(tmp_path / "model.npz")
     with pytest.raises(ValueError, match="estimator.*got a dict"):
@@ -269,16 +269,16 @@ def test_files_of_earlier_versions_are_read(case):
             assert found[name].astype(str).tolist() == expected.astype(str).tolist(), name
 
 
-# ------------------------------------------------------------------ files that are none
+# ------------------------------------------------------------------ invalid files
 
 
-def rewritten(path, target, change, told=True):
-    """Write a copy of a file with changed header or arrays; `told` updates the checksum."""
+def rewritten(path, target, change, update_checksum=True):
+    """Write a copy of a file with changed header or arrays, and by default an updated checksum."""
     with np.load(path) as stored:
         arrays = dict(stored)
     header = json.loads(str(arrays.pop("header")))
     change(header, arrays)
-    if told:
+    if update_checksum:
         header["digest"] = _saving._digest(header["tree"], arrays)
     np.savez_compressed(target, header=np.array(json.dumps(header)), **arrays)
     return target
@@ -305,7 +305,7 @@ def saved(tmp_path_factory):
 
 
 @sparsely("seed", range(60), shown=16)
-def test_changed_files_are_refused_in_a_sentence_or_do_the_same(saved, tmp_path, seed):
+def test_changed_files_raise_an_error_of_one_line_or_give_the_same_results(saved, tmp_path, seed):
     path, X = saved
     rng = np.random.default_rng(seed)
 
@@ -341,7 +341,7 @@ def test_changed_files_are_refused_in_a_sentence_or_do_the_same(saved, tmp_path,
 
 
 @sparsely("seed", range(30), shown=12)
-def test_damaged_bytes_are_refused_in_a_sentence(saved, tmp_path, seed):
+def test_damaged_bytes_raise_an_error_of_one_line(saved, tmp_path, seed):
     path, X = saved
     rng = np.random.default_rng(seed)
     content = bytearray(path.read_bytes())
@@ -414,7 +414,7 @@ def test_a_text_cannot_request_more_memory_than_its_size(saved, tmp_path):
 
 
 @pytest.mark.parametrize(("megabytes", "read"), [(1.5, True), (3.0, False)])
-def test_a_file_may_pack_to_a_hundredth_and_no_less(rng, tmp_path, monkeypatch, megabytes, read):
+def test_the_compression_ratio_is_limited_to_100(rng, tmp_path, monkeypatch, megabytes, read):
     monkeypatch.setattr(_saving, "_MAX_BYTES", 1000)
     path = tmp_path / "model.npz"
     noise, zeros = rng.integers(256, size=20_000, dtype=np.uint8), np.zeros(int(megabytes * 1e6), np.uint8)
@@ -467,7 +467,7 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
     with pytest.raises(ValueError, match="outputs differ"):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn))
     with pytest.raises(ValueError, match="changed after"):
-        probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, told=False))
+        probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, update_checksum=False))
 
 
 @sparsely("seed", range(12), shown=4)
@@ -475,19 +475,19 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
 def test_any_change_of_a_model_is_reported(rng, tmp_path, name, seed):
     path = tmp_path / "model.npz"
     probsfa.save(fitted(name, rng)[1], path)
-    chance = np.random.default_rng(seed)
+    rng_of_change = np.random.default_rng(seed)
 
     def change(header, arrays):
         if seed % 2:
             places = [place for place in nodes(header["tree"]) if place[0][place[1]] != -7]
-            at, key = places[chance.integers(len(places))]
+            at, key = places[rng_of_change.integers(len(places))]
             at[key] = -7
         else:
-            chosen = sorted(arrays)[chance.integers(len(arrays))]
+            chosen = sorted(arrays)[rng_of_change.integers(len(arrays))]
             arrays[chosen] = arrays[chosen][:0] if arrays[chosen].size else np.ones(1)
 
     with pytest.raises(ValueError, match="changed after"):
-        probsfa.load(rewritten(path, tmp_path / "changed.npz", change, told=False))
+        probsfa.load(rewritten(path, tmp_path / "changed.npz", change, update_checksum=False))
 
 
 def test_no_pickle_is_in_the_file(saved):

@@ -167,12 +167,12 @@ def test_links_of_made_pages_lead_to_pages(made):
                 assert place in here or place in made, f"{page}: {target}"
 
 
-def test_links_to_what_is_not_on_the_site_keep_their_words(pages):
+def test_links_to_files_outside_the_site_become_text(pages):
     text = (
         "[a program](../benchmarks/run.py), [results](../benchmarks/RESULTS.md#rhythms), [web](https://x.org)"
     )
-    told = pages.with_site_links(text, "docs/diagnostics.md", "docs/diagnostics.md")
-    assert told == "a program, [results](project/results.md#rhythms), [web](https://x.org)"
+    converted = pages.with_site_links(text, "docs/diagnostics.md", "docs/diagnostics.md")
+    assert converted == "a program, [results](project/results.md#rhythms), [web](https://x.org)"
     assert pages.with_site_links("![p](../docs/figures/a.png)", "benchmarks/R.md", "docs/project/r.md") == (
         "![p](../figures/a.png)"
     )

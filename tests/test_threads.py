@@ -255,7 +255,7 @@ def test_eight_threads_of_a_hundred_mixed_calls_give_the_serial_results(rng):
     assert set(blas_threads()) == {2}
 
 
-def test_two_pieces_of_work_run_at_once():
+def test_two_functions_run_in_parallel():
     meeting, met = threading.Barrier(2, timeout=60), []
 
     def meet():
@@ -268,7 +268,7 @@ def test_two_pieces_of_work_run_at_once():
     assert len(set(met)) == 2  # the second thread is reused
 
 
-def test_a_second_caller_does_both_pieces_itself():
+def test_a_second_caller_runs_both_functions_itself():
     helper, inside, done = Helper(), threading.Event(), threading.Event()
     first = threading.Thread(target=lambda: helper.run_both(inside.set, lambda: done.wait(60)))
     first.start()
@@ -297,7 +297,7 @@ def test_an_error_is_raised_after_both_have_ended(which):
     assert len(ran) == 3
 
 
-def test_an_interrupt_waits_for_the_other_piece(monkeypatch):
+def test_an_interrupt_waits_for_the_other_function(monkeypatch):
     helper, ended, waits = Helper(), [], []
     go = threading.Event()
     waiting = threads.wait

@@ -125,7 +125,7 @@ def test_an_overflowing_sum_is_not_reported_as_infinity():
 # ---- NaN and infinity
 
 
-def test_nan_names_the_first_bad_row_and_both_ways_out():
+def test_nan_names_the_first_bad_row_and_both_remedies():
     bad = np.zeros((10_000, 3))
     bad[[7000, 9000], [2, 1]] = np.nan
     refused("row 7000, column 2", bad)
@@ -179,7 +179,7 @@ def test_wrong_dimensions():
     refused(r"2-dimensional; X\[0\]", [[1, 2], X])
 
 
-def test_tuple_of_arrays_is_refused_because_it_has_two_readings():
+def test_tuple_of_arrays_is_refused_because_it_is_ambiguous():
     refused("tuple of 2 arrays.*list", (X, X))
 
 
@@ -199,7 +199,7 @@ def test_text_is_refused_with_its_place_even_where_it_looks_like_a_number():
     refused("contains text", pd.DataFrame({"a": ["1", "2"]}))
 
 
-def test_columns_of_text_and_single_columns_name_what_helps():
+def test_errors_about_columns_of_text_and_series_have_advice():
     refused(r"drop\(columns=\['b'\]\)", pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
     refused(r"set_index\('t'\)", pd.DataFrame({"t": ["2024-01-01 00:00", "2024-01-02 00:00"], "a": [1, 2]}))
     refused(r"X\.to_frame\(\)", pd.Series([1.0, 2.0]))
@@ -344,7 +344,7 @@ def test_check_count_and_check_option():
         check_option("missing", "drop", ("raise", "skip"))
 
 
-def test_sequences_change_their_units_and_nothing_else():
+def test_units_of_sequences_can_be_changed():
     times = np.array(
         [0.0, 10.0, 30.0, 5.0, 15.0, 25.0]
     )  # all gaps but one are 10; there are none between sequences

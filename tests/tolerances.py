@@ -3,7 +3,7 @@
 EXACT = 1e-10  # the same mathematics by two algorithms
 STREAM = 1e-12  # the same sums in another order: chunks, blocks, merges
 SPECTRAL = 1e-7  # eigenproblems, which depend on the condition number
-OPTIM = 1e-4  # stationary points of an optimiser
+OPTIM = 1e-4  # stationary points of an optimizer
 FLOAT32 = 1e-4
 
 

@@ -56,26 +56,26 @@ def test_moments_equal_the_definition(X, chunk, lag, lengths):
 
 def test_chunks_of_any_sizes_and_missing_rows(X):
     X[::17, 1] = np.nan
-    far = da.from_array(X, chunks=((1, 200, 4, 195), (1, 3)))
-    found = distributed.fit(SFA(missing="skip", lag=2), far, lengths=[150, 250])
+    on_cluster = da.from_array(X, chunks=((1, 200, 4, 195), (1, 3)))
+    found = distributed.fit(SFA(missing="skip", lag=2), on_cluster, lengths=[150, 250])
     assert_same(found, SFA(missing="skip", lag=2).fit(X, lengths=[150, 250]))
 
 
 def test_a_list_of_sequences(X):
     pieces = [X[:100], X[100:103], X[103:]]
     expected = SFA(n_components=2).fit(pieces)
-    far = [dask.delayed(pieces[0].tolist()), da.from_array(pieces[1], chunks=(2, 4)), pieces[2]]
-    assert_same(distributed.fit(SFA(n_components=2), far), expected)
+    on_cluster = [dask.delayed(pieces[0].tolist()), da.from_array(pieces[1], chunks=(2, 4)), pieces[2]]
+    assert_same(distributed.fit(SFA(n_components=2), on_cluster), expected)
 
 
 @pytest.mark.parametrize("lag", [1, 9])
 def test_a_fit_can_be_continued(X, lag):
-    near, later = SFA(lag=lag).fit(X[:250], lengths=[235, 15]), X[250:]
-    far = distributed.fit(SFA(lag=lag), da.from_array(X[:250], chunks=(3, 4)), lengths=[235, 15])
-    assert_same(far.partial_fit(later), near.partial_fit(later))
+    in_memory, later = SFA(lag=lag).fit(X[:250], lengths=[235, 15]), X[250:]
+    on_cluster = distributed.fit(SFA(lag=lag), da.from_array(X[:250], chunks=(3, 4)), lengths=[235, 15])
+    assert_same(on_cluster.partial_fit(later), in_memory.partial_fit(later))
 
 
-def test_expansions_are_applied_where_the_rows_are(X):
+def test_expansions_are_applied_on_the_workers(X):
     X = X[:, :2] - 1e5
     expected = SFA(n_components=3, expansion=Polynomial(2)).fit(X)
     assert_same(
@@ -99,8 +99,8 @@ def test_graphs(rng, X, kind):
     X = X - 1e5
     y = rng.integers(0, 5, len(X)) if kind in ("clustered", "union") else rng.standard_normal(len(X))
     expected = GraphSFA(graph=graph_of(kind, X, y)).fit(X, y)
-    far = da.from_array(X, chunks=(129, 2))
-    assert_same(distributed.fit(GraphSFA(graph=graph_of(kind, X, y)), far, da.from_array(y)), expected)
+    on_cluster = da.from_array(X, chunks=(129, 2))
+    assert_same(distributed.fit(GraphSFA(graph=graph_of(kind, X, y)), on_cluster, da.from_array(y)), expected)
 
 
 def test_graph_moments_by_panels_of_columns(rng, X, monkeypatch):
@@ -112,7 +112,7 @@ def test_graph_moments_by_panels_of_columns(rng, X, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
-def test_time_within_sequences_is_a_graph(X):
+def test_the_temporal_graph_of_sequences(X):
     pieces = [X[:150], X[150:]]
     expected = GraphSFA(graph="temporal").fit(pieces)
     assert_same(distributed.fit(GraphSFA(graph="temporal"), [dask.delayed(x) for x in pieces]), expected)
@@ -127,10 +127,10 @@ def test_on_a_cluster(X):
         cluster.Client(local) as client,
         dask.config.set(scheduler=None),
     ):
-        far = distributed.fit(SFA(), da.from_array(X, chunks=(60, 4)))
+        on_cluster = distributed.fit(SFA(), da.from_array(X, chunks=(60, 4)))
         futures = client.scatter([X[:150], X[150:]])
         apart = distributed.fit(SFA(), futures)
-    assert_same(far, SFA().fit(X))
+    assert_same(on_cluster, SFA().fit(X))
     assert_same(apart, SFA().fit([X[:150], X[150:]]))
 
 
@@ -153,9 +153,9 @@ class TestMistakes:
             distributed.fit(SFA(), [])
 
     def test_unknown_chunks(self, X):
-        far = da.from_array(X, chunks=(100, 4))
+        on_cluster = da.from_array(X, chunks=(100, 4))
         with pytest.raises(ValueError, match=r"X.compute_chunk_sizes\(\)"):
-            distributed.fit(SFA(), far[far[:, 0] > 0])
+            distributed.fit(SFA(), on_cluster[on_cluster[:, 0] > 0])
 
     def test_one_dimension(self, X):
         with pytest.raises(ValueError, match="X is 1-dimensional"):
@@ -166,11 +166,11 @@ class TestMistakes:
             distributed.fit(SFA(), [dask.delayed(X)], lengths=[400])
 
     def test_graphs_that_need_the_rows_here(self, X):
-        far = da.from_array(X)
+        on_cluster = da.from_array(X)
         with pytest.raises(ValueError, match="graph='nearest_neighbors' is built from"):
-            distributed.fit(GraphSFA(graph="nearest_neighbors"), far)
+            distributed.fit(GraphSFA(graph="nearest_neighbors"), on_cluster)
         with pytest.raises(ValueError, match="graph has 3 vertices"):
-            distributed_graph_moments(graphs.temporal(3), far)
+            distributed_graph_moments(graphs.temporal(3), on_cluster)
         with pytest.raises(ValueError, match=r"\bX\b"):
             distributed.fit(GraphSFA(graph="clustered"), [dask.delayed(X)], np.zeros(400))
 

@@ -25,7 +25,7 @@ LENGTHS = (120, 40, 1, 150, 89)
 
 
 @pytest.mark.parametrize(("n_rows", "n_parts"), [(500_000, 30), (10_000, 16), (10**8, 256)])
-def test_short_sequences_of_an_array_share_parts_that_are_worth_a_task(n_rows, n_parts):
+def test_short_sequences_of_an_array_are_combined_in_tasks(n_rows, n_parts):
     data = da.zeros((n_rows, 2), chunks=(n_rows, 2))
     lengths = (n_rows // 1000,) * 1000
     assert _sequences._n_parts(data) == n_parts
@@ -67,36 +67,36 @@ def assert_same(found, expected):
 
 
 @pytest.fixture
-def near(X):
+def in_memory(X):
     return ProbabilisticSFA(2).fit(X, lengths=LENGTHS)
 
 
-def test_an_array_chunked_anyhow(X, near):
-    far = da.from_array(X, chunks=(37, 3))
-    assert_same(distributed.fit(ProbabilisticSFA(2), far, lengths=LENGTHS), near)
+def test_an_array_with_chunks_of_any_shape(X, in_memory):
+    on_cluster = da.from_array(X, chunks=(37, 3))
+    assert_same(distributed.fit(ProbabilisticSFA(2), on_cluster, lengths=LENGTHS), in_memory)
 
 
-def test_a_list_of_sequences_some_to_a_task(X, near, monkeypatch):
+def test_a_list_of_sequences_some_to_a_task(X, in_memory, monkeypatch):
     monkeypatch.setattr("probsfa.distributed._sequences._MAX_PARTS", 3)
     pieces = np.split(X, np.cumsum(LENGTHS)[:-1])
-    far = [dask.delayed(pieces[0]), da.from_array(pieces[1], chunks=(7, 2)), *pieces[2:]]
-    assert_same(distributed.fit(ProbabilisticSFA(2), far), near)
+    on_cluster = [dask.delayed(pieces[0]), da.from_array(pieces[1], chunks=(7, 2)), *pieces[2:]]
+    assert_same(distributed.fit(ProbabilisticSFA(2), on_cluster), in_memory)
 
 
 @sparsely("noise", ["isotropic", 0.05])
 def test_other_noise(X, noise):
     X = X - np.nanmean(X, axis=0)
     expected = ProbabilisticSFA(2, noise=noise).fit(X, lengths=LENGTHS)
-    far = da.from_array(X, chunks=(100, 5))
-    assert_same(distributed.fit(ProbabilisticSFA(2, noise=noise), far, lengths=LENGTHS), expected)
+    on_cluster = da.from_array(X, chunks=(100, 5))
+    assert_same(distributed.fit(ProbabilisticSFA(2, noise=noise), on_cluster, lengths=LENGTHS), expected)
 
 
 def test_starts_from_a_sample_lead_to_the_same_optimum(X, monkeypatch):
     monkeypatch.setattr("probsfa.distributed._sequences._MAX_START_VALUES", 1500)
     found = distributed.fit(ProbabilisticSFA(2, tol=1e-4), da.from_array(X, chunks=(100, 5)), lengths=LENGTHS)
     assert found.converged_
-    near = ProbabilisticSFA(2, tol=1e-4).fit(X, lengths=LENGTHS)
-    assert found.log_likelihood_ == pytest.approx(near.log_likelihood_, abs=1e-3)
+    in_memory = ProbabilisticSFA(2, tol=1e-4).fit(X, lengths=LENGTHS)
+    assert found.log_likelihood_ == pytest.approx(in_memory.log_likelihood_, abs=1e-3)
 
 
 def test_statistics_add_up_on_a_cluster(X):
@@ -145,10 +145,10 @@ def test_frames_with_dates_are_even_or_refused(rng):
     hourly = frame.set_axis(pd.date_range("2024", periods=60, freq="h"))
     fits = [ProbabilisticSFA(1, max_iter=5), ProbabilisticSFA(1, max_iter=5)]
     with pytest.warns(ConvergenceWarning):
-        near = fits[0].fit([hourly[:20], hourly[20:]])
+        in_memory = fits[0].fit([hourly[:20], hourly[20:]])
     with pytest.warns(ConvergenceWarning):
         found = distributed.fit(fits[1], [dask.delayed(hourly[:20]), dask.delayed(hourly[20:])])
-    np.testing.assert_allclose(found.decay_, near.decay_, rtol=1e-8)
+    np.testing.assert_allclose(found.decay_, in_memory.decay_, rtol=1e-8)
     gap = hourly.drop(hourly.index[30:40])
     with pytest.raises(ValueError, match=r"X\[1\]"):
         distributed.fit(ProbabilisticSFA(1), [dask.delayed(gap[:20]), dask.delayed(gap[20:])])

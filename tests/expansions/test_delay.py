@@ -9,19 +9,19 @@ from probsfa import SFA
 from probsfa.expansions import DelayEmbedding
 from tests.sampling import checked
 
-# What scikit-learn expects of a transformer that maps each row by itself.
-BY_ITSELF = {
-    "check_methods_subset_invariance": "a row comes with those before it",
-    "check_methods_sample_order_invariance": "a row comes with those before it",
-    "check_transformer_general": "the first rows have no past and are left out",
-    "check_transformer_data_not_an_array": "the first rows have no past and are left out",
-    "check_fit2d_1sample": "one row has no past",
+# Checks of scikit-learn for transformers that map rows independently.
+EXPECTED_FAILURES = {
+    "check_methods_subset_invariance": "the output depends on previous rows",
+    "check_methods_sample_order_invariance": "the output depends on previous rows",
+    "check_transformer_general": "the first rows lack previous rows and are omitted",
+    "check_transformer_data_not_an_array": "the first rows lack previous rows and are omitted",
+    "check_fit2d_1sample": "one row has no previous row",
 }
 
 
 @checked(
     [DelayEmbedding(), DelayEmbedding(1)],
-    expected_failed_checks=lambda estimator: BY_ITSELF if estimator.n_delays > 1 else {},
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES if estimator.n_delays > 1 else {},
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -33,7 +33,7 @@ def by_hand(X, n_delays, step):
 
 
 @pytest.mark.parametrize(("n_delays", "step"), [(1, 1), (2, 1), (3, 2), (4, 3)])
-def test_every_row_comes_with_those_before_it_in_its_sequence(rng, n_delays, step):
+def test_each_row_has_the_previous_rows_of_its_sequence(rng, n_delays, step):
     pieces = [rng.standard_normal((n, 2)) for n in (12, 10, 30)]
     embedding = DelayEmbedding(n_delays, step=step)
     as_list = embedding.fit_transform(pieces)
@@ -50,7 +50,7 @@ def test_every_row_comes_with_those_before_it_in_its_sequence(rng, n_delays, ste
         np.testing.assert_array_equal(full[:, :2], piece)
 
 
-def test_sfa_of_an_embedding_in_both_ways_is_the_same(rng):
+def test_sfa_of_an_embedding_does_not_depend_on_the_treatment_of_first_rows(rng):
     pieces = [np.cumsum(rng.standard_normal((n, 2)), axis=0) for n in (40, 60)]
     dropped = make_pipeline(DelayEmbedding(3), SFA(2)).fit(pieces)
     kept = make_pipeline(DelayEmbedding(3, start="nan"), SFA(2, missing="skip")).fit(pieces)
@@ -87,6 +87,6 @@ def test_errors_name_the_argument(rng, make, message):
         make(rng.standard_normal((8, 2)))
 
 
-def test_lengths_stay_where_lost_rows_are_missing_values():
+def test_lengths_do_not_change_if_incomplete_rows_are_nan():
     assert DelayEmbedding(3, step=2, start="nan").embedded_lengths([12, 4]) == [12, 4]
     assert DelayEmbedding(3, step=2).embedded_lengths([12, 5]) == [8, 1]

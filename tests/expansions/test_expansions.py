@@ -1,4 +1,4 @@
-"""Expansions against their definitions, and the rules they share."""
+"""Expansions against their definitions, and the common interface."""
 
 import itertools
 
@@ -46,7 +46,7 @@ def test_scikit_learn_accepts_it(estimator, check):
 
 
 @pytest.mark.parametrize("expansion", ALL, ids=repr)
-def test_names_go_with_the_columns_and_rows_are_expanded_one_by_one(expansion, rng):
+def test_outputs_have_names_and_rows_are_expanded_independently(expansion, rng):
     X = pd.DataFrame(rng.standard_normal((30, 3)), columns=["a", "b", "c"])
     Z = expansion.set_output(transform="default").fit(X).transform(X)
     assert Z.shape == (30, len(expansion.get_feature_names_out()))
@@ -98,7 +98,7 @@ def test_four_inputs_at_degree_three_are_the_34_dimensions_of_the_paper():
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
-def test_whitened_polynomials_lose_their_singular_directions_whatever_the_units(scale, rng):
+def test_whitened_polynomials_lack_singular_directions_in_any_units(scale, rng):
     # On a circle x^2 + y^2 is constant: degree 2 spans x, y, xy and x^2 - y^2, four dimensions of five.
     angle = rng.uniform(0, 2 * np.pi, 200)
     X = np.column_stack([scale * np.cos(angle), np.sin(angle)])
@@ -146,7 +146,7 @@ def test_concatenation_is_hstack_in_order(rng):
     assert_allclose(Concatenation(members).fit_transform(X), expected, rtol=EXACT)
 
 
-def test_clip_leaves_training_data_alone_and_bounds_the_rest(rng):
+def test_clip_does_not_change_training_data_and_bounds_other_data(rng):
     X = rng.standard_normal((50, 2))
     clip = Clip().fit(X)
     assert_array_equal(clip.transform(X), X)

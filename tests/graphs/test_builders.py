@@ -1,4 +1,4 @@
-"""Builders of graphs: the functions with their settings kept, as scikit-learn keeps parameters."""
+"""Builders of graphs: functions with stored settings, as estimators of scikit-learn store parameters."""
 
 import inspect
 import pickle
@@ -123,7 +123,7 @@ def test_grid_search_over_graph_settings_in_a_pipeline(rng):
     np.testing.assert_allclose(regressor.gsfa_.delta_values_, by_graph.delta_values_, rtol=EXACT)
 
 
-def test_estimators_take_builders(rng):
+def test_estimators_accept_builders(rng):
     by_name = GraphSFA(2, graph="serial").fit(X, Y)
     by_builder = GraphSFA(2, graph=graphs.Serial()).fit(X, Y)
     np.testing.assert_array_equal(by_name.transform(X), by_builder.transform(X))
@@ -136,7 +136,7 @@ def test_estimators_take_builders(rng):
     np.testing.assert_array_equal(hierarchy.transform(X), expected.transform(X))
 
 
-def test_temporal_builder_joins_nothing_across_sequences(rng):
+def test_temporal_builder_has_no_edges_between_sequences(rng):
     X = rng.standard_normal((40, 3)).cumsum(axis=0)
     expected = GraphSFA(graph=graphs.temporal(40, 2, lengths=[15, 25])).fit(X)
     found = GraphSFA(graph=graphs.Temporal(2)).fit([X[:15], X[15:]])
@@ -146,7 +146,7 @@ def test_temporal_builder_joins_nothing_across_sequences(rng):
     np.testing.assert_allclose(hierarchy.delta_values_, same.delta_values_, rtol=EXACT)
 
 
-# Several labels, and labels for some ------------------------------------------------------------------------
+# Several labels, and labels of a subset ---------------------------------------------------------------------
 
 
 def test_multi_label_is_the_weighted_sum_of_the_graphs_of_its_columns(rng):
@@ -167,11 +167,11 @@ def test_multi_label_is_the_weighted_sum_of_the_graphs_of_its_columns(rng):
 def test_multi_label_leaves_out_samples_without_a_label(rng):
     Y = np.column_stack([rng.permutation(12).astype(float), rng.permutation(12)])
     Y[[2, 7], 0] = np.nan
-    there = np.setdiff1d(np.arange(12), [2, 7])
+    labelled_rows = np.setdiff1d(np.arange(12), [2, 7])
     found = graphs.multi_label(Y, graph="reordering").to_sparse().toarray()
-    one, two = graphs.reordering(Y[there, 0]), graphs.reordering(Y[:, 1])
+    one, two = graphs.reordering(Y[labelled_rows, 0]), graphs.reordering(Y[:, 1])
     expected = two.to_sparse().toarray() / two.R
-    expected[np.ix_(there, there)] += one.to_sparse().toarray() / one.R
+    expected[np.ix_(labelled_rows, labelled_rows)] += one.to_sparse().toarray() / one.R
     np.testing.assert_allclose(found, expected, rtol=EXACT)
 
 
@@ -207,8 +207,8 @@ def test_semi_supervised_is_the_sum_of_labels_on_some_and_neighbours_on_all(rng)
         np.testing.assert_allclose(same.to_sparse().toarray(), expected, rtol=EXACT)
 
 
-def test_rows_without_a_label_help_where_labels_are_few():
-    """Digits, 4 labels a class: held-out accuracy of the nearest centroid on the features."""
+def test_rows_without_a_label_increase_accuracy_if_labels_are_few():
+    """Held-out accuracy of the nearest centroid on features of digits, with four labels of each class."""
     X, y = load_digits(return_X_y=True)
     X = PCA(30, random_state=0).fit_transform(X)
     order = np.random.default_rng(0).permutation(len(X))
@@ -254,8 +254,8 @@ def test_the_page_on_graphs_runs_as_printed():
     "graph",
     [graphs.Serial(4), graphs.MultiLabel(graphs.Mixed(4)), graphs.Union([graphs.Serial(4), "temporal"])],
 )
-def test_features_are_scored_on_one_graph_whatever_the_settings(graph):
-    """Fewer groups, or more, change the delta values and not what features are worth."""
+def test_scores_do_not_depend_on_the_settings_of_the_graph(graph):
+    """The number of groups changes delta values on the graph of the fit, but not the score."""
     fitted = GraphSFA(1, graph=graph).fit(X, Y[:, None] if isinstance(graph, graphs.MultiLabel) else Y)
     labels = Y[:, None] if isinstance(graph, graphs.MultiLabel) else Y
     before = fitted.score(X, labels)

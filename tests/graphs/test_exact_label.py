@@ -18,9 +18,8 @@ def dense_responses(graph):
     """All functions on a graph, slowest first, from its matrices: L y = lambda V y."""
     W, v = graph.to_sparse().toarray(), graph.node_weights
     p = v / v.sum()
-    constant = (
-        5 * W.sum() * np.outer(p, p)
-    )  # the constant function, which is no response, becomes the fastest
+    # This term makes the constant function, which is not a response, the fastest.
+    constant = 5 * W.sum() * np.outer(p, p)
     values, functions = scipy.linalg.eigh(np.diag(W.sum(axis=1)) - W + constant, np.diag(p))
     return 2 * values[:-1] / W.sum(), functions[:, :-1]
 
@@ -71,7 +70,9 @@ def test_powers_follow_the_labels(rng):
     np.testing.assert_allclose(
         graph.responses, gram_schmidt(y[:, None] ** [1, 2, 3, 4], np.ones(30)), atol=1e-8
     )
-    few = graphs.exact_label(np.arange(30) % 3, degree=9)  # three values carry two functions
+    few = graphs.exact_label(
+        np.arange(30) % 3, degree=9
+    )  # three distinct labels have two nonconstant functions
     assert few.responses.shape == (30, 2)
 
 
@@ -81,7 +82,7 @@ def test_non_negative_weights_keep_the_functions(rng, n_labels):
     free, kept = graphs.exact_label(Y), graphs.exact_label(Y, nonnegative=True)
     assert free.to_sparse().min() < 0
     assert kept.to_sparse().min() > -1e-12
-    assert np.sort(kept.to_sparse().toarray(), axis=None)[0] < 1e-12  # no further than needed
+    assert np.sort(kept.to_sparse().toarray(), axis=None)[0] < 1e-12  # and not larger than necessary
     np.testing.assert_array_equal(free.responses, kept.responses)
     np.testing.assert_allclose(np.ptp((2 - kept.delta_values) / (2 - free.delta_values)), 0, atol=EXACT)
     assert kept.is_consistent()

@@ -29,7 +29,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("n", [50, 1500])
-def test_of_the_temporal_graph_are_cosines(n):
+def test_free_responses_of_the_temporal_graph_are_cosines(n):
     found = graphs.free_responses(graphs.temporal(n), 4)
     t, j = np.arange(n)[:, None], np.arange(1, 5)
     cosines = np.sqrt(2) * np.cos(np.pi * j * (t + 0.5) / n)
@@ -42,7 +42,7 @@ def test_of_the_temporal_graph_are_cosines(n):
 @pytest.mark.parametrize("sparse", ["dense", "inverse", "Lanczos"])
 @pytest.mark.parametrize("kind", KINDS)
 @sparsely("k", [1, 4, 30], shown=[4, 30])
-def test_are_the_generalised_eigenvectors(monkeypatch, kind, k, sparse):
+def test_free_responses_are_the_generalized_eigenvectors(monkeypatch, kind, k, sparse):
     graph = KINDS[kind]
     if sparse != "dense":
         monkeypatch.setattr(_free_responses, "_MAX_DENSE_VERTICES", 0)
@@ -60,7 +60,7 @@ def test_are_the_generalised_eigenvectors(monkeypatch, kind, k, sparse):
     np.testing.assert_allclose(residual, 0, atol=SPECTRAL * v.max())
 
 
-def test_of_a_graph_of_groups_need_no_more_than_its_groups():
+def test_free_responses_of_groups_are_computed_from_the_groups():
     y = np.random.default_rng(1).uniform(size=200_000)
     found = graphs.free_responses(graphs.serial(y, 50), 3)
     np.testing.assert_allclose(found.delta_values, 2 * (1 - np.cos(np.pi * np.arange(1, 4) / 49)), rtol=1e-9)
@@ -69,7 +69,7 @@ def test_of_a_graph_of_groups_need_no_more_than_its_groups():
     assert abs(np.mean(exact.values[:, 0] * label)) == pytest.approx(1, abs=EXACT)
 
 
-def test_bound_the_features_of_any_inputs(rng):
+def test_free_responses_bound_the_delta_values_of_features(rng):
     from probsfa.sfa import GraphSFA
 
     graph = graphs.mixed(Y, 6)

@@ -1,4 +1,4 @@
-"""Graph moments: blocks and panels change nothing but the memory, and large data stay exact."""
+"""Graph moments do not depend on the size of blocks and panels, and are accurate for large values."""
 
 import tracemalloc
 
@@ -46,7 +46,7 @@ def expected_moment(graph, X):
 
 @pytest.mark.parametrize("kind", MORE_KINDS)
 @sparsely("size", [1, 7, 1000], shown=[7])
-def test_blocks_change_nothing(monkeypatch, rng, kind, size):
+def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch, rng, kind, size):
     X, y = rng.standard_normal((100, 7)), rng.random(100)
     for module in (moments, _window):
         monkeypatch.setattr(module, "block_rows", lambda n_features: size)
@@ -57,18 +57,18 @@ def test_blocks_change_nothing(monkeypatch, rng, kind, size):
     np.testing.assert_array_equal(found, found.T)
 
 
-@pytest.mark.parametrize("cells", [1, 300, 2**30])
-def test_panels_change_nothing(monkeypatch, rng, cells):
+@pytest.mark.parametrize("block_size", [1, 300, 2**30])
+def test_results_do_not_depend_on_the_size_of_panels(monkeypatch, rng, block_size):
     X, y = rng.standard_normal((100, 7)), rng.random(100)
     graph = graphs.nearest_neighbors(y[:, None], 5)
-    monkeypatch.setattr(training_graph, "_BLOCK_SIZE", cells)
+    monkeypatch.setattr(training_graph, "_BLOCK_SIZE", block_size)
     A = expected_moment(graph, X)
     found = graph_moments(graph, X).difference_moment
     np.testing.assert_allclose(found, A, atol=STREAM * np.abs(A).max())
 
 
 @sparsely("kind", KINDS, shown=2)
-def test_memory_is_that_of_a_few_panels(monkeypatch, rng, kind):
+def test_temporary_memory_is_a_few_panels(monkeypatch, rng, kind):
     X, y = rng.standard_normal((50_000, 40)), rng.random(50_000)
     graph = KINDS[kind](y)
     monkeypatch.setattr(training_graph, "_BLOCK_SIZE", 2**18)  # 2 MiB, an eighth of X

@@ -1,4 +1,4 @@
-"""Chains on training graphs: the right steps, and SFA of them is GSFA of the graph."""
+"""Markov chains on training graphs: transition probabilities, and equality of SFA of the chain and GSFA."""
 
 import numpy as np
 import pytest
@@ -37,13 +37,13 @@ def test_steps_have_their_probabilities(name, seed):
     steps = np.zeros((9, 9))
     np.add.at(steps, (chain[:-1], chain[1:]), 1)
     for n, row in enumerate(graph.to_sparse().toarray()):
-        # the steps from one vertex are independent draws, and a connected graph needs no jumps
+        # the steps from one vertex are independent draws, and on a connected graph there are no jumps
         for target, p in enumerate(row / row.sum()):
             error = abs(steps[n, target] / visits[n] - p)
             assert error <= mc_tolerance(p * (1 - p), visits[n]) + EXACT
 
 
-def test_a_graph_on_some_rows_walks_on_them_alone(seed):
+def test_a_chain_on_a_subset_visits_only_its_rows(seed):
     rows = np.array([7, 2, 4, 1])
     chain = SubsetGraph(graphs.serial([1, 2, 3, 4], 4), rows, 9).sample_markov_chain(500, seed, teleport=0.0)
     assert set(chain) == set(rows)
@@ -88,7 +88,7 @@ def test_sfa_of_the_chain_approaches_gsfa(name, seed):
     assert long[0] < 0.1
 
 
-def test_teleporting_adds_to_all_delta_values_and_changes_no_feature(seed):
+def test_teleporting_increases_delta_values_and_does_not_change_features(seed):
     y = np.repeat([0, 1, 2], 10)
     X = np.random.default_rng(seed).standard_normal((30, 2)) + y[:, None]
     graph, n, teleport = graphs.clustered(y), 200_000, 0.2

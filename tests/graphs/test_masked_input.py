@@ -1,4 +1,4 @@
-"""Masked arrays, text and dates at functions of graphs: what a mask hides never becomes data."""
+"""Functions of graphs with masked arrays, text and dates: masked values are missing."""
 
 import numpy as np
 import pytest
@@ -27,14 +27,14 @@ FILL = -9999.0
 
 @pytest.fixture
 def incomplete(rng):
-    """Rows with NaN in some cells, and the same rows with a mask on a fill value."""
+    """Rows with NaN, and the same rows as a masked array with a fill value."""
     X = np.cumsum(rng.standard_normal((80, 3)), axis=0)
     missing = rng.random(X.shape) < 0.1
     missing[5, 1] = True
     return np.where(missing, np.nan, X), np.ma.masked_array(np.where(missing, FILL, X), mask=missing)
 
 
-def test_temporal_moments_do_not_take_fill_values_for_data(incomplete):
+def test_temporal_moments_ignore_masked_values(incomplete):
     with_nan, masked = incomplete
     expected = temporal_moments(with_nan, lengths=[30, 50], skip_incomplete=True)
     moments = temporal_moments(masked, lengths=[30, 50], skip_incomplete=True)
@@ -42,7 +42,7 @@ def test_temporal_moments_do_not_take_fill_values_for_data(incomplete):
         np.testing.assert_array_equal(getattr(moments, name), getattr(expected, name))
 
 
-def test_a_stream_of_moments_does_not_take_fill_values_for_data(incomplete):
+def test_a_stream_of_moments_ignores_masked_values(incomplete):
     with_nan, masked = incomplete
     stream = MomentStream.start(3).extend(masked[:40], skip_incomplete=True)
     stream = stream.extend(masked[40:], new_sequence=False, skip_incomplete=True)
@@ -92,7 +92,7 @@ def test_temporal_moments_check_lag_and_lengths():
         temporal_moments(X, lag=0)
 
 
-def test_large_finite_rows_are_no_infinity():
+def test_large_finite_rows_are_not_reported_as_infinity():
     X = np.array([[1e308], [1e308], [1.5e308]])
     with pytest.raises(ValueError, match="row 0, column 0"):
         temporal_moments(X)
@@ -113,7 +113,7 @@ LABELS = np.ma.masked_array(np.arange(40) % 5, mask=np.arange(40) == 7)
 def test_masked_labels_are_refused(graph, dtype):
     with pytest.raises(ValueError, match=r"y\[7\] is masked"):
         graph(LABELS.astype(dtype))
-    graph(np.ma.masked_array(LABELS.data.astype(dtype)))  # a mask that hides nothing
+    graph(np.ma.masked_array(LABELS.data.astype(dtype)))  # no label is masked
 
 
 @pytest.mark.parametrize(

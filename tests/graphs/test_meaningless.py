@@ -1,4 +1,4 @@
-"""Graphs that cannot teach anything say so: isolated vertices, one class, missing labels."""
+"""Graphs without information cause an error or a warning: isolated vertices, one class, missing labels."""
 
 import warnings
 
@@ -36,7 +36,9 @@ def test_most_samples_alone_in_their_class_are_reported(X):
     isolated = graphs.from_sparse(np.kron(np.diag([1, 0, 0, 0, 0]), np.ones((6, 6))))
     with pytest.warns(UserWarning, match="24 of 30"):
         GraphSFA(graph=isolated).fit(X)
-    by_degree = graphs.from_sparse(isolated.to_sparse(), "degree")  # those without edges count nothing
+    by_degree = graphs.from_sparse(
+        isolated.to_sparse(), "degree"
+    )  # samples without edges then have weight zero
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The .* rows have rank")
         GraphSFA(graph=by_degree).fit(X)
@@ -73,7 +75,7 @@ def test_serial_graphs_of_too_few_groups_are_reported(rng):
 @pytest.mark.parametrize(
     "absent", [np.nan, None, pd.NA, pd.NaT], ids=["NaN", "None", "pandas.NA", "pandas.NaT"]
 )
-def test_missing_labels_are_refused_with_a_way_out(X, graph, absent):
+def test_missing_labels_raise_an_error_with_remedies(X, graph, absent):
     y = pd.Series([*range(5)] * 6, dtype=object)
     y[7] = absent
     message = r"1.*30.*missing.*y\[7\].*SemiSupervised"

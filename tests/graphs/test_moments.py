@@ -1,4 +1,4 @@
-"""Second moments: equal to the definition, whatever the blocks, chunks, gaps and offsets."""
+"""Second moments equal their definition for any blocks, chunks, missing rows and offsets."""
 
 import tracemalloc
 
@@ -32,7 +32,7 @@ def assert_same(found: Moments, expected: Moments, rtol=STREAM):
 
 
 def close(a, b, scale, rtol):
-    """Entries agree relative to the size that Cauchy-Schwarz allows them."""
+    """Check that entries agree relative to their bound by the Cauchy-Schwarz inequality."""
     assert (np.abs(a - b) <= rtol * scale).all(), np.max(np.abs(a - b) / scale)
 
 
@@ -44,7 +44,7 @@ def with_gaps(rng, shape, share=0.1):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of five rows, so that small data cross many borders."""
+    """Use blocks of five rows, so that small data have many blocks."""
     monkeypatch.setattr(module, "_BLOCK_ROWS", (5, 5))
 
 
@@ -70,7 +70,7 @@ def test_equals_the_definition(rng, small_blocks, lag, lengths, gaps):
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), lag=st.integers(1, 6), gaps=st.booleans(), seed=st.integers(0, 2**32 - 1))
-def test_chunks_of_any_size_equal_the_whole(data, lag, gaps, seed):
+def test_moments_of_chunks_of_any_size_equal_those_of_all_rows(data, lag, gaps, seed):
     rng = np.random.default_rng(seed)
     X = with_gaps(rng, (40, 2)) if gaps else rng.standard_normal((40, 2))
     cuts = sorted(data.draw(st.lists(st.integers(0, 40), max_size=8)))
@@ -89,7 +89,7 @@ def test_chunks_of_any_size_equal_the_whole(data, lag, gaps, seed):
     assert_same(stream.moments, whole)
 
 
-def test_a_stream_does_not_change_the_one_before_it(rng):
+def test_extending_a_stream_does_not_change_it(rng):
     X = rng.standard_normal((20, 3))
     first = MomentStream.start(3).extend(X[:10])
     before = first.moments.scatter.copy(), first.tail.copy()
@@ -98,7 +98,7 @@ def test_a_stream_does_not_change_the_one_before_it(rng):
     np.testing.assert_array_equal(first.tail, before[1])
 
 
-def test_tail_does_not_hold_on_to_the_chunk(rng):
+def test_the_tail_is_a_copy(rng):
     X = rng.standard_normal((20, 3))
     stream = MomentStream.start(3).extend(X)
     X[:] = 7.0
@@ -123,7 +123,7 @@ def test_empty_is_neutral(rng):
         Moments.empty(2).covariance  # noqa: B018
 
 
-def test_merge_refuses_what_does_not_belong_together():
+def test_merge_requires_equal_lags_and_numbers_of_columns():
     with pytest.raises(ValueError, match="2.*lag 1.*3.*lag 1"):
         Moments.empty(2).merge(Moments.empty(3))
     with pytest.raises(ValueError, match="lag 1 .* lag 2"):
@@ -131,7 +131,7 @@ def test_merge_refuses_what_does_not_belong_together():
 
 
 @pytest.mark.parametrize("offset", [1e6, 1e8, -1e12])
-def test_offsets_cost_no_digit(rng, small_blocks, offset):
+def test_offsets_do_not_increase_rounding_errors(rng, small_blocks, offset):
     # integers, so that adding the offset rounds nothing and the truth is exact
     X = rng.integers(-1000, 1000, (200, 3)).astype(float)
     chunked = MomentStream.start(3)
@@ -163,7 +163,7 @@ def test_variance_floor_is_above_rounding_and_below_data():
     assert real.covariance[0, 0] > 1e3 * real.variance_floor[0]
 
 
-def test_a_gap_never_joins_its_two_sides(rng):
+def test_there_is_no_difference_across_a_missing_row(rng):
     X = rng.standard_normal((10, 2))
     X[4, 1] = np.nan
     found = temporal_moments(X, skip_incomplete=True)

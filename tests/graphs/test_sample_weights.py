@@ -1,4 +1,4 @@
-"""Sample weights: a weight of two is a sample twice; batches: their moments are those of the union."""
+"""A sample weight of two is equal to two samples; moments of batches are those of the union."""
 
 import numpy as np
 import pytest
@@ -36,10 +36,10 @@ def test_a_weight_is_the_number_of_repetitions_of_a_sample(rng, builder, kind):
     assert found.is_consistent()
     X = rng.standard_normal((n, 3))
     for name in ("clustered", "serial", "mixed") if kind == "classes" else ("serial", "mixed"):
-        once = GraphSFA(2, graph=name).partial_fit(X, y, sample_weight=s)
-        often = GraphSFA(2, graph=name).fit(X[rows], y[rows])
-        np.testing.assert_allclose(once.delta_values_, often.delta_values_, rtol=SPECTRAL)
-        np.testing.assert_allclose(once.transform(X), often.transform(X), atol=SPECTRAL)
+        with_weights = GraphSFA(2, graph=name).partial_fit(X, y, sample_weight=s)
+        repeated = GraphSFA(2, graph=name).fit(X[rows], y[rows])
+        np.testing.assert_allclose(with_weights.delta_values_, repeated.delta_values_, rtol=SPECTRAL)
+        np.testing.assert_allclose(with_weights.transform(X), repeated.transform(X), atol=SPECTRAL)
 
 
 def test_any_graph_with_sample_weights_is_its_definition(rng):
@@ -68,7 +68,7 @@ def test_any_graph_with_sample_weights_is_its_definition(rng):
 @pytest.mark.parametrize(
     "graph", ["clustered", "serial", "nearest_neighbors", "sliding_window", graphs.SlidingWindow(2)]
 )
-def test_samples_of_weight_zero_are_not_there(rng, graph):
+def test_samples_of_weight_zero_are_ignored(rng, graph):
     X, y = rng.standard_normal((60, 3)), rng.integers(0, 6, 60)
     s = (rng.random(60) < 0.7).astype(float)
     found = GraphSFA(graph=graph).partial_fit(X, y, sample_weight=s)
@@ -99,12 +99,12 @@ def test_wrong_weights_are_named(rng, weights, message):
 @pytest.mark.parametrize("graph", ["clustered", "serial", "mixed", "sliding_window", "nearest_neighbors"])
 def test_partial_fit_is_the_fit_on_the_union_of_the_graphs_of_the_batches(rng, graph):
     X, y = rng.standard_normal((150, 4)) + 1e5, rng.integers(0, 5, 150)
-    borders = [slice(0, 40), slice(40, 100), slice(100, 150)]
+    batches = [slice(0, 40), slice(40, 100), slice(100, 150)]
     gsfa, members = GraphSFA(graph=graph, expansion=Polynomial(2)), []
-    for batch in borders:
+    for batch in batches:
         gsfa.partial_fit(X[batch], y[batch])
         members.append(gsfa.graph_)
-    rows = [np.arange(batch.start, batch.stop) for batch in borders]
+    rows = [np.arange(batch.start, batch.stop) for batch in batches]
     parts = zip(members, rows, strict=True)
     union = graphs.union([SubsetGraph(graph, rows_of_graph, 150) for graph, rows_of_graph in parts])
     expected = graph_moments(union, gsfa.expansion_.transform(X))  # fitted to the first batch
@@ -126,7 +126,7 @@ def test_partial_fit_of_sequences_in_time_is_sfa(rng):
     np.testing.assert_allclose(gsfa.transform(X), sfa.transform(X), atol=SPECTRAL)
 
 
-def test_partial_fit_goes_on_from_fit_and_waits_for_the_rank(rng):
+def test_partial_fit_continues_a_fit_and_waits_for_the_rank(rng):
     X, y = rng.standard_normal((80, 5)), np.tile([0, 1], 40)
     on = GraphSFA(graph="clustered").fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
     begun = GraphSFA(graph="clustered").partial_fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])

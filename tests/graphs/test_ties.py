@@ -1,4 +1,4 @@
-"""Equal labels: graphs are means over the orders they could stand in, and rare labels weigh no more."""
+"""Equal labels: graphs are means over all orders of the samples, and rare labels have no larger weight."""
 
 import warnings
 
@@ -15,14 +15,14 @@ from tests.oracles import graphs as oracle
 from tests.sampling import sparsely
 from tests.tolerances import EXACT, STREAM, mc_tolerance
 
-# At most 4! 3! orders, and each label stands alone, in pairs and in a crowd.
+# At most 4! 3! orders; labels occur once, twice and many times.
 TIED = {
     "one pair": [3, 1, 2, 2, 5, 4],
     "pairs": [0, 1, 0, 1, 2, 2],
-    "a crowd below": [0, 0, 0, 0, 1, 2, 3],
-    "a crowd above": [9, 3, 9, 2, 9, 1, 9],
-    "a crowd between": [5, 1, 5, 2, 5, 8, 5, 9],
-    "two crowds": [1, 2, 1, 2, 1, 2, 2],
+    "many below": [0, 0, 0, 0, 1, 2, 3],
+    "many above": [9, 3, 9, 2, 9, 1, 9],
+    "many between": [5, 1, 5, 2, 5, 8, 5, 9],
+    "many of two": [1, 2, 1, 2, 1, 2, 2],
 }
 BUILDERS = {
     "reordering": graphs.reordering,
@@ -149,7 +149,7 @@ def test_groups_of_different_labels_differ_by_one_at_most(rng):
 @pytest.mark.parametrize("builder", [graphs.serial, graphs.mixed])
 @pytest.mark.parametrize("seed", range(5))
 def test_graphs_of_negated_labels_are_the_same(builder, seed):
-    """With borders of groups rounded towards the smaller labels, -y had other groups than y."""
+    """If boundaries of groups were rounded towards smaller labels, -y and y would have different groups."""
     rng = np.random.default_rng(seed)
     n, n_groups = int(rng.integers(10, 90)), int(rng.integers(4, 9))
     for y in (rng.standard_normal(n), rng.poisson(3, n).astype(float), np.arange(2.0 * n)):
@@ -177,7 +177,7 @@ def test_rare_labels_are_merged_and_weigh_no_more_than_ten_times_the_mean(rng):
 
 @pytest.mark.parametrize("graph", ["serial", "mixed"])
 def test_rare_labels_cost_little_on_new_data(graph):
-    """Counts: the label seen once has no group of its own (held-out correlation with the rate)."""
+    """Held-out correlation with the rate of counts; a label that occurs once is not a group."""
     scores = []
     for seed in range(5):
         rng = np.random.default_rng(seed)

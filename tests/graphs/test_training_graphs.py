@@ -1,4 +1,4 @@
-"""Training graphs: equal to their definition, structure equal to matrix, consistent where they should be."""
+"""Training graphs: definitions, products by structure and by matrix, and consistency."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ from probsfa.graphs.training_graph import graph_moments
 from tests.oracles import graphs as oracle
 from tests.tolerances import EXACT, STREAM
 
-# Few samples and labels make graphs of few groups: what is said of them has tests of its own.
+# Few samples have few groups; other tests check the warning about them.
 pytestmark = pytest.mark.filterwarnings("ignore:The serial graph of . groups:UserWarning")
 
 
 def classes(y):
-    """Classes of numbers, two at least."""
+    """Return classes from numbers, at least two."""
     labels = np.round(y)
     labels[:2], labels[-2:] = 8, 9
     return labels
@@ -88,7 +88,7 @@ def build(kind, seed, n):
 
 
 def assert_moments(found, expected, rtol):
-    """Second moments agree relative to what Cauchy-Schwarz allows their entries."""
+    """Check that entries agree relative to their bound by the Cauchy-Schwarz inequality."""
     scale = np.sqrt(np.diag(expected))
     assert (np.abs(found - expected) <= rtol * np.outer(scale, scale) + 1e-300).all()
 
@@ -173,13 +173,13 @@ def test_transition_is_its_definition(rng, lag):
     assert_graph(graphs.transition(states, lag), oracle.transition(states, lag), np.ones(20))
 
 
-def test_transition_does_not_step_across_sequences():
+def test_there_are_no_transitions_between_sequences():
     joined = graphs.transition([0, 0, 1, 1]).to_sparse().toarray()
     cut = graphs.transition([0, 0, 1, 1], lengths=[2, 2]).to_sparse().toarray()
     assert joined[0, 2] > 0 and cut[0, 2] == 0
 
 
-# Laws of all kinds --------------------------------------------------------------------------------------
+# Properties of all kinds ---------------------------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=10)
@@ -193,7 +193,7 @@ def test_structured_equals_sparse(kind, seed, n, offset):
     assert graph.Q == pytest.approx(graph.node_weights.sum(), rel=STREAM)
     assert graph.R == pytest.approx(W.sum(), rel=STREAM)
     L = np.diag(W.sum(axis=1)) - W
-    Y = X - offset  # exact, so that both see the same numbers
+    Y = X - offset  # exact, so that both have the same numbers
     np.testing.assert_allclose(graph.laplacian_matmul(Y), L @ Y, atol=STREAM * np.abs(L).max() * 5 * n)
     mean, B, A = oracle.moments(W, graph.node_weights, Y)
     found = graph_moments(graph, X)
@@ -205,7 +205,7 @@ def test_structured_equals_sparse(kind, seed, n, offset):
 @settings(deadline=None, max_examples=10)
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(6, 40))
-def test_laplacian_is_symmetric_and_blind_to_constants(kind, seed, n):
+def test_laplacian_is_symmetric_and_maps_constants_to_zero(kind, seed, n):
     graph = build(kind, seed, n)
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal((2, n))
@@ -261,7 +261,7 @@ def test_vectors_matrices_and_wrong_sizes(kind):
         graph.node_weights[0] = 5
 
 
-# What is special about some -----------------------------------------------------------------------------
+# Properties of single kinds ----------------------------------------------------------------------------
 
 
 def test_temporal_moments_are_those_of_sfa(rng):
@@ -282,10 +282,10 @@ def test_transition_moments_are_those_of_sfa_on_functions_of_the_state(rng):
     assert_moments(found.difference_moment, expected.difference_moment, STREAM)
 
 
-def test_tight_groups_far_apart_keep_their_digits(rng):
-    y, places = np.repeat([0, 1, 2], 20), np.array([-1.0, 0.0, 1.0])
-    X = places[y][:, None] + 2.0**-30 * rng.integers(-8, 9, (60, 2))  # exact: 53 bits hold both
-    inside = 2.0**30 * (X - places[y][:, None])
+def test_deviations_within_distant_groups_are_accurate(rng):
+    y, centres = np.repeat([0, 1, 2], 20), np.array([-1.0, 0.0, 1.0])
+    X = centres[y][:, None] + 2.0**-30 * rng.integers(-8, 9, (60, 2))  # exact: 53 bits hold both
+    inside = 2.0**30 * (X - centres[y][:, None])
     _, _, A = oracle.moments(*oracle.clustered(y, "samples"), inside)
     found = graph_moments(graphs.clustered(y), X).difference_moment
     assert_moments(2.0**60 * found, A, EXACT * 1e3)
@@ -310,7 +310,7 @@ def test_union_on_some_rows_is_its_definition():
     assert_graph(both, W, [2, 1, 2, 1, 1, 2])
 
 
-def test_rows_in_no_graph_are_their_own_components_and_count_nothing():
+def test_rows_outside_the_graph_are_components_of_weight_zero():
     alone = SubsetGraph(graphs.temporal(2), np.array([3, 1]), 5)
     np.testing.assert_array_equal(alone.node_weights, [0, 1, 0, 1, 0])
     assert len(np.unique(alone.component_labels())) == 4
@@ -350,7 +350,7 @@ def test_any_kind_of_matrix(rng, convert):
     np.testing.assert_allclose(graphs.from_sparse(convert(W)).to_sparse().toarray(), (W + W.T) / 2)
 
 
-def test_labels_in_few_values_are_their_own_groups():
+def test_few_distinct_labels_are_groups():
     y = [3, 1, 1, 1, 2, 1]
     W = graphs.serial(y, n_groups=4).to_sparse().toarray()
     assert (W[0] > 0).tolist() == [False, False, False, False, True, False]

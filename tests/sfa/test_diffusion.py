@@ -95,7 +95,7 @@ def test_spectrum_of_an_unevenly_sampled_circle(alpha, gamma):
     found = DiffusionMap(6, alpha=alpha, gamma=gamma).fit(X)
     np.testing.assert_allclose(found.laplacian_eigenvalues_, [1, 1, 4, 4, 9, 9], rtol=0.05)
     eigenmap = LaplacianEigenmaps(2, affinity="rbf", gamma=30.0).fit(X)
-    assert eigenmap.eigenvalues_[1] / eigenmap.eigenvalues_[0] > 1.5  # the density is a potential
+    assert eigenmap.eigenvalues_[1] / eigenmap.eigenvalues_[0] > 1.5  # the density affects eigenvalues
     turned = found.embedding_[:, :2] / found.eigenvalues_[:2]
     radius = np.hypot(*turned.T)
     np.testing.assert_allclose(radius, 2**0.5, rtol=0.05)

@@ -1,4 +1,4 @@
-"""Laplacian eigenmaps: identities, closed forms, extension to new points, the border."""
+"""Laplacian eigenmaps: identities, closed forms, extension to new points, input validation."""
 
 import os
 import warnings
@@ -32,7 +32,7 @@ def roll(n, seed=0):
     return make_swiss_roll(n, noise=0.05, random_state=seed)[0]
 
 
-ISOLATED = "scikit-learn gives a sample without edges, for which a normalised Laplacian is not defined"
+ISOLATED = "scikit-learn gives a sample without edges, for which a normalized Laplacian is not defined"
 
 
 def expected_failures(estimator):
@@ -96,7 +96,9 @@ def test_random_walk_in_time_approaches_the_free_responses():
         free, _ = sfa.free_responses(n, 3)
         distances.append(1 - np.abs(np.diag(free.T @ (y / np.linalg.norm(y, axis=0)))) / np.sqrt(n))
     for longer, shorter in zip(distances[1:], distances[:-1], strict=True):
-        assert (longer < shorter / 8).all()  # the end vertices weigh 1/T, and distances go with its square
+        assert (
+            longer < shorter / 8
+        ).all()  # the end vertices have weight 1/T, and distances are proportional to its square
     assert (distances[-1] < 1e-4).all()
 
 
@@ -109,7 +111,7 @@ def test_transition_weights_give_sfa_on_indicators(rng):
     indicators = np.eye(n_states)[states]
     linear = SFA(n_components=3).fit(indicators)
     found = LaplacianEigenmaps(3, affinity="precomputed").fit(transition(states).to_sparse())
-    # the chain has two ends: every frequency is known to 1/T only
+    # the chain has two ends, whose effect is of order 1/T
     np.testing.assert_allclose(2 * found.eigenvalues_, linear.delta_values_, atol=4 / T)
     y = linear.transform(indicators)
     scaled = found.embedding_ / found.embedding_.std(axis=0)
@@ -143,7 +145,7 @@ def test_strip_approaches_the_laplace_operator():
     np.testing.assert_allclose(found.eigenvalues_, expected, rtol=2 * sigma / length)
     for k, column in enumerate(found.embedding_.T, start=1):
         wave = np.cos(np.pi * k * X[:, 0] / length)
-        assert abs(np.corrcoef(column, wave)[0, 1]) > 0.995  # the kernel is wide and bends the ends
+        assert abs(np.corrcoef(column, wave)[0, 1]) > 0.995  # the kernel is wide, which affects the ends
 
 
 @pytest.mark.parametrize("n", [200, 1000])
@@ -188,13 +190,11 @@ def test_twice_the_same():
 def test_nystroem_is_exact_on_the_edges_of_training_points(rng, normalization):
     W = np.triu(rng.random((40, 40)), 1)
     W += W.T + np.diag(rng.random(40))
-    if (
-        normalization == "unnormalized"
-    ):  # only where eigenvalues stay below the degrees; W's are close to them
+    if normalization == "unnormalized":  # the extension requires eigenvalues below the degrees
         i = np.arange(40)
         W = np.exp(-np.abs(i[:, None] - i) / 2) + np.diag(rng.random(40))
     found = LaplacianEigenmaps(3, affinity="precomputed", normalization=normalization).fit(W)
-    if normalization == "unnormalized":  # self-loops cancel in L and are not in its equation
+    if normalization == "unnormalized":  # self-loops have no effect on L
         W = W - np.diag(np.diag(W))
     np.testing.assert_allclose(found.transform(W), found.embedding_, atol=SPECTRAL)
     np.testing.assert_allclose(found.transform(sp.csr_array(W)), found.embedding_, atol=SPECTRAL)
@@ -217,7 +217,7 @@ def test_nystroem_by_definition(rng, normalization):
 
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
 def test_new_points_land_between_their_neighbours(affinity):
-    # held-out points of a smooth curve lie where the curve's parameter puts them
+    # outputs of held-out points of a smooth curve are close to interpolation along the curve
     angle = np.linspace(0, 1.5 * np.pi, 600)
     X = np.column_stack([np.cos(angle), np.sin(angle)])
     held_out = np.arange(600) % 5 == 2
@@ -244,7 +244,7 @@ def test_transform_is_continuous_at_training_points(rng, affinity, normalization
 
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
 def test_the_neighbours_of_new_points_are_found_as_those_of_old_ones(affinity):
-    X = roll(150)  # leave one point out, and it comes back to near where it was
+    X = roll(150)  # the output of a point that was left out of the fit is close to its embedding
     whole = LaplacianEigenmaps(2, affinity=affinity, gamma=0.1, normalization="symmetric").fit(X)
     for i in (3, 50, 149):
         found = LaplacianEigenmaps(2, affinity=affinity, gamma=0.1, normalization="symmetric")
@@ -254,7 +254,7 @@ def test_the_neighbours_of_new_points_are_found_as_those_of_old_ones(affinity):
         assert (gap < 0.5 * whole.embedding_.std(axis=0)).all()
 
 
-def test_ties_among_neighbours_cost_no_more_than_their_edges():
+def test_ties_among_neighbours_change_outputs_little():
     i, j = np.meshgrid(np.arange(12.0), np.arange(7.0))
     X = np.column_stack([i.ravel(), j.ravel()])  # most points have several farthest neighbours
     found = LaplacianEigenmaps(2).fit(X)
@@ -263,7 +263,7 @@ def test_ties_among_neighbours_cost_no_more_than_their_edges():
     assert (gap < 0.5 * found.embedding_.std(axis=0)).all()
 
 
-def test_far_new_points_take_the_place_of_their_nearest_neighbour():
+def test_far_new_points_have_the_output_of_their_nearest_neighbour():
     X = np.column_stack([np.linspace(0, 1, 50), np.zeros(50)])
     found = LaplacianEigenmaps(1, affinity="rbf", gamma=50.0).fit(X)
     far = found.transform([[1e6, 0.0]])  # the kernel itself is zero there in double precision
@@ -384,9 +384,11 @@ def test_a_masked_affinity_is_missing_and_not_what_is_under_the_mask(rng):
 
 @pytest.mark.parametrize("n_features", [2, 20])
 @pytest.mark.parametrize("offset", [1e6, 1e8, -3e8])
-def test_a_large_offset_costs_no_digits(offset, n_features):
+def test_a_large_offset_does_not_increase_rounding_errors(offset, n_features):
     X = np.zeros((120, n_features))
-    X[:, :2] = np.round(roll(120)[:, ::2] * 2.0**10) / 2.0**10  # what adding an offset leaves unchanged
+    X[:, :2] = (
+        np.round(roll(120)[:, ::2] * 2.0**10) / 2.0**10
+    )  # values to which an offset can be added exactly
     moved = X + np.round(offset)
     for options in (
         {"n_neighbors": 9},
@@ -410,7 +412,7 @@ def test_a_large_offset_costs_no_digits(offset, n_features):
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("normalization", NORMALIZATIONS)
 @pytest.mark.parametrize("factor", [1e200, 1e-200, 1e300])
-def test_the_size_of_weights_is_a_unit(make, normalization, factor):
+def test_scaling_the_weights_scales_the_results(make, normalization, factor):
     W = path(30) + 0.3 * ring(30)
     options = {"affinity": "precomputed", "normalization": normalization}
     usual = LaplacianEigenmaps(3, **options).fit(make(W))

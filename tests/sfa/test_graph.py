@@ -1,4 +1,4 @@
-"""GraphSFA: its definition, the methods it contains as special cases, and what goes in and out."""
+"""GraphSFA: its definition, special cases, invariances, and types of input and output."""
 
 import pickle
 import warnings
@@ -40,7 +40,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def labelled(rng, n=60, d=4):
-    """Samples that depend on a number in 0 ... 3, with noise of different strength in every direction."""
+    """Return samples that depend on a number from 0 to 3, with a different noise level in each direction."""
     y = rng.uniform(0, 3, n)
     signals = np.column_stack([np.cos((k + 1) * y) for k in range(d)])
     X = signals + np.linspace(0.1, 1.0, d) * rng.standard_normal((n, d))
@@ -49,7 +49,7 @@ def labelled(rng, n=60, d=4):
 
 
 def random_weights(rng, n):
-    """Symmetric, sparse and inconsistent: rows sum to different numbers, node weights to others."""
+    """Return symmetric, sparse edge weights, and node weights that are not proportional to their row sums."""
     W = scipy.sparse.random_array((n, n), density=0.3, rng=rng, dtype=np.float64)
     return W + W.T, rng.uniform(0.1, 2.0, n)
 
@@ -73,7 +73,7 @@ def test_equals_the_definition_on_a_random_inconsistent_graph(rng):
 
 
 def test_inconsistent_graph_as_matrix_and_as_structure(rng):
-    """A dense symmetric matrix and its sparse and structured forms must not part ways (MDP's did)."""
+    """Dense, sparse and structured forms of a graph give the same result (in MDP they did not)."""
     X, y = labelled(rng)
     structure = graphs.union([graphs.temporal(60, lengths=[20, 40]), graphs.clustered(np.round(y))], [1, 0.2])
     assert not structure.is_consistent()
@@ -122,8 +122,8 @@ def test_temporal_graph_is_sfa(rng, lengths):
 def test_regular_graph_with_half_loops_at_the_ends_is_sfa(rng):
     """Section 7.1: W_nn' = (delta of the ends + delta of neighbours) / 2, all degrees 1."""
     X = rng.standard_normal((50, 3)).cumsum(axis=0)
-    beside = np.full(49, 0.5)
-    W = scipy.sparse.diags_array([beside, beside], offsets=[1, -1]).tolil()
+    half_weights = np.full(49, 0.5)
+    W = scipy.sparse.diags_array([half_weights, half_weights], offsets=[1, -1]).tolil()
     W[0, 0] = W[49, 49] = 0.5
     regular = graphs.from_sparse(W, "degree")
     assert regular.is_consistent() and regular.Q == 50
@@ -148,24 +148,24 @@ def test_clustered_graph_is_fishers_discriminant(rng, solver):
     lda = LinearDiscriminantAnalysis(solver=solver).fit(X, classes)
     angles = scipy.linalg.subspace_angles(gsfa.components_.T, lda.scalings_[:, :3])
     assert angles.max() < SPECTRAL
-    up_to_sign(gsfa.transform(X) / gsfa.transform(X).std(axis=0), _standardised(lda.transform(X)[:, :3]))
+    up_to_sign(gsfa.transform(X) / gsfa.transform(X).std(axis=0), _standardized(lda.transform(X)[:, :3]))
     # delta is twice the share of the variance that lies within classes
     Y = gsfa.transform(X)
     within = np.mean([(Y[i] - Y[classes == classes[i]].mean(axis=0)) ** 2 for i in range(120)], axis=0)
     np.testing.assert_allclose(gsfa.delta_values_, 2 * within, rtol=SPECTRAL)
 
 
-def _standardised(Y):
+def _standardized(Y):
     return (Y - Y.mean(axis=0)) / Y.std(axis=0)
 
 
 def test_equally_important_classes_are_the_discriminant_of_balanced_samples(rng):
-    """Footnote 2: weighting by classes is what repeating the samples of small classes does."""
+    """Footnote 2: weighting by classes is equivalent to repeating the samples of small classes."""
     X, y = labelled(rng, n=90, d=4)
     classes = np.repeat([0, 1, 2], [50, 30, 10])
     weighted = GraphSFA(2, graph=graphs.clustered(classes, weighting="classes")).fit(X)
-    often = np.repeat(np.arange(90), np.repeat([3, 5, 15], [50, 30, 10]))
-    balanced = GraphSFA(2, graph="clustered").fit(X[often], classes[often])
+    repeated_rows = np.repeat(np.arange(90), np.repeat([3, 5, 15], [50, 30, 10]))
+    balanced = GraphSFA(2, graph="clustered").fit(X[repeated_rows], classes[repeated_rows])
     np.testing.assert_allclose(weighted.delta_values_, balanced.delta_values_, rtol=SPECTRAL)
     np.testing.assert_allclose(weighted.transform(X), balanced.transform(X), atol=SPECTRAL)
 
@@ -274,12 +274,12 @@ def test_samples_in_another_order_give_the_same_features(rng):
         np.testing.assert_allclose(two.transform(X), one.transform(X), atol=SPECTRAL)
 
 
-# Border -------------------------------------------------------------------------------------------------
+# Input and output -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("graph", ["clustered", "serial", "mixed", graphs.ExactLabel(degree=2)])
 def test_columns_in_another_order_give_the_same_features(rng, graph):
-    """All outputs: most of classes and exact labels have the delta value 2 of all that they do not tell."""
+    """Most outputs for classes and exact labels have delta value 2, because they do not depend on labels."""
     X = rng.standard_normal((60, 9)) @ rng.standard_normal((9, 9))
     y = np.arange(60) % 3 if graph == "clustered" else X[:, 0] + rng.standard_normal(60)
     first = GraphSFA(graph=graph).fit(X, y)
@@ -290,7 +290,7 @@ def test_columns_in_another_order_give_the_same_features(rng, graph):
 
 
 def test_scores_of_different_settings_can_be_compared(rng):
-    """The more groups, the smaller the delta values on their own graph: 50 groups always were the best."""
+    """On the graph of the fit, delta values decrease with the number of groups."""
     y = rng.standard_normal(200)
     X = np.column_stack([y + 0.1 * rng.standard_normal(200), rng.standard_normal((200, 3))])
     order = np.argsort(y[100:])

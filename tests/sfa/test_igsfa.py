@@ -1,4 +1,4 @@
-"""IGSFA: the paper's algorithm step by step, the methods it lies between, and nodes of hierarchies."""
+"""IGSFA: the algorithm of the paper, GraphSFA and PCA as special cases, and nodes of hierarchies."""
 
 import pickle
 
@@ -32,7 +32,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def labelled(rng, n=200, d=6):
-    """A label that moves samples along a curve, and strong signals that have nothing to do with it."""
+    """Return samples on a curve with strong signals that do not depend on the label, and labels."""
     y = rng.uniform(0, 3, n)
     X = np.column_stack([np.cos(y), np.sin(2 * y), *(3 * rng.standard_normal((d - 2, n)))])
     return X @ rng.standard_normal((d, d)) + rng.standard_normal(d), y
@@ -98,7 +98,7 @@ def test_a_high_threshold_gives_slow_features_alone(rng):
 @pytest.mark.parametrize("scaling", ["qr", "input"])
 @pytest.mark.parametrize("K", [2, 3, 5, 6])
 def test_reconstruction_between_slow_features_and_principal_components(rng, scaling, K):
-    """Better than from the slow features alone or with other directions beside them; no better than PCA."""
+    """The error is below that of slow features alone or with random directions, not below that of PCA."""
     X, y = labelled(rng)
     y = y > 1.5
     model = IGSFA(K, graph="clustered", scaling=scaling, delta_threshold=1.9).fit(X, y)
@@ -165,8 +165,8 @@ def test_one_node_is_the_estimator(rng, expansion):
     np.testing.assert_allclose(hierarchy.delta_values_[: model.n_slow_], model.delta_values_, rtol=SPECTRAL)
 
 
-def test_nodes_hand_on_what_the_next_layer_makes_slow(rng):
-    """Each half of a product is fast; their product is slow. Slow features alone lose it on the way."""
+def test_nodes_retain_components_from_which_the_next_layer_extracts_slow_features(rng):
+    """Both factors of a slow product are fast, so that slow features of the first layer lack the product."""
     t = np.arange(3000)
     slow = np.sin(2 * np.pi * t / 600)
     carrier = np.sign(rng.standard_normal(3000))
@@ -186,18 +186,18 @@ def test_nodes_hand_on_what_the_next_layer_makes_slow(rng):
     assert correlation("sfa") < 0.5
 
 
-def test_shared_weights_and_dead_nodes(rng):
+def test_shared_weights_and_nodes_with_constant_inputs(rng):
     X = np.cumsum(rng.standard_normal((300, 8)), axis=0)
     layers = [Layer(2, field=2, method="igsfa", share_weights=True), Layer(3, method="igsfa")]
     assert HierarchicalSFA(layers).fit(X).transform(X).shape == (300, 3)
-    X[:, :2] = 1.0  # the first node sees nothing
+    X[:, :2] = 1.0  # the inputs of the first node are constant
     layers[0] = Layer(2, field=2, method="igsfa")
     outputs = HierarchicalSFA(layers).fit(X).transform_layer(X, 0)
     np.testing.assert_array_equal(outputs[:, :2], 0)
     assert np.isfinite(outputs).all()
 
 
-def test_what_a_layer_refuses():
+def test_invalid_layers():
     X = np.random.default_rng(0).standard_normal((50, 4))
     with pytest.raises(ValueError, match="inputs first"):
         HierarchicalSFA([Layer(1, method="igsfa", expansion=FourierFeatures())]).fit(X)

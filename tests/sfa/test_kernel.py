@@ -1,4 +1,4 @@
-"""Regularised sparse kernel SFA: the paper's algorithm, its limits, its remedies, the border."""
+"""Regularized sparse kernel SFA: the algorithm of the paper, regularization, and input validation."""
 
 import contextlib
 import re
@@ -62,7 +62,7 @@ def test_algorithm_1(rng, regularization, lengths, n_support, gamma):
     Z = X[model.support_]
     K, K_bar = oracle.gaussian(Z, X, gamma), oracle.gaussian(Z, Z, gamma)
     A, c, deltas = oracle.algorithm_1(K, K_bar, lengths, 3, regularization)
-    assert model.rank_ == n_support - 1  # or the answer would depend on what counts as zero
+    assert model.rank_ == n_support - 1  # otherwise the result would depend on rank_tol
     np.testing.assert_allclose(model.delta_values_, deltas, rtol=SPECTRAL)
     np.testing.assert_allclose(np.abs(y), np.abs((A.T @ K - c[:, None]).T), atol=SPECTRAL)
 
@@ -119,13 +119,13 @@ def test_a_wide_kernel_keeps_its_digits(rng):
     distances = -0.5e-9 * np.array([np.sum((X - z) ** 2, axis=1) for z in X[support]]).T
     G = np.expm1(distances)  # the kernel minus one, without the loss
     expected = np.cov(G, rowvar=False, ddof=0)
-    # what is lost is lost in the kernel: 1e-16 in values that vary by 1e-8
+    # the kernel itself has rounding errors of 1e-16 in values that vary by 1e-8
     np.testing.assert_allclose(B, expected, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_kernel_of_scikit_learn(rng, kernel):
-    X = np.abs(series(rng, 80)) + 0.1  # the chi-squared kernels want positive rows
+    X = np.abs(series(rng, 80)) + 0.1  # the chi-squared kernels require positive rows
     model = KernelSFA(2, kernel=kernel, n_support=20, regularization=1e-3, rank_tol=1e-6)
     if kernel in ("linear", "cosine", "additive_chi2"):  # of low rank, or positive once it is centred
         model.set_params(n_support=None)
@@ -189,7 +189,7 @@ def test_mp_mah_and_online_mah_beat_random_at_equal_size(rng):
 
 def test_regularization_path_restores_unit_variance(rng):
     X = series(rng, 200)
-    # rounding counts as variance at this rank_tol, as where only exact zeros are removed
+    # With this rank_tol, rounding errors are treated as variance, as if only exact zeros were removed.
     model = KernelSFA(3, gamma=0.1, rank_tol=1e-16)
     path = model.regularization_path(X)
     assert path.regularizations[0] == 0 and np.abs(path.variances[0] - 1).max() > 0.01
@@ -197,7 +197,7 @@ def test_regularization_path_restores_unit_variance(rng):
     at = int(np.flatnonzero(path.regularizations == path.chosen)[0])
     assert np.abs(path.variances[at] - 1).max() <= 0.01 < np.abs(path.variances[:at] - 1).max(axis=1).min()
     assert (np.diff(path.delta_values.sum(axis=1)[at:]) >= -1e-9).all()  # smoother in norm is never slower
-    # At the penalty chosen, rounding still moves variances by some percent, on each processor by others.
+    # At the selected penalty, rounding changes variances by some percent, which depend on the processor.
     largest = path.regularizations[-1]
     fitted = KernelSFA(3, gamma=0.1, rank_tol=1e-16, regularization=largest).fit(X)
     np.testing.assert_allclose(np.var(fitted.transform(X), axis=0), path.variances[-1], atol=1e-3)
@@ -219,7 +219,7 @@ def test_a_stable_problem_needs_no_regularization(rng):
 
 
 def test_regularization_cures_overfitting(rng):
-    angle = np.cumsum(rng.standard_normal(600)) / 8  # a slow angle, seen through noise
+    angle = np.cumsum(rng.standard_normal(600)) / 8  # a slow angle, observed with noise
     X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.2 * rng.standard_normal((600, 2))
     train, test = X[:300], X[300:]
     with pytest.warns(UserWarning, match="300 rows"):
@@ -254,7 +254,7 @@ def test_rows_are_mapped_one_by_one(rng):
     np.testing.assert_allclose(np.vstack([model.transform(x[None]) for x in X]), whole, atol=1e-8)
 
 
-def test_the_rank_is_said(rng):
+def test_messages_name_the_rank(rng):
     X = series(rng, 50)
     with pytest.raises(ValueError, match="n_components=4 is more than"):
         KernelSFA(4, kernel="linear").fit(X)
@@ -299,7 +299,7 @@ def test_bad_values_are_refused(rng):
         KernelSFA(1).regularization_path(X, tolerance=0)
 
 
-# ------------------------------------------------------------------ what is left out
+# ------------------------------------------------------------------ held-out rows
 
 
 def held_out_by_hand(X, lengths, folds, n_components, gamma, regularizations, lag=1):
@@ -312,17 +312,17 @@ def held_out_by_hand(X, lengths, folds, n_components, gamma, regularizations, la
         out[fold] = True
         keys = [(int(number[t]), bool(t >= fold.stop)) for t in np.flatnonzero(~out)]
         cuts = [i for i in range(1, len(keys)) if keys[i] != keys[i - 1]]
-        left = np.split(X[~out], cuts)
+        rest = np.split(X[~out], cuts)
         for p, value in enumerate(regularizations):
-            model = KernelSFA(n_components, gamma=gamma, regularization=value, lag=lag).fit(left)
+            model = KernelSFA(n_components, gamma=gamma, regularization=value, lag=lag).fit(rest)
             y = model.transform(X[out])
             first = start[out]
             rows = np.flatnonzero(out)
             pairs = [i for i in range(lag, len(rows)) if rows[i] - lag >= first[i]]
             change = np.mean([(y[i] - y[i - lag]) ** 2 for i in pairs], axis=0)
             square = np.mean(y**2, axis=0)  # about zero, the mean over the training rows
-            lacking = np.maximum(0.1 - square, 0)
-            found[f, p] = (change + 2 * lacking) / (square + lacking)
+            added_variance = np.maximum(0.1 - square, 0)
+            found[f, p] = (change + 2 * added_variance) / (square + added_variance)
     return found.mean(axis=0)
 
 
@@ -356,13 +356,13 @@ def test_moments_of_segments_are_those_of_the_whole(rng, lag):
 
 
 @pytest.mark.parametrize("gamma", [None, 20.0])
-def test_noise_is_said_to_be_noise(gamma):
+def test_noise_causes_a_warning(gamma):
     rng = np.random.default_rng(0)
     X, new = rng.standard_normal((2, 150, 10))
     with pytest.warns(UserWarning, match="Output 0.*noise"):
         model = KernelSFA(gamma=gamma).fit(X)
     assert (model.held_out_delta_values_ > noise_delta(150)).all()
-    assert gamma == 20.0 or (model.delta_values_ > 1.2).all()  # no time scale is made up
+    assert gamma == 20.0 or (model.delta_values_ > 1.2).all()  # outputs do not appear slow
     y = model.transform(new)
     assert (np.mean(np.diff(y, axis=0) ** 2, axis=0) > 1.8 * y.var(axis=0)).all()
 
@@ -391,7 +391,7 @@ def test_a_linear_kernel_of_many_rows_is_linear_sfa_by_default(rng):
     np.testing.assert_allclose(model.delta_values_, SFA(2).fit(X).delta_values_, rtol=SPECTRAL)
 
 
-def test_few_rows_leave_nothing_to_measure(rng):
+def test_few_rows_have_no_held_out_delta_values(rng):
     with pytest.warns(UserWarning, match="4 rows.*0.001"):
         model = KernelSFA(2).fit(series(rng, 4))
     assert model.held_out_delta_values_ is None and model.regularization_ == pytest.approx(1e-3)
@@ -420,7 +420,7 @@ def test_a_source_slower_than_a_fold_is_found():
 
 def test_outputs_that_are_slow_in_training_alone_bring_a_warning():
     rng = np.random.default_rng(0)
-    X = np.cumsum(rng.standard_normal((150, 10)), axis=0)  # a random walk never comes back
+    X = np.cumsum(rng.standard_normal((150, 10)), axis=0)  # held-out rows of a random walk have other values
     with pytest.warns(UserWarning, match="Output 0.*regularization_path"):
         KernelSFA().fit(X)
 
@@ -447,8 +447,8 @@ def turned_blobs(seed, n_views=72, size=16, n_blobs=12):
 def explained(model, X, sources):
     """Return the smallest share of the variance of a source that the outputs explain linearly."""
     Y = np.column_stack([np.ones(len(X)), model.transform(X)])
-    left = sources - Y @ np.linalg.lstsq(Y, sources, rcond=None)[0]
-    return float((1 - left.var(axis=0) / sources.var(axis=0)).min())
+    rest = sources - Y @ np.linalg.lstsq(Y, sources, rcond=None)[0]
+    return float((1 - rest.var(axis=0) / sources.var(axis=0)).min())
 
 
 @pytest.mark.parametrize("seed", [200, 206])
@@ -491,7 +491,7 @@ def test_verbose_prints_the_cost(rng, capsys):
     assert capsys.readouterr().err == ""
 
 
-# ------------------------------------------------------------------ rounding, offsets, kernels that are none
+# ------------------------------------------------------------------ rounding, offsets, invalid kernels
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e-6])
@@ -503,7 +503,7 @@ def test_the_rank_is_not_that_of_rounding(rng, scale):
         wide = KernelSFA(2, gamma=scale**2, regularization=0.0).fit(X / scale)
     linear = SFA(2).fit(X)
     for model in (tiny, wide):
-        assert model.rank_ == 10  # a Gaussian that wide is a linear kernel
+        assert model.rank_ == 10  # a Gaussian kernel of this width is nearly linear
         np.testing.assert_allclose(model.delta_values_, linear.delta_values_, rtol=1e-4)
 
 
@@ -519,17 +519,17 @@ def test_a_large_offset_changes_nothing(rng, kernel):
     np.testing.assert_allclose(moved.support_vectors_, X + offset)
 
 
-def test_a_large_offset_of_another_kernel_is_said(rng):
+def test_a_large_offset_of_another_kernel_is_reported(rng):
     X = series(rng, 120) + 1e8
-    # Rounding, and so the processor, decides whether two directions are left, which are warned of, or fewer.
-    with warnings.catch_warnings(record=True) as said:
+    # Rounding errors depend on the processor: two directions remain, with a warning, or fewer, with an error.
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             KernelSFA(2, kernel="poly", regularization=1e-3).fit(X)
         except ValueError as error:
             sentence = str(error)
         else:
-            [sentence] = [str(warning.message) for warning in said]
+            [sentence] = [str(warning.message) for warning in caught]
     assert re.search("Rounding of the kernel values hides .* subtract (its|their) mean", sentence)
 
 

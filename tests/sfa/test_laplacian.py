@@ -16,7 +16,7 @@ METHODS = ["dense", "elimination", "lanczos"]
 
 @pytest.fixture(autouse=True)
 def no_shortcut(monkeypatch):
-    """Let the sparse methods run on graphs small enough for an oracle."""
+    """Use the sparse methods also for small graphs, which the oracle requires."""
     monkeypatch.setattr(laplacian, "_MAX_DENSE_ROWS", 5)
 
 
@@ -155,4 +155,4 @@ def test_the_width_of_indices_changes_nothing(rng, method):
     wide = sp.csr_array((short.data, short.indices.astype(np.int64), short.indptr.astype(np.int64)))
     found, same = (graph_spectrum(W, np.ones(40), 3, method=method) for W in (short, wide))
     np.testing.assert_array_equal(found.eigenvalues, same.eigenvalues)
-    assert wide.indices.dtype == np.int64  # what was given is left as it is
+    assert wide.indices.dtype == np.int64  # the input is not changed

@@ -1,4 +1,4 @@
-"""SFA: the definition, the laws, the shapes that go in and out."""
+"""SFA: its definition, invariances, and types of input and output."""
 
 import pickle
 import tracemalloc
@@ -29,7 +29,7 @@ ESTIMATORS = [
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e6, 1e8])
 @pytest.mark.parametrize("expansion", [Polynomial(2), PolynomialFeatures(2, include_bias=False)])
 def test_polynomials_at_any_offset(expansion, offset):
-    """The textbook source: from 1e6 on, products were of no more use than the columns, without a warning."""
+    """At an offset of 1e6, products of columns that are not scaled are numerically linear in the columns."""
     t = np.linspace(0, 2 * np.pi, 800)
     X = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
     sfa = SFA(1, expansion=expansion).fit(X + offset)
@@ -57,7 +57,9 @@ def walk(rng, T=60, D=4):
     for k, a in enumerate(np.linspace(0.97, -0.3, D)):
         for t in range(1, T):
             noise[t, k] = a * noise[t - 1, k] + noise[t, k]
-    rotation = np.linalg.qr(rng.standard_normal((D, D)))[0]  # a poorly conditioned mixture would cost digits
+    rotation = np.linalg.qr(rng.standard_normal((D, D)))[
+        0
+    ]  # an ill-conditioned mixture would increase rounding errors
     return noise @ rotation + rng.standard_normal(D)
 
 
@@ -106,7 +108,7 @@ def test_set_output_gives_frames_and_lists_of_frames(rng):
     assert sfa.get_feature_names_out().tolist() == ["sfa0", "sfa1"]
 
 
-def test_transform_of_a_row_does_not_depend_on_its_company(rng):
+def test_transform_of_a_row_does_not_depend_on_other_rows(rng):
     X = walk(rng, 20_000, 3)
     sfa = SFA().fit(X)
     np.testing.assert_allclose(
@@ -126,12 +128,12 @@ def test_fit_and_transform_make_no_copy_of_the_input(rng):
     tracemalloc.stop()
 
 
-# ---- laws
+# ---- invariances
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 3))
-def test_outputs_are_white_ordered_and_as_slow_as_said(seed, D, lag):
+def test_outputs_are_white_and_have_their_delta_values(seed, D, lag):
     X = walk(np.random.default_rng(seed), 80, D)
     sfa = SFA(lag=lag).fit(X)
     Y = sfa.transform(X)
@@ -199,15 +201,15 @@ def test_partial_fit_respects_sequence_boundaries(rng):
         np.testing.assert_allclose(sfa.delta_values_, expected, rtol=STREAM * 100)
 
 
-def test_partial_fit_goes_on_after_fit_and_after_pickling(rng):
+def test_partial_fit_continues_after_fit_and_after_pickling(rng):
     X = walk(rng)
     sfa = pickle.loads(pickle.dumps(SFA().fit(X[:30]))).partial_fit(X[30:])
     np.testing.assert_allclose(sfa.delta_values_, SFA().fit(X).delta_values_, rtol=STREAM * 100)
-    again = sfa.fit(X)  # fit forgets
+    again = sfa.fit(X)  # fit discards earlier rows
     np.testing.assert_array_equal(again.delta_values_, SFA().fit(X).delta_values_)
 
 
-def test_partial_fit_states_what_it_waits_for(rng):
+def test_partial_fit_reports_why_the_estimator_is_not_fitted(rng):
     X = walk(rng)
     sfa = SFA(n_components=3)
     for chunk, reason in ((X[:1], "rows 1"), (X[1:3], "numerical rank 2")):
@@ -227,7 +229,9 @@ def test_partial_fit_withdraws_outputs_that_later_rows_make_meaningless(rng):
     X = rng.standard_normal((40, 2)) * [1, 1e-3]
     sfa = SFA(n_components=2).partial_fit(X)
     assert sfa.transform(X).shape == (40, 2)
-    far = np.repeat(1e8 * rng.standard_normal((40, 1)), 2, axis=1)  # beside these the columns are one
+    far = np.repeat(
+        1e8 * rng.standard_normal((40, 1)), 2, axis=1
+    )  # relative to these rows, the two columns are equal
     sfa.partial_fit(far)
     with pytest.raises(NotFittedError, match="numerical rank 1"):
         sfa.transform(X)
@@ -266,7 +270,7 @@ def test_a_missing_value_of_a_constant_column_still_hides_its_row(rng):
     assert np.isnan(Y[5]).all() and not np.isnan(Y[[4, 6]]).any()
 
 
-def test_skip_with_nothing_left():
+def test_skip_without_complete_rows():
     X = np.arange(8.0).reshape(4, 2)
     X[[0, 1, 2, 3], [0, 1, 0, 1]] = np.nan
     with pytest.raises(ValueError, match="complete row"):
@@ -316,7 +320,7 @@ def test_inverse_is_exact_at_full_rank_and_a_projection_below(rng):
         part.inverse_transform(np.ones((4, 3)))
 
 
-def test_expansion_is_sfa_on_what_it_returns(rng):
+def test_sfa_with_an_expansion_is_sfa_of_its_outputs(rng):
     X = walk(rng, D=2)
     expansion = PolynomialFeatures(2, include_bias=False)
     sfa = SFA(3, expansion=expansion).fit([X[:30], X[30:]])
@@ -395,7 +399,7 @@ def test_parameters_are_checked_at_fit(rng, parameters, match):
         sfa.partial_fit(walk(rng))
 
 
-def test_a_fit_that_fails_does_not_change_what_partial_fit_goes_on_from(rng):
+def test_a_fit_that_fails_does_not_change_the_state_of_partial_fit(rng):
     X = walk(rng)
     sfa = SFA().fit(X[:30])
     with pytest.raises(ValueError, match="n_components=9"):

@@ -1,4 +1,4 @@
-"""Delta values on held-out rows: by separate fits, of good fits and of over-fitted ones."""
+"""Delta values on held-out rows, compared with separate fits; warnings of overfitting."""
 
 import warnings
 from dataclasses import replace
@@ -35,7 +35,7 @@ def test_a_delta_value_is_the_mean_over_folds_and_lacking_variance_counts_as_noi
     assert held_out_delta([[0.0]], [[0.05]]) == pytest.approx([1.0])
 
 
-def test_what_no_white_noise_reaches_depends_on_the_number_of_rows(rng):
+def test_the_delta_value_of_noise_depends_on_the_number_of_rows(rng):
     assert noise_delta(4) == 1.0 and noise_delta(10**6) == 1.8
     for n in (50, 200):
         x = rng.standard_normal((2000, n))
@@ -59,15 +59,15 @@ def test_held_out_delta_values_are_those_of_separate_fits(rng, monkeypatch, leng
     start = np.cumsum([0, *lengths])
     for fold in split_into_folds(lengths):
         pieces = [X[a:b] for a, b in zip(start[:-1], start[1:], strict=True)]
-        kept, tested = [], []
+        train_pieces, held_out_pieces = [], []
         for fold_of_piece in split_into_folds(lengths):
             for a, piece in zip(start[:-1], pieces, strict=True):
                 first, last = max(a, fold_of_piece.start), min(a + len(piece), fold_of_piece.stop)
                 if first < last:
-                    (tested if fold_of_piece == fold else kept).append(X[first:last])
+                    (held_out_pieces if fold_of_piece == fold else train_pieces).append(X[first:last])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            outputs = SFA(2, expansion=Polynomial(2)).fit(kept).transform(tested)
+            outputs = SFA(2, expansion=Polynomial(2)).fit(train_pieces).transform(held_out_pieces)
         changes.append(np.concatenate([np.diff(y, axis=0) for y in outputs]).__pow__(2).mean(axis=0))
         squares.append(np.mean(np.concatenate(outputs) ** 2, axis=0))
     np.testing.assert_allclose(ours, held_out_delta(changes, squares), rtol=1e-6)
@@ -81,7 +81,7 @@ def test_the_warning_names_the_output_both_delta_values_and_the_remedy():
     warn_of_overfitting(np.array([0.01, 0.4]), np.array([0.3, 0.9]), 1000, "Use less.", stacklevel=1)
 
 
-def test_cubic_sfa_of_noise_is_said_to_over_fit():
+def test_cubic_sfa_of_noise_is_reported_to_overfit():
     X = np.random.default_rng(0).standard_normal((60, 4))
     with pytest.warns(UserWarning, match="held-out rows.*expansion"):
         SFA(2, expansion=Polynomial(3)).fit(X)
@@ -89,14 +89,14 @@ def test_cubic_sfa_of_noise_is_said_to_over_fit():
         SFA(2, expansion=Polynomial(3), missing="skip").fit(np.insert(X, 30, np.nan, axis=0))
 
 
-def test_xsfa_of_noise_is_said_to_over_fit():
+def test_xsfa_of_noise_is_reported_to_overfit():
     X = np.random.default_rng(0).standard_normal((300, 3))
     with pytest.warns(UserWarning, match="held-out rows.*expansion"):
         XSFA(1).fit(X)
 
 
 @pytest.mark.parametrize("n", [60, 150])
-def test_good_fits_are_quiet(n):
+def test_good_fits_cause_no_warning(n):
     t = np.linspace(0, 2 * np.pi, n)
     X = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
     model = SFA(1, expansion=Polynomial(3)).fit(X)  # at most 20 rows for each direction
@@ -142,7 +142,7 @@ def test_hierarchies_of_noise_are_reported_to_overfit(rng, method, graph):
 
 
 @pytest.mark.parametrize("method", ["sfa", "igsfa"])
-def test_hierarchies_that_are_slow_on_held_out_rows_and_untested_ones_are_quiet(rng, method):
+def test_hierarchies_that_are_slow_on_held_out_rows_or_not_tested_cause_no_warning(rng, method):
     t = np.linspace(0, 2 * np.pi, 300)
     fast = np.cos(np.outer(t, [11, 7]))
     X = np.column_stack([np.sin(t) + fast[:, 0] ** 2, fast[:, 0], np.cos(t) + fast[:, 1] ** 2, fast[:, 1]])

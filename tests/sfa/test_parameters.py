@@ -1,4 +1,4 @@
-"""Parameters of a wrong type or size: named before anything is computed, and before memory is taken."""
+"""Invalid parameters are named before the computation, and before memory is allocated."""
 
 import tracemalloc
 
@@ -37,7 +37,7 @@ WRONG_RANK_TOLS = [
 @pytest.mark.parametrize("make", WRONG_RANK_TOLS)
 @pytest.mark.parametrize("tol", [float("nan"), 2.5, -1, "small", True])
 def test_rank_tol_is_a_number_between_0_and_1(rng, make, tol):
-    """At 2.5 or NaN, every column was said to be constant."""
+    """With 2.5 or NaN, the message was that every column is constant."""
     X = rng.standard_normal((20, 3))
     with pytest.raises(ValueError, match="rank_tol must.*got"):
         make(tol).fit(X, np.arange(20) % 2)
@@ -45,7 +45,7 @@ def test_rank_tol_is_a_number_between_0_and_1(rng, make, tol):
 
 @pytest.mark.parametrize("wrong", ["svc", 3, object(), GraphSFAClassifier])
 @pytest.mark.parametrize("name", ["classifier", "soft labels", "regressor", "clusterer"])
-def test_steps_on_top_are_estimators(rng, name, wrong):
+def test_classifiers_regressors_and_clusterers_must_be_estimators(rng, name, wrong):
     X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
     model = {
         "classifier": GraphSFAClassifier(classifier=wrong),

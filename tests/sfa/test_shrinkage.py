@@ -1,4 +1,4 @@
-"""Shrinkage of GraphSFA: its definition, the regularised discriminant it contains, and what it is for."""
+"""Shrinkage of GraphSFA: definition, regularized discriminant analysis, and accuracy with few samples."""
 
 import pickle
 
@@ -85,21 +85,21 @@ def test_units_of_columns_do_not_matter_for_the_diagonal_target(rng):
 
 
 def test_few_digits_of_each_class():
-    """Without shrinkage the outputs follow the samples."""
+    """Held-out accuracy is lower without shrinkage."""
     X, y = load_digits(return_X_y=True)
     train = np.concatenate([np.flatnonzero(y == c)[:8] for c in range(10)])
     test = np.setdiff1d(np.arange(len(y)), train)
 
-    def right(**options):
+    def accuracy(**options):
         gsfa = GraphSFA(9, graph="clustered", **options).fit(X[train], y[train])
         top = LinearDiscriminantAnalysis().fit(gsfa.transform(X[train]), y[train])
         return top.score(gsfa.transform(X[test]), y[test])
 
-    assert right(shrinkage="auto") > right() + 0.1
-    assert right(shrinkage="auto", shrinkage_target="identity") > 0.76
+    assert accuracy(shrinkage="auto") > accuracy() + 0.1
+    assert accuracy(shrinkage="auto", shrinkage_target="identity") > 0.76
 
 
-def test_constant_columns_stay_out(rng):
+def test_constant_columns_have_no_weight(rng):
     X, y = classes(rng)
     X[:, 2] = 1e8
     gsfa = GraphSFA(graph="clustered", shrinkage=0.2, shrinkage_target="identity").fit(X, y)
@@ -107,7 +107,7 @@ def test_constant_columns_stay_out(rng):
     np.testing.assert_array_equal(gsfa.components_[:, 2], 0)
 
 
-def test_a_pickled_model_leaves_the_graph_behind(rng):
+def test_a_pickled_model_does_not_contain_the_graph(rng):
     X = rng.standard_normal((20_000, 3))
     gsfa = GraphSFA(2, graph="sliding_window").fit(X, X[:, 0])
     data = pickle.dumps(gsfa)

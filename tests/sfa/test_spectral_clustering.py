@@ -1,4 +1,4 @@
-"""Spectral clustering as in the notes, and what any clusterer makes of it."""
+"""Spectral clustering: the definition of the notes, clusterers, and prediction for new points."""
 
 import numpy as np
 import pytest
@@ -154,7 +154,7 @@ def test_an_isolated_vertex_is_a_cluster_of_its_own(make):
     assert len(set(alone.labels_)) == 4
 
 
-def test_a_complete_bipartite_graph_falls_into_its_sides(rng):
+def test_clusters_of_a_complete_bipartite_graph_are_its_sides(rng):
     W = np.kron([[0, 1], [1, 0]], np.ones((10, 10)))
     order = rng.permutation(20)
     found = SpectralClustering(2, affinity="precomputed", random_state=0).fit(W[np.ix_(order, order)])
@@ -173,7 +173,7 @@ def test_a_complete_graph_has_no_clusters_and_reports_it():
 @pytest.mark.parametrize(
     "clusterer", [None, AgglomerativeClustering(), GaussianMixture(covariance_type="spherical")]
 )
-def test_predict_gives_training_points_their_labels_and_new_ones_those_around(options, clusterer):
+def test_predict_returns_labels_of_training_points_and_of_close_clusters(options, clusterer):
     X, y = make_moons(400, noise=0.04, random_state=0)
     if options.get("affinity") == "rbf" and "gamma" not in options:
         options = {**options, "gamma": "self_tuning"}

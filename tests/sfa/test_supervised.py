@@ -1,4 +1,4 @@
-"""The supervised step: classes and numbers from slow features."""
+"""Classification and regression from slow features."""
 
 import pickle
 import warnings
@@ -56,7 +56,7 @@ def rings(rng, n=300):
 
 
 def curve(rng, n=400):
-    """A number that moves samples along a curve, in noise."""
+    """Return noisy samples on a curve, and their positions on it."""
     y = rng.uniform(0, 1, n)
     X = np.column_stack([np.cos(4 * y), np.sin(4 * y), y**2]) + 0.05 * rng.standard_normal((n, 3))
     return X, y
@@ -114,7 +114,7 @@ def test_classifier_needs_the_expansion_and_profits_from_it(rng):
 
 
 def test_one_sample_more_in_the_smallest_class_does_not_change_the_step():
-    """Digits: a step that became quadratic with ten samples of each class lost a tenth of its hits."""
+    """Digits: a classifier that became quadratic at ten samples of a class lost a tenth of its accuracy."""
     X, y = load_digits(return_X_y=True)
     scores: dict[int, list[float]] = {9: [], 10: []}
     for seed in range(3):
@@ -129,7 +129,7 @@ def test_one_sample_more_in_the_smallest_class_does_not_change_the_step():
 
 
 def test_regression_from_few_rows_for_its_features(rng):
-    """Seven of ten columns are noise; with a covariance for each group of labels the error was 0.066."""
+    """Seven of ten columns are noise. With a covariance for each group of labels, the RMSE was 0.066."""
     errors = []
     for _ in range(3):
         y = rng.uniform(0, 1, 500)
@@ -141,7 +141,7 @@ def test_regression_from_few_rows_for_its_features(rng):
 
 
 def test_selection_uses_held_out_samples(rng):
-    """Of 40 columns of noise and two that tell the classes, shrinkage is chosen and overfitting is not."""
+    """One of 60 columns separates the classes; shrinkage is selected, which avoids overfitting."""
     y = np.arange(80) % 2
     X = rng.standard_normal((80, 60))
     X[:, 0] += 3 * y
@@ -178,7 +178,7 @@ def test_preset_for_images():
         GraphSFAClassifier(preset="images", expansion=Polynomial(2)).fit(X[train], y[train])
 
 
-def test_fitted_models_leave_the_graph_behind(rng):
+def test_pickled_classifiers_do_not_contain_the_graph(rng):
     X, y = rings(rng, 30_000)
     model = GraphSFAClassifier(cv=2, classifier=NearestCentroid(), shrinkage=None).fit(X, y)
     assert len(pickle.dumps(model)) < 5_000
@@ -194,7 +194,7 @@ def test_default_components_stop_at_the_rank(rng):
             estimator.fit(X, y)
 
 
-def test_other_classifiers_bring_their_own_methods(rng):
+def test_methods_depend_on_the_classifier(rng):
     X, y = rings(rng)
     centroid = GraphSFAClassifier(expansion=Polynomial(2), classifier=NearestCentroid()).fit(X, y)
     assert centroid.score(X, y) > 0.9
@@ -221,7 +221,7 @@ def test_regressor_gives_soft_labels(rng):
 def test_ridge_step_leaves_out_one_sample_at_a_time(rng):
     """The chosen penalty is the best of all by refitting without each sample; the weights are its ridge."""
     every = np.arange(8)
-    for _ in range(10):  # in a third of such sets the share 1/N of the mean decides
+    for _ in range(10):  # in a third of such sets, the share 1/N of the mean changes the selection
         X, y = rng.standard_normal((8, 3)), rng.standard_normal((8, 2))
         y[:, 0] += X[:, 0]
         step = RidgeStep().fit(X, y)
@@ -242,7 +242,7 @@ def test_ridge_step_leaves_out_one_sample_at_a_time(rng):
 
 @pytest.mark.parametrize("period", [360.0, 2 * np.pi])
 def test_angles(rng, period):
-    """Estimates close the circle, wherever it is cut."""
+    """Estimates do not depend on the origin of the angles."""
     angle = rng.uniform(0, 2 * np.pi, 600)
     circle = np.column_stack([np.cos(angle), np.sin(angle), rng.standard_normal(600)])
     X = circle @ rng.standard_normal((3, 3)) + 0.05 * rng.standard_normal((600, 3))
@@ -267,7 +267,7 @@ def test_the_default_finds_quadratic_classes_and_reports_it(rng):
 
 
 def test_probabilities_of_few_samples_in_many_columns_are_calibrated(rng):
-    """Features of the samples they were learned from look too good: the log-loss was above 2 here."""
+    """With features of training samples, probabilities are too confident: the log-loss was above 2."""
     y = np.arange(60) % 3
     X = rng.standard_normal((60, 80)) + 1.5 * np.eye(80)[y]
     Z, labels = rng.standard_normal((600, 80)), np.arange(600) % 3
@@ -319,7 +319,7 @@ def test_further_bases_are_better_by_more_than_a_standard_error(monkeypatch, gai
 
 
 def test_features_of_few_rows_are_those_of_all_columns(rng, monkeypatch):
-    """Shrunk to the diagonal: the generalised eigenproblem of all 41 columns, by one of 19 coordinates."""
+    """With the diagonal target, the problem of 41 columns is solved in 19 coordinates of the row space."""
     # Eigenproblems of all columns: for 100 rows of 1,024 columns, a fit took 24 s in place of 2 s.
     monkeypatch.setattr(choice, "_slowest", None)
     y = np.arange(30) % 3
@@ -349,7 +349,7 @@ def test_features_of_few_rows_are_those_of_all_columns(rng, monkeypatch):
 
 
 def test_three_samples_of_a_class(rng):
-    """Folds leave two: without a choice made on them the share right is that of shrunk discriminants."""
+    """Folds leave two samples for training: nothing is selected; accuracy is that of shrunken LDA."""
     scores = []
     for _ in range(5):
         centres = 1.6 * rng.standard_normal((6, 20))
@@ -416,7 +416,7 @@ def test_a_list_of_images_is_not_treated_as_sequences_without_a_warning(rng, mak
 
 @sparsely("seed", range(3))
 def test_predictions_depend_on_the_samples_alone(seed):
-    """Folds went by position, and a block of equal delta values by rounding: R2 moved from 0.32 to -0.1."""
+    """When folds depended on positions, and directions on rounding, R2 changed from 0.32 to -0.1."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((60, 12)) @ rng.standard_normal((12, 12))
     y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(60)
@@ -475,8 +475,8 @@ def test_several_targets_at_once(rng):
         GraphSFARegressor(classifier=NearestCentroid()).fit(X, Y)
 
 
-def test_the_step_on_top_is_continuous(rng):
-    """Estimates go beyond and between the means of groups of labels."""
+def test_estimates_of_a_regressor_are_continuous(rng):
+    """Estimates are not restricted to the means of groups of labels."""
     y = rng.uniform(-1, 1, 300)
     X = np.column_stack([y + 0.01 * rng.standard_normal(300), rng.standard_normal(300)])
     estimate = GraphSFARegressor().fit(X[:150], y[:150]).predict(X[150:])
@@ -528,7 +528,7 @@ def test_the_graph_is_chosen_on_held_out_samples(chosen):
 
 @pytest.mark.parametrize(("graph", "n_warnings"), [(None, 0), ("serial", 1)])
 @pytest.mark.parametrize("n_labels", [2, 3])
-def test_few_distinct_labels_are_warned_of_once_if_at_all(rng, graph, n_warnings, n_labels):
+def test_few_distinct_labels_cause_at_most_one_warning(rng, graph, n_warnings, n_labels):
     X, y = rng.standard_normal((40, 3)), np.arange(40) % n_labels
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -544,11 +544,11 @@ def test_a_ring_of_degrees_requires_the_period(rng):
 
 
 @sparsely("graph", ["serial", "mixed", "sliding_window", "reordering"], shown=2)
-def test_regressor_beats_the_width_of_its_groups(rng, graph):
+def test_the_error_of_a_regressor_is_below_that_of_rounding_to_groups(rng, graph):
     X, y = curve(rng, 800)
     found = GraphSFARegressor(graph=graph, expansion=Polynomial(2), n_labels=10).fit(X[:400], y[:400])
     error = np.sqrt(np.mean((found.predict(X[400:]) - y[400:]) ** 2))
-    assert error < 0.1 / np.sqrt(12)  # what rounding to ten groups would cost by itself
+    assert error < 0.1 / np.sqrt(12)  # the error of rounding to ten groups
 
 
 def test_sequences_of_rows_with_labels(rng):
@@ -562,7 +562,7 @@ def test_sequences_of_rows_with_labels(rng):
 
 @pytest.mark.parametrize("estimator", [GraphSFAClassifier, GraphSFARegressor])
 @pytest.mark.parametrize("shrinkage", [0.05, "auto"])
-def test_graphs_in_time_join_nothing_across_sequences(rng, estimator, shrinkage):
+def test_graphs_in_time_have_no_edges_between_sequences(rng, estimator, shrinkage):
     sizes = [5, 1, 6, 4, 5, 7, 6, 6]
     sequence = np.repeat(np.arange(8), sizes)
     X = rng.standard_normal((len(sequence), 3)).cumsum(axis=0)
@@ -597,7 +597,7 @@ def test_one_label_for_each_sequence(rng):
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, float("nan")])
-def test_missing_labels_are_refused_with_what_to_do(rng, missing):
+def test_missing_labels_raise_an_error_with_advice(rng, missing):
     X = rng.standard_normal((10, 2))
     y = np.array(["a", "b"] * 5, dtype=object)
     y[3] = missing
@@ -645,7 +645,7 @@ def test_errors_name_the_argument(rng):
 
 
 def test_classes_without_any_spread_are_reported():
-    """The slow feature is the class itself: discriminant analysis has nothing to divide by."""
+    """The slow feature is constant within classes, so that discriminant analysis would divide by zero."""
     X = np.array([[-0.2, -1.2, 0.9], [-0.2, -1.2, 0.9], [-1.5, -3.8, 1.0]])
     with pytest.raises(ValueError, match="constant.*class"):
         GraphSFAClassifier(1, shrinkage=None, classifier=LinearDiscriminantAnalysis()).fit(X, [0, 0, 2])

@@ -1,4 +1,4 @@
-"""Support selection against the errors solved for afresh at every step."""
+"""Support selection, compared with errors that are computed anew at each step."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Nonlinear source separation: the steps by their definition, and sources found again."""
+"""Nonlinear blind source separation: steps of the algorithm, and recovered sources."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def autoregressive(rng, n, timescale):
 
 
 def spiral(s):
-    """The mixture of Harmeling et al. (2003) that the paper takes; invertible, far from linear."""
+    """Return the nonlinear, invertible mixture of Harmeling et al. (2003), which the paper uses."""
     radius = s[:, 1] + 3 * s[:, 0] + 6
     return np.column_stack([radius * np.cos(1.5 * np.pi * s[:, 0]), radius * np.sin(1.5 * np.pi * s[:, 0])])
 
