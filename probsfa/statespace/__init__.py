@@ -26,7 +26,7 @@ Each module imports only modules that are listed below it (the import contract i
     news, smooth_alternatives          attribution of revisions; smooth factors in place of AR(1) factors
     prediction_errors                  errors of values, rows and blocks that are left out
     filtering                          Kalman filter, and one-step prediction errors
-    noise_free_gaps                    posterior in the zero-noise limit with missing values
+    noise_free_posterior               posterior in the zero-noise limit with missing values
     prediction, summary, timeline      forecasts and imputation; table of parameters; times of forecasts
     whiteness, student                 residual tests; weights of values under Student-t noise
     idiosyncratic_posterior            posterior if AR(1) noise of many columns is integrated out

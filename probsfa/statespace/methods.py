@@ -666,7 +666,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         X : ndarray (n_steps, D)
             Observations.
-        latents : ndarray (n_steps, K)
+        factors : ndarray (n_steps, K)
             Factors. :class:`probsfa.BilinearSFA` also returns the gates (n_steps, M), 0.0 or 1.0.
         """
         check_is_fitted(self)

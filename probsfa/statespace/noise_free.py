@@ -26,7 +26,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
-from probsfa.statespace.noise_free_gaps import draw_given_observed, smooth_given_observed
+from probsfa.statespace.noise_free_posterior import draw_given_observed, smooth_given_observed
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import Imputation, fill
 
@@ -71,7 +71,7 @@ class SquareModel(NamedTuple):
             offset=self.mean,
         )
 
-    def latents(self, values: FloatArray) -> FloatArray:
+    def factors(self, values: FloatArray) -> FloatArray:
         """Return the exact factors of complete rows, shape (N, R)."""
         return np.asarray((values - self.mean) @ self.components.T)
 
@@ -80,7 +80,7 @@ class SquareModel(NamedTuple):
 
         If the rank is less than the number of columns, densities are defined on the linear span of the data.
         """
-        z = self.latents(sequences.values)
+        z = self.factors(sequences.values)
         previous = np.zeros_like(z)
         previous[1:] = z[:-1]
         # The first row of a sequence has the stationary distribution.
@@ -156,7 +156,7 @@ class NoiseFreeModel(LinearGaussianModel):
             return posterior
         n, rank = sequences.n_rows, self.square.rank
         return Posterior(
-            self.square.latents(sequences.values),
+            self.square.factors(sequences.values),
             np.zeros((n, rank, rank)),
             np.zeros((max(n - 1, 0), rank, rank)),
             self.square.row_log_likelihoods(sequences),
@@ -165,7 +165,7 @@ class NoiseFreeModel(LinearGaussianModel):
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of all factors given the observed values; complete rows determine the factors."""
         if sequences.mask.all():
-            return np.repeat(self.square.latents(sequences.values)[None], n_draws, axis=0)
+            return np.repeat(self.square.factors(sequences.values)[None], n_draws, axis=0)
         return draw_given_observed(*self.square, sequences, n_draws, rng)
 
     def log_likelihood(self, sequences: Sequences) -> float:

@@ -140,12 +140,12 @@ class Forecast:
         lower, upper = (self.quantile(p) for p in interval_probabilities(interval))
         return replace(self, lower=lower, upper=upper)
 
-    def like(self, x: Any, index: Any, latents: Any) -> Self:
+    def like(self, x: Any, index: Any, factor_names: Any) -> Self:
         """Return the forecast with arrays of the type of `x`, such as frames, with this index."""
         factor_arrays = ("latent_means", "latent_std")
         arrays = {name: getattr(self, name) for name in ("means", "std", *factor_arrays, "lower", "upper")}
         changes = {
-            name: like_rows(x, values, index=index, columns=latents if name in factor_arrays else None)
+            name: like_rows(x, values, index=index, columns=factor_names if name in factor_arrays else None)
             for name, values in arrays.items()
             if values is not None
         }

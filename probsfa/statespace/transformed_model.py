@@ -249,9 +249,9 @@ class TransformedModel(MaximumLikelihoodModel):
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
         """Draw observations, in data units, and latent states from the model."""
-        draws, latents = self.inner.sample(n_steps, rng)
+        draws, factors = self.inner.sample(n_steps, rng)
         effects = 0.0 if self.regression is None else self.regression.effects(exog)
-        return self.transforms.inverse(draws + effects), latents
+        return self.transforms.inverse(draws + effects), factors
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values, in data units, from their joint distribution given the observed values."""

@@ -89,8 +89,8 @@ def test_values_and_rows_that_are_left_out_are_the_dense_conditional(rng):
     params, x = to_parameters(model), np.concatenate(data)
     whole = smooth(params, to_panel(data))
     moments = observation_moments(params, whole.means, whole.covariances)
-    rows, cells = np.arange(15)[:, None] + np.zeros((1, 4), dtype=int), np.arange(60).reshape(15, 4)
-    means, std = oracle.predict_hidden_values(model, data, lambda t, d: cells == cells[t, d])
+    rows, value_index = np.arange(15)[:, None] + np.zeros((1, 4), dtype=int), np.arange(60).reshape(15, 4)
+    means, std = oracle.predict_hidden_values(model, data, lambda t, d: value_index == value_index[t, d])
     got = left_out_errors(x, *moments, params.noise_variance)
     np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
     means, std = oracle.predict_hidden_values(model, data, lambda t, d: rows == t)
@@ -115,8 +115,8 @@ def case(seed):
     model = ProbabilisticSFA.from_parameters(
         [0.98, 0.9, 0.6], rng.standard_normal((6, 3)), rng.uniform(0.9, 1.2, 6), rng.standard_normal(6)
     )
-    X, latents = model.sample(N, random_state=rng)
-    noise = X[:, 2] - model.mean_[2] - latents @ model.loadings_[2]
+    X, factors = model.sample(N, random_state=rng)
+    noise = X[:, 2] - model.mean_[2] - factors @ model.loadings_[2]
     return rng, model, X, noise, float(np.sqrt(model.noise_variance_[2]))
 
 

@@ -303,8 +303,8 @@ def test_only_the_true_model_has_little_residual_structure(rng):
     values = simulate(params, 600, rng)[0]
     sequences = check_sequences(ProbabilisticSFA(1), values, reset=True, allow_nan=True)
     right, wrong = (
-        residual_structure(ProbabilisticSFA(init=each, **latents).fit(values)._model, sequences)
-        for each, latents in (
+        residual_structure(ProbabilisticSFA(init=each, **sizes).fit(values)._model, sequences)
+        for each, sizes in (
             (params, {"n_components": 1, "rhythms": 1}),
             (params.ar1_factors_only, {"n_components": 1}),
         )

@@ -102,11 +102,11 @@ def test_forecast_uses_all_directions_and_reports_the_slowest(rng):
 
 def test_samples_determine_their_factors(rng):
     _, x = mixture(rng)
-    drawn, latents = ProbabilisticSFA(2, noise=0.0, random_state=0).fit(x).sample(7)
-    assert drawn.shape == (7, 5) and latents.shape == (7, 2)
+    drawn, factors = ProbabilisticSFA(2, noise=0.0, random_state=0).fit(x).sample(7)
+    assert drawn.shape == (7, 5) and factors.shape == (7, 2)
     # Without noise, the rows determine the factors.
     found = ProbabilisticSFA(2, noise=0.0).fit(x)
-    np.testing.assert_allclose(found.transform(drawn), latents, atol=1e-8)
+    np.testing.assert_allclose(found.transform(drawn), factors, atol=1e-8)
 
 
 def test_units_of_columns_change_the_likelihood_by_their_volume(rng):

@@ -19,7 +19,7 @@ from tests.tolerances import EXACT
 
 
 def series(n_rows, decay=(0.95, 0.7, 0.2), seed=0):
-    """A noise-free mixture of three latents in three columns."""
+    """Return three columns that are linear combinations of three factors, without noise."""
     return make_slow_mixture(n_rows, 3, decay=decay, noise_variance=0.0, random_state=seed).data
 
 

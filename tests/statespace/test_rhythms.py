@@ -113,10 +113,10 @@ def test_a_filter_is_resumed_from_its_state(fitted, series):
 
 
 def test_samples_have_the_covariances_of_the_model(fitted):
-    x, latents = fitted.sample(20_000, random_state=0)
-    assert x.shape == (20_000, 5) and latents.shape == (20_000, 5)
+    x, factors = fitted.sample(20_000, random_state=0)
+    assert x.shape == (20_000, 5) and factors.shape == (20_000, 5)
     for lag in (0, 1, 3):
-        found = latents[lag:].T @ latents[: len(latents) - lag] / (len(latents) - lag)
+        found = factors[lag:].T @ factors[: len(factors) - lag] / (len(factors) - lag)
         np.testing.assert_allclose(found, oracle.transition(fitted.params_, float(lag)), atol=0.25)
 
 

@@ -522,8 +522,8 @@ def test_draws_have_the_moments_of_the_posterior(recording, kind):
     np.testing.assert_allclose(drawn[:, 10:14, 2].std(axis=0), std[10:14, 2], rtol=0.1)
     np.testing.assert_allclose(drawn[:, 30].std(axis=0), fitted.forecast(x, 1).std[0], rtol=0.1)
     np.testing.assert_array_equal(drawn[7, :10], x[:10])
-    latents = fitted.sample_posterior(x, 2000, random_state=0)
-    np.testing.assert_allclose(latents.std(axis=0), fitted.posterior(x).std, rtol=0.15)
+    factors = fitted.sample_posterior(x, 2000, random_state=0)
+    np.testing.assert_allclose(factors.std(axis=0), fitted.posterior(x).std, rtol=0.15)
 
 
 @pytest.mark.parametrize("nu", [2.1, 7.0])
@@ -650,7 +650,7 @@ def test_ar1_noise_with_student_t_noise_is_better_than_either_alone():
     truth = ProbabilisticSFA.from_parameters(
         [0.98, 0.9], rng.standard_normal((8, 2)), 0.1, memory_decay=0.8, memory_scale=np.sqrt(0.4)
     )
-    clean, latents = truth.sample(600, random_state=0)
+    clean, factors = truth.sample(600, random_state=0)
     hidden, off = rng.random(clean.shape) < 0.1, rng.random(clean.shape) < 0.05
     size = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(8.0, 30.0, clean.shape) * np.sqrt(0.5)
     x = np.where(hidden, np.nan, np.where(off, clean + size, clean))
@@ -665,7 +665,7 @@ def test_ar1_noise_with_student_t_noise_is_better_than_either_alone():
     assert imputation_errors[True, "ar1"] < 0.8 * single
     both = found[True, "ar1"]
     latent_errors = {
-        which: np.sqrt(1.0 - np.corrcoef(fitted.transform(x)[:, 0], latents[:, 0])[0, 1] ** 2)
+        which: np.sqrt(1.0 - np.corrcoef(fitted.transform(x)[:, 0], factors[:, 0])[0, 1] ** 2)
         for which, fitted in found.items()
     }
     assert latent_errors[True, "ar1"] < latent_errors[False, "ar1"]

@@ -229,9 +229,9 @@ def test_predictions_one_row_ahead_are_in_data_units(amounts):
 
 def test_samples_and_lists_are_in_data_units(amounts):
     frame, fitted = amounts
-    drawn, latents = fitted.sample(500, random_state=0)
+    drawn, factors = fitted.sample(500, random_state=0)
     assert drawn[:, 0].min() > 0.0 and drawn[:, 1].min() > 0.0 and drawn[:, 1].max() < 10.0
-    assert latents.shape == (500, 2)
+    assert factors.shape == (500, 2)
     pieces = [frame[:50], frame[50:]]
     filled = fitted.impute(pieces)
     assert [one.shape for one in filled] == [(50, 3), (70, 3)]
