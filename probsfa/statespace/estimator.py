@@ -152,10 +152,10 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
 
     Notes
     -----
-    Columns of `transform` are the AR(1) factors, then the states of cycles (``rhythm0_cos``,
-    ``rhythm0_sin``), trends, and smooth factors (``smooth0``, ``smooth0_velocity``). Attributes of processes
-    that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/factors`, :doc:`/times`,
-    :doc:`/covariates`, :doc:`/transforms`, :doc:`/outliers`, :doc:`/limits`.
+    Columns of `transform` are the AR(1) factors, then the states of other processes, in the order of
+    `get_feature_names_out`: for example ``rhythm0_cos`` and ``rhythm0_sin`` of a cycle. Attributes of
+    processes that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/factors`,
+    :doc:`/times`, :doc:`/covariates`, :doc:`/transforms`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------
