@@ -36,7 +36,7 @@ Each module imports only modules that are listed below it (the import contract i
     transforms, covariates             transforms of columns; exogenous variables
     processes, noise                   kinds of latent processes; noise distributions
     calibration, quantities            calibration of intervals; names and units of fitted attributes
-    held_out_values, gross_outliers    hidden values for the comparison of models; outliers
+    held_out_values, gross_outliers    held-out values for the comparison of models; outliers
 
 :mod:`probsfa.bayes` uses the engine directly: the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).

@@ -12,8 +12,8 @@ AR(1)                       0
 ==========================  ==============================================
 
 In long or wide data, the maximum numbers of factors are smaller, to limit the time of a fit. Stochastic
-cycles are added to the best candidate while they improve the predictions of hidden values. The model with the
-best predictions is then fitted to all values.
+cycles are added to the best candidate while they improve the predictions of held-out values. The model with
+the best predictions is then fitted to all values.
 
 Linear interpolation is a limiting case of a model with AR(1) noise of each column.
 """
@@ -58,7 +58,7 @@ __all__ = ["default_candidates", "fit_default_model"]
 _MAX_FEW_FACTORS = 4
 # Share of the observed values that is hidden, and length of hidden blocks if few values are missing.
 _HIDDEN_SHARE, _BLOCK_ROWS = 0.1, 24
-# Minimum number of hidden values for the comparison, and maximum number of draws to reach it.
+# Minimum number of held-out values for the comparison, and maximum number of draws to reach it.
 _MIN_HIDDEN, _MAX_DRAWS = 200, 5
 # Minimum number of observed values for a comparison, in total and in the column with the most values. At most
 # 30 % of a column are hidden.
@@ -78,8 +78,8 @@ _MAX_EVALUATIONS = 40
 # Maximum number of stochastic cycles, as in `select_model`, and maximum number of cycles that do not improve
 # predictions.
 _MAX_CYCLES, _MAX_FAILURES = 3, 2
-# Upper limit of the score of a hidden value in the test for outliers, in standard deviations of the column. A
-# prediction by the mean of the column has about this score. With limits of 3 and 6, the scores of a few
+# Upper limit of the score of a held-out value in the test for outliers, in standard deviations of the column.
+# A prediction by the mean of the column has about this score. With limits of 3 and 6, the scores of a few
 # artefacts dominated the mean.
 _MAX_SCORE = 1.0
 # Maximum number of factors of the first model in the test for outliers.
@@ -92,7 +92,7 @@ Fit = Callable[[Sequences, FitOptions, Size, StateSpace | None], LinearGaussianM
 def fit_default_model(
     data: InMemory, options: FitOptions, fit: Fit, *, without_outliers: bool = False
 ) -> LinearGaussianModel:
-    """Select the number of factors and the noise by hidden values; fit the selected model to all values.
+    """Select the number of factors and the noise by held-out values; fit the selected model to all values.
 
     Parameters
     ----------
@@ -103,14 +103,14 @@ def fit_default_model(
     fit : callable
         Function that fits one candidate.
     without_outliers : bool, default=False
-        Whether to leave out gross outliers if a few values dominate a column and hidden values are predicted
-        better without them.
+        Whether to leave out gross outliers if a few values dominate a column, and if held-out values are then
+        predicted better.
 
     Returns
     -------
     LinearGaussianModel
         The fitted model. Its status reports the mean score of each candidate (see :func:`.crps`), in standard
-        deviations. Its prediction intervals are calibrated by the hidden values (:mod:`.calibration`).
+        deviations. Its prediction intervals are calibrated by the held-out values (:mod:`.calibration`).
     """
     without_outliers_result, compared_model = (
         _without_outliers(data, options, fit) if without_outliers else (None, None)
@@ -136,7 +136,7 @@ def _without_outliers(
 ) -> tuple[tuple[Sequences, FloatArray] | None, LinearGaussianModel | None]:
     """Return rows without outliers, scales of columns with outliers, and a model fitted to all values.
 
-    The rows are None if a few values do not dominate any column, or if predictions of hidden values are not
+    The rows are None if a few values do not dominate any column, or if predictions of held-out values are not
     better without outliers. The model, if any, is the fit of the last candidate, which :func:`_fit_best`
     reuses, or a fit that Ctrl-C interrupted. The candidate with the most factors is used, so that a burst in
     several columns is not an outlier. A candidate with at most 16 factors is tested first: in wide data
@@ -234,7 +234,7 @@ def default_candidates(data: InMemory) -> list[dict[str, Any]]:
 
 
 def _comparison(sequences: Sequences, requested: list[dict[str, Any]]) -> Comparison:
-    """Draw values to hide until there are enough; in segments of the rows if fits to all rows are slow."""
+    """Draw values to hold out until there are enough; in segments of rows if fits to all rows are slow."""
     n_states = max(options["n_components"] for options in requested) + sequences.n_features
     segments = affordable_segments(sequences.mask, sequences.lengths, n_states, n_fits=_N_FITS)
     rows = sequences if segments is None else sequences.segments_as_sequences(segments)

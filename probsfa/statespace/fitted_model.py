@@ -128,7 +128,7 @@ class FittedModel:
         raise NotImplementedError
 
     def diagnose(self, sequences: Sequences, block: int) -> Any:
-        """Test prediction errors, also in hidden blocks of `block` rows."""
+        """Test prediction errors, also in held-out blocks of `block` rows."""
         raise NotImplementedError
 
     def standard_errors(self, sequences: Sequences) -> Any:

@@ -1,7 +1,7 @@
-"""Model comparison by held-out values: observed values are hidden from a fit and then predicted.
+"""Model comparison by held-out values: observed values are held out from a fit and then predicted.
 
-Values are hidden in the pattern of the missing values, shifted in time; if few values are missing, as single
-values and in blocks of rows. Parameters are estimated without the hidden values. The hidden values are then
+Values are held out in the pattern of the missing values, shifted in time. If few values are missing, single
+values and blocks of rows are held out. Parameters are estimated without the held-out values. These are then
 imputed in parts, each given all other values, so that missing blocks are not longer than in the data.
 
 Predictions are scored by the continuous ranked probability score. For a Gaussian prediction with mean ``m``
@@ -51,13 +51,13 @@ STANDARD_ERRORS = 2.5
 #: Relative difference of scores; models with smaller differences are treated as equal, even if the difference
 #: is significant.
 EQUALITY_TOL = 0.01
-#: Maximum difference of BIC that is not decisive, because this BIC omits the hidden values. On the scale of
+#: Maximum difference of BIC that is not decisive, because this BIC omits the held-out values. On the scale of
 #: Kass & Raftery (1995), 10 is very strong evidence.
 MAX_EQUAL_BIC = 10.0
-# Minimum number of missing values that define a pattern, and minimum number of groups of hidden values for a
-# test.
+# Minimum number of missing values that define a pattern, and minimum number of groups of held-out values for
+# a test.
 _MIN_MISSING, _MIN_GROUPS = 20, 8
-# Shifts of the pattern are used only if they hide at least this share of the intended number of values.
+# Shifts of the pattern are used only if they hold out at least this share of the intended number of values.
 _MIN_SHIFTED_SHARE = 0.5
 # Largest share of the observed values of a column that is hidden.
 _MAX_COLUMN_SHARE = 0.3
@@ -71,14 +71,14 @@ _MIN_ISOLATED_DEVIATIONS, _MAX_ISOLATED_SHARE = 6.0, 0.25
 
 
 class HeldOutValues(NamedTuple):
-    """Values that are hidden from a fit.
+    """Values that are held out from a fit.
 
     Attributes
     ----------
     part : ndarray of int of shape (N, D)
         Index of the part in which a value is hidden, from 1; 0 if it is not hidden.
     group : ndarray of int of shape (N, D)
-        Number of the group of each value: consecutive hidden values of a column are one group.
+        Number of the group of each value: consecutive held-out values of a column are one group.
     kinds : tuple of str
         Description of how the values of each part are hidden.
     """
@@ -89,7 +89,7 @@ class HeldOutValues(NamedTuple):
 
     @property
     def all(self) -> BoolArray:
-        """Values that are hidden in any part (N, D)."""
+        """Values that are held out in any part (N, D)."""
         return np.asarray(self.part > 0)
 
     def with_nan(self, values: FloatArray) -> FloatArray:
@@ -100,14 +100,14 @@ class HeldOutValues(NamedTuple):
 def hide_for_comparison(
     values: FloatArray, *, fraction: float, n_masks: int, block: int, rng: np.random.Generator
 ) -> HeldOutValues:
-    """Select values to hide: in the pattern of the missing values, or as single values and blocks.
+    """Select values to hold out: in the pattern of the missing values, or as single values and blocks.
 
     Parameters
     ----------
     values : ndarray of shape (N, D)
         All rows, NaN where missing.
     fraction : float
-        Approximate share of the observed values to hide.
+        Approximate share of the observed values to hold out.
     n_masks : int
         Number of parts.
     block : int
@@ -125,7 +125,7 @@ def hide_for_comparison(
     if np.count_nonzero(~observed) >= _MIN_MISSING:
         masks = [_shifted_missing_pattern(observed, fraction / n_masks, rng) for _ in range(n_masks)]
         kinds: Sequence[str] = ["pattern of missing values, moved in time"] * n_masks
-    # This pattern hides no values of complete columns, so that it may hide too few values.
+    # This pattern holds out no values of complete columns, so that it may hold out too few values.
     n_moved = sum(int(np.count_nonzero(mask)) for mask in masks)
     if not masks or n_moved < _MIN_SHIFTED_SHARE * fraction * np.count_nonzero(observed):
         length = max(1, min(block, len(values) // 10))
@@ -141,7 +141,7 @@ def hide_for_comparison(
     present = [j for j in range(n_masks) if np.any(part == j + 1)]
     if not present:
         raise ValueError(
-            f"X has too few observed values to hide a fraction of {fraction:g} of them; raise it."
+            f"X has too few observed values to hold out a fraction of {fraction:g} of them; raise it."
         )
     renumbered = np.zeros_like(part)
     for new, j in enumerate(present):
@@ -168,7 +168,7 @@ def _shifted_missing_pattern(observed: BoolArray, fraction: float, rng: np.rando
 
 
 def _limit_hidden_share(part: NDArray[np.int64], observed: BoolArray) -> None:
-    """Limit the share of hidden values of each column, in place."""
+    """Limit the share of held-out values of each column, in place."""
     counts = observed.sum(axis=0)
     maximum = np.minimum(_MAX_COLUMN_SHARE * counts, counts - 2).astype(int)
     for d in range(part.shape[1]):
@@ -177,7 +177,7 @@ def _limit_hidden_share(part: NDArray[np.int64], observed: BoolArray) -> None:
 
 
 def _groups(part: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return group numbers: consecutive rows of a column that are hidden in one part are one group."""
+    """Return group numbers: consecutive rows of a column that are held out in one part are one group."""
     changes = np.ones(part.shape, dtype=np.int64)
     changes[1:] = part[1:] != part[:-1]
     return np.cumsum(changes.T.ravel()).reshape(part.shape[::-1]).T
@@ -246,7 +246,7 @@ def crps(errors: FloatArray, std: FloatArray) -> FloatArray:
 
 
 class Evidence(NamedTuple):
-    """Comparison of models by hidden values and by the likelihood of the other values.
+    """Comparison of models by held-out values and by the likelihood of the other values.
 
     Attributes
     ----------
@@ -267,11 +267,11 @@ class Evidence(NamedTuple):
 
 
 def compare_scores(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evidence:
-    """Select a model by hidden values, and among equal models by BIC.
+    """Select a model by held-out values, and among equal models by BIC.
 
     The best of many scores is partly due to chance. Models are treated as equal to the best if their scores
     differ by less than 2.5 standard errors of the difference, or by less than 1 %. Of these, the model with
-    the smallest BIC is selected, because the likelihood uses more data than the hidden values. BIC alone is
+    the smallest BIC is selected, because the likelihood uses more data than the held-out values. BIC alone is
     not reliable for models that predict badly.
 
     Parameters
@@ -302,7 +302,7 @@ def compare_scores(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArra
 def compare_scores_of_draws(
     scores: Sequence[FloatArray], groups: Sequence[NDArray[np.int64]], bic: FloatArray
 ) -> Evidence:
-    """Select a model by several draws of hidden values.
+    """Select a model by several draws of held-out values.
 
     Standard errors describe the variation of scores for given fits, not the variation of fits between draws.
     A model is therefore treated as equal if it is equal to the best model in any draw.

@@ -211,12 +211,12 @@ def compare_with_interpolation(sequences: Sequences, predictions: FloatArray) ->
 
 
 def interpolation_errors(sequences: Sequences, part: NDArray[np.int64]) -> FloatArray:
-    """Return errors (N, D) of linear interpolation at hidden values, zero elsewhere.
+    """Return errors (N, D) of linear interpolation at held-out values, zero elsewhere.
 
     Parameters
     ----------
     sequences : Sequences
-        Rows, with the hidden values.
+        Rows, with the held-out values.
     part : ndarray of int of shape (N, D)
         Number of the part in which a value is hidden, 0 if it is not hidden. The values of each part are
         interpolated between all other values.
@@ -236,7 +236,7 @@ def worse_than_interpolation(
     groups: NDArray[np.int64],
     n_columns: int,
 ) -> NDArray[np.intp]:
-    """Return the columns whose hidden values are predicted worse by a model than by linear interpolation.
+    """Return the columns whose held-out values are predicted worse by a model than by linear interpolation.
 
     Parameters
     ----------
@@ -250,8 +250,8 @@ def worse_than_interpolation(
     Returns
     -------
     ndarray of int
-        Columns with at least 20 hidden values, in which the mean squared error of the model is larger by more
-        than 2.5 standard errors of the difference, and by more than 1 %.
+        Columns with at least 20 held-out values, in which the mean squared error of the model is larger by
+        more than 2.5 standard errors of the difference, and by more than 1 %.
     """
     worse = []
     for j in range(n_columns):

@@ -788,7 +788,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing: the training data or other rows.
         block : int, default=24
-            Number of rows of the hidden blocks for which coverage is measured.
+            Number of rows of the held-out blocks for which coverage is measured.
         lengths, times, exog : optional
             As in `fit`.
 

@@ -195,7 +195,7 @@ def select_model(
     n_masks : int, default=4
         Number of parts of the held-out values; each is predicted given all other values.
     block : int, default=24
-        Number of rows of a hidden block; used only if fewer than 20 values of `X` are missing (see Notes).
+        Number of rows of a held-out block; used only if fewer than 20 values of `X` are missing (see Notes).
     lengths, times : optional
         As in `ProbabilisticSFA.fit`.
     random_state : int, Generator, RandomState or None, default=0

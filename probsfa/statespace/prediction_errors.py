@@ -27,7 +27,7 @@ _MIN_EIGENVALUE = 1e-7
 
 
 class PredictionErrors(NamedTuple):
-    """One-step predictions, and standardized errors by pattern of hidden values.
+    """One-step predictions, and standardized errors by pattern of held-out values.
 
     Attributes
     ----------
