@@ -127,8 +127,8 @@ def fit_with_ar1_noise(k, rows):
         white.loadings_,
         0.4 * white.noise_variance_,
         white.mean_,
-        memory_decay=np.sign(autocorrelation) * np.clip(np.abs(autocorrelation), 0.1, 0.9),
-        memory_scale=np.sqrt(0.6 * white.noise_variance_),
+        noise_decay=np.sign(autocorrelation) * np.clip(np.abs(autocorrelation), 0.1, 0.9),
+        noise_scale=np.sqrt(0.6 * white.noise_variance_),
     )
     return ProbabilisticSFA(k, noise="ar1", init=start).fit(rows)
 

@@ -22,7 +22,8 @@ Real data: 3,000 rows of the bundled weather and 4,000 of ETT_h1 (hourly, seven 
 unchanged and with artificial spikes in 1 % of the values (5 to 10 standard deviations of the column). 5 % of
 the values, none of them a spike, are hidden and imputed. Errors are in standard deviations of the columns.
 
-    python benchmarks/accuracy/outliers.py [--seeds N] [--only model|tails|memory|rows|real] [--data FOLDER]
+    python benchmarks/accuracy/outliers.py [--seeds N] [--only model|tails|ar1_noise|rows|real]
+        [--data FOLDER]
 """
 
 import sys
@@ -113,7 +114,7 @@ def with_ar1_noise(seeds: range) -> None:
     for seed in seeds:
         rng = np.random.default_rng(seed)
         truth = ProbabilisticSFA.from_parameters(
-            [0.98, 0.9], rng.standard_normal((8, 2)), 0.1, memory_decay=0.8, memory_scale=np.sqrt(0.4)
+            [0.98, 0.9], rng.standard_normal((8, 2)), 0.1, noise_decay=0.8, noise_scale=np.sqrt(0.4)
         )
         clean, factors = truth.sample(1000, random_state=seed)
         hidden, off = rng.random(clean.shape) < 0.1, rng.random(clean.shape) < 0.05

@@ -43,8 +43,8 @@ def prior_draw(model: Model, rng: np.random.Generator) -> StateSpace:
         draw("offset", d),
         rhythm_decay=np.exp(-1.0 / draw("cycle_timescale", r)),
         rhythm_frequency=2.0 * np.pi / draw("cycle_period", r),
-        memory_decay=np.exp(-1.0 / draw("ar_noise_timescale", own)),
-        memory_scale=draw("ar_noise_std", own),
+        noise_decay=np.exp(-1.0 / draw("ar_noise_timescale", own)),
+        noise_scale=draw("ar_noise_std", own),
     )
 
 
@@ -72,8 +72,8 @@ def canonical(params: StateSpace, latents: np.ndarray) -> tuple[np.ndarray, np.n
         params.offset,
         params.rhythm_decay,
         params.rhythm_frequency,
-        params.memory_decay,
-        params.memory_scale,
+        params.noise_decay,
+        params.noise_scale,
     ]
     return np.concatenate(parts), latents
 

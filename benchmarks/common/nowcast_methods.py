@@ -23,12 +23,12 @@ def ours(*, more: bool = False) -> dict[str, Callable[[pd.DataFrame], Predict]]:
     """Return candidates of this package by name: functions that fit a model and return a predictor."""
 
     def with_options(
-        k: int, memory: bool, spread: bool = False, **options: Any
+        k: int, ar1_noise: bool, spread: bool = False, **options: Any
     ) -> Callable[[pd.DataFrame], Predict]:
         def fit(rows: pd.DataFrame) -> Predict:
             rows = in_their_months(rows) if spread else rows
             model = ProbabilisticSFA(k, **options).fit(rows)
-            if memory:
+            if ar1_noise:
                 init = ar1_noise_of_residuals(model, rows)
                 model = ProbabilisticSFA(k, noise="ar1", init=init, **options).fit(rows)
 
@@ -46,8 +46,8 @@ def ours(*, more: bool = False) -> dict[str, Callable[[pd.DataFrame], Predict]]:
         return fit
 
     candidates = {
-        f"{k} factors{', AR(1) noise' if memory else ''}": with_options(k, memory)
-        for memory, numbers in ((False, (1, 3)), (True, (1, 2, 3, 4, 6)))
+        f"{k} factors{', AR(1) noise' if ar1_noise else ''}": with_options(k, ar1_noise)
+        for ar1_noise, numbers in ((False, (1, 3)), (True, (1, 2, 3, 4, 6)))
         for k in numbers
     }
     if not more:
@@ -103,8 +103,8 @@ def ar1_noise_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> State
         params.loadings,
         0.4 * params.noise_variance,
         params.offset,
-        memory_decay=decay,
-        memory_scale=np.sqrt(0.6 * params.noise_variance),
+        noise_decay=decay,
+        noise_scale=np.sqrt(0.6 * params.noise_variance),
     )
 
 
@@ -119,7 +119,7 @@ def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
         of_quarters = in_months.loc[in_months.index.month % 3 == 0, quarterly.to_numpy()]
         return in_months.loc[:, ~quarterly.to_numpy()], of_quarters.set_axis(of_quarters.index.asfreq("Q"))
 
-    def with_factors(factors: int, memory: bool) -> Callable[[pd.DataFrame], Predict]:
+    def with_factors(factors: int, ar1_noise: bool) -> Callable[[pd.DataFrame], Predict]:
         def fit(rows: pd.DataFrame) -> Predict:
             monthly, of_quarters = split(rows)
             with warnings.catch_warnings():
@@ -129,7 +129,7 @@ def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
                     endog_quarterly=of_quarters,
                     factors=factors,
                     factor_orders=1,
-                    idiosyncratic_ar1=memory,
+                    idiosyncratic_ar1=ar1_noise,
                 )
                 fitted = model.fit(disp=False, maxiter=200)
 
@@ -146,8 +146,8 @@ def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
         return fit
 
     return {
-        f"DynamicFactorMQ, {k} factors{', AR(1) noise' if memory else ''}": with_factors(k, memory)
-        for memory in (True, False)
+        f"DynamicFactorMQ, {k} factors{', AR(1) noise' if ar1_noise else ''}": with_factors(k, ar1_noise)
+        for ar1_noise in (True, False)
         for k in (1, 2, 3)
     }
 

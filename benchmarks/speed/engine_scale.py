@@ -6,11 +6,11 @@ likelihood and gradient, compared with the likelihood alone. *Latents*: one eval
 data of the size of the hourly air quality of twelve stations (20,448 rows, 132 columns, 1.6 % missing),
 compared with the time of as many operations in matrix products. With ``--beijing`` this part uses the air
 quality itself (the first 20,448 hours, in units of their standard deviations), after ``--steps`` steps of EM
-from the usual starting point, and the other parts are omitted. With ``--memory`` only the simulated data are
-used, with AR(1) noise: one further state for each column.
+from the usual starting point, and the other parts are omitted. With ``--ar1-noise`` only the simulated data
+are used, with AR(1) noise: one further state for each column.
 
     python benchmarks/speed/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448] [--beijing FILE.npz]
-        [--memory]
+        [--ar1-noise]
 """
 
 import resource
@@ -121,7 +121,7 @@ def gradient():
 def latents(params, X):
     """Print times for many factors, compared with matrix products."""
     (n_rows, n_features), n_latents = X.shape, len(params.decay)
-    n_states = n_latents + len(params.memory_decay)
+    n_states = n_latents + len(params.noise_decay)
     panel = make_panel(Sequences(X, (n_rows,)))
     timing = repeated(lambda: expected_statistics(params, panel, for_steps=True), 3)
     # Forward: three products, two Cholesky factors, one triangular solve; backward: four, one and one.
@@ -161,7 +161,7 @@ def main():
         rows=20_448,
         beijing={"type": Path, "help": "the array X of 35,064 hours and 132 columns"},
         steps=3,
-        memory=False,
+        ar1_noise=False,
     )
     print(setting("jax", "numpy"))
     if options.beijing is not None:
@@ -169,9 +169,9 @@ def main():
         return
     rng = np.random.default_rng(0)
     params, X = model(rng, 132, options.latents), with_holes(rng, options.rows, 132, 0.016)
-    if options.memory:
-        memory = {"memory_decay": rng.uniform(0.3, 0.95, 132), "memory_scale": rng.uniform(0.3, 0.8, 132)}
-        latents(params.replace(**memory), X)
+    if options.ar1_noise:
+        ar1_noise = {"noise_decay": rng.uniform(0.3, 0.95, 132), "noise_scale": rng.uniform(0.3, 0.8, 132)}
+        latents(params.replace(**ar1_noise), X)
         return
     gradient()
     latents(params, X)

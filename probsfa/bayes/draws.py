@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._renamed import warn_of_old_name
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Latents, StateSpace
@@ -58,8 +59,20 @@ class StructuralDraws(NamedTuple):
     smooth_rate: Any = _EMPTY
     line_ratio: Any = _EMPTY
     smoother_rate: Any = _EMPTY
-    memory_decay: Any = _EMPTY
-    memory_scale: Any = _EMPTY
+    noise_decay: Any = _EMPTY
+    noise_scale: Any = _EMPTY
+
+    @property
+    def memory_decay(self) -> Any:
+        """Former name of `noise_decay`; will be removed in version 2.0."""
+        warn_of_old_name("StructuralDraws.memory_decay", "noise_decay")
+        return self.noise_decay
+
+    @property
+    def memory_scale(self) -> Any:
+        """Former name of `noise_scale`; will be removed in version 2.0."""
+        warn_of_old_name("StructuralDraws.memory_scale", "noise_scale")
+        return self.noise_scale
 
     def of_kind(self, kind: type[Process]) -> list[Any]:
         """Return the arrays of the processes of a kind; empty if Bayesian models do not support it."""
@@ -91,8 +104,8 @@ def in_data_units(
     Shifts and scales have shape (D,). Covariates ``u`` become ``exog_shift + exog_scale * u``, with shifts
     and scales (P,).
     """
-    if isinstance(draws, StructuralDraws) and draws.memory_scale.shape[-1]:
-        draws = draws._replace(memory_scale=draws.memory_scale * scale)
+    if isinstance(draws, StructuralDraws) and draws.noise_scale.shape[-1]:
+        draws = draws._replace(noise_scale=draws.noise_scale * scale)
     offset = shift + scale * draws.offset
     if draws.exog_coef.shape[-1]:
         coefficients = draws.exog_coef * scale[:, None] / exog_scale

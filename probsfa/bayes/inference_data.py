@@ -201,12 +201,12 @@ class _TreeBuilder:
                 variables[name] = ((*draw_dims, sites.dimension), values[name] * scale)
             states = sites.dimension if len(kind.loaded_states) == 1 else f"{sites.dimension}_state"
             variables[sites.loadings] = ((*draw_dims, "feature", states), values[sites.loadings])
-        if draws.memory_scale.shape[-1]:
+        if draws.noise_scale.shape[-1]:
             variables["ar_noise_timescale"] = (
                 (*draw_dims, "feature"),
-                timescales_from_decay(draws.memory_decay, unit),
+                timescales_from_decay(draws.noise_decay, unit),
             )
-            variables["ar_noise_std"] = ((*draw_dims, "feature"), draws.memory_scale)
+            variables["ar_noise_std"] = ((*draw_dims, "feature"), draws.noise_scale)
         return variables
 
     def posterior_groups(self, rng: np.random.Generator) -> dict[str, Any]:

@@ -66,6 +66,6 @@ def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
         "noise_deviation": 0.0,
         "offset": params.offset,
         "exog_coef": 0.0,
-        "ar_noise_timescale": timescales_from_decay(np.clip(params.memory_decay, MIN_DECAY, MAX_DECAY)),
-        "ar_noise_std": np.maximum(params.memory_scale, _MIN_SCALE),
+        "ar_noise_timescale": timescales_from_decay(np.clip(params.noise_decay, MIN_DECAY, MAX_DECAY)),
+        "ar_noise_std": np.maximum(params.noise_scale, _MIN_SCALE),
     }

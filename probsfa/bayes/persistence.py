@@ -2,7 +2,7 @@
 
 The values are the draws and their diagnostics, the training data, and the priors by name and numbers. They
 restore all methods and the groups for ArviZ. The coordinates of the sampler are not saved, because no method
-uses them. Names and meanings are those of version 1 of the file format (:mod:`probsfa._saving`).
+uses them. Meanings are those of version 1 of the file format (:mod:`probsfa._saving`); some names are new.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 
+from probsfa._renamed import with_new_names
 from probsfa._saving import check_array_shapes
 from probsfa._times import TimeAxis
 from probsfa._validation import Sequences, check_lengths
@@ -25,7 +26,7 @@ from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.matching import Relabelling
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import StateSpace
+from probsfa.statespace.parameters import RENAMED_ARRAYS, StateSpace
 from probsfa.statespace.processes import KINDS
 
 __all__ = ["from_arrays", "to_arrays"]
@@ -35,7 +36,7 @@ __all__ = ["from_arrays", "to_arrays"]
 # place of a letter is the number of processes of this kind.
 _SHAPES_OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
 _SHAPES_OF_KINDS = {name: kind.__name__ for kind in KINDS for name in kind.names.values()} | dict(
-    memory_decay="E", memory_scale="E"
+    noise_decay="E", noise_scale="E"
 )
 _REQUIRED = {
     f"{kind}_{name}": shape for kind in ("draws", "raw") for name, shape in _SHAPES_OF_DRAWS.items()
@@ -53,6 +54,13 @@ _OPTIONAL = dict(
     for part, lead in (("draws", "CN"), ("raw", "CN"), ("maximum", ""))
 }
 _POSITIVE = ("scale", "exog_scale", "draws_noise_variance", "raw_noise_variance", "degrees")
+
+# New names of values in files of earlier versions.
+_RENAMED = {
+    f"{part}_{old}": f"{part}_{new}"
+    for part in ("draws", "raw", "maximum")
+    for old, new in RENAMED_ARRAYS.items()
+}
 
 _COVARIATE_ARRAYS = ("exog_coef", "exog_shift", "exog_scale")
 
@@ -127,6 +135,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
     KeyError, TypeError, ValueError
         If the values are not a posterior.
     """
+    state = with_new_names(state, _RENAMED)
     options = dict(state["options"])
     if "progress_bar" in options:  # the name in files of earlier versions
         options["verbose"] = options.pop("progress_bar")
@@ -217,7 +226,7 @@ def _kinds(state: dict[str, Any]) -> Kinds | None:
     draws = _draws(state, "draws")
     if isinstance(draws, Draws):
         return None
-    return Kinds(draws.other_processes, bool(draws.memory_decay.shape[-1]))
+    return Kinds(draws.other_processes, bool(draws.noise_decay.shape[-1]))
 
 
 def _check(state: dict[str, Any]) -> dict[str, int]:

@@ -71,8 +71,8 @@ def structural_model(
         if not kind.stationary:
             diffuse += 0.5 * kind.n_states * jnp.sum(jnp.log(jnp.sum(value**2, axis=0)))
     if kinds.ar_noise:
-        arrays["memory_decay"] = jnp.exp(-1.0 / positive("ar_noise_timescale", priors.ar_noise_timescale, d))
-        arrays["memory_scale"] = positive("ar_noise_std", priors.ar_noise_std, d)
+        arrays["noise_decay"] = jnp.exp(-1.0 / positive("ar_noise_timescale", priors.ar_noise_timescale, d))
+        arrays["noise_scale"] = positive("ar_noise_std", priors.ar_noise_std, d)
     variance = sample_noise_variance(priors, noise)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (d,)))
     if series.exog is not None:
@@ -88,10 +88,10 @@ def structural_model(
 
 def log_likelihood(params: StructuralDraws, series: Series) -> Array:
     """Return the log-likelihood of a series (T, D) in nats, differentiable in the parameters."""
-    k, n = params.decay.shape[-1], params.memory_decay.shape[-1]
-    scalar_decays = jnp.concatenate([params.decay, params.memory_decay])
+    k, n = params.decay.shape[-1], params.noise_decay.shape[-1]
+    scalar_decays = jnp.concatenate([params.decay, params.noise_decay])
     loadings = jnp.concatenate(
-        [params.loadings[:, :k], *([jnp.diag(params.memory_scale)] if n else []), params.loadings[:, k:]],
+        [params.loadings[:, :k], *([jnp.diag(params.noise_scale)] if n else []), params.loadings[:, k:]],
         axis=1,
     )
     transitions = _transitions(scalar_decays, params, jnp.asarray(series.gaps))

@@ -75,8 +75,8 @@ def count_slow_factors(params: StateSpace) -> int:
     # Cycles and smooth factors are treated as slow. The mean squared difference of white noise is twice its
     # variance.
     other_variance = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
-    ar1_noise = np.zeros(params.n_features) if not params.has_ar1_noise else params.memory_scale**2
-    ar1_delta = np.zeros(params.n_features) if not params.has_ar1_noise else 2.0 * (1.0 - params.memory_decay)
+    ar1_noise = np.zeros(params.n_features) if not params.has_ar1_noise else params.noise_scale**2
+    ar1_delta = np.zeros(params.n_features) if not params.has_ar1_noise else 2.0 * (1.0 - params.noise_decay)
     variance = loaded.sum(axis=1) + other_variance + ar1_noise + params.noise_variance
     change = loaded @ delta + ar1_noise * ar1_delta + 2.0 * params.noise_variance
     return count_slower_features(delta, change / variance)

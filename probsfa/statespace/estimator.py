@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from probsfa._renamed import renamed_arguments
 from probsfa._saving import Saveable
 from probsfa._times import TimeAxis, describe_index
 from probsfa._typing import Seed
@@ -32,7 +33,13 @@ from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.noise_free import fit_noise_free
-from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attributes, make_parameters
+from probsfa.statespace.parameters import (
+    QUANTITIES,
+    RENAMED_ARRAYS,
+    StateSpace,
+    fitted_attributes,
+    make_parameters,
+)
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.student_model import model_from_parameters, model_of_fit
 from probsfa.statespace.timeline import require_even_times
@@ -400,6 +407,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         return self
 
     @classmethod
+    @renamed_arguments(RENAMED_ARRAYS)
     def from_parameters(
         cls,
         decay: ArrayLike,
@@ -407,8 +415,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         noise_variance: ArrayLike,
         offset: ArrayLike = 0.0,
         *,
-        memory_decay: ArrayLike | None = None,
-        memory_scale: ArrayLike | None = None,
+        noise_decay: ArrayLike | None = None,
+        noise_scale: ArrayLike | None = None,
         degrees_of_freedom: float | None = None,
         time_unit: Any = None,
         feature_names: Any = None,
@@ -426,7 +434,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             Variance of white noise, positive, in squared data units.
         offset : float or array-like (D,), default=0.0
             Mean of each column.
-        memory_decay, memory_scale : float or array-like (D,), optional
+        noise_decay, noise_scale : float or array-like (D,), optional
             Lag-one autocorrelation and standard deviation, in data units, of the AR(1) noise of each column.
             Both imply ``noise="ar1"``.
         degrees_of_freedom : float, optional
@@ -462,7 +470,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         ((50, 1), (3, 2))
         """
         params = make_parameters(
-            decay, loadings, noise_variance, offset, memory_decay=memory_decay, memory_scale=memory_scale
+            decay, loadings, noise_variance, offset, noise_decay=noise_decay, noise_scale=noise_scale
         )
         if params.has_ar1_noise:
             options = {"noise": "ar1", **options}
@@ -473,7 +481,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             )
         checked = FitOptions.of(estimator).check().with_default_noise()
         if checked.has_ar1_noise != params.has_ar1_noise:
-            raise ValueError("noise='ar1', memory_decay and memory_scale must be set together.")
+            raise ValueError("noise='ar1', noise_decay and noise_scale must be set together.")
         tails = checked.tails
         if (tails is None) != (degrees_of_freedom is None):
             raise ValueError("robust=True and degrees_of_freedom must be set together.")

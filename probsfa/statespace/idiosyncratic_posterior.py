@@ -198,22 +198,22 @@ class IdiosyncraticPosterior:
         """
         params, noise = self.params, self._system.noise
         decays = _powers(params.decay, steps)
-        noise_decays = _powers(params.memory_decay, steps)
+        noise_decays = _powers(params.noise_decay, steps)
         factor_means = decays * self.means[row]
         means = (
             params.offset
             + factor_means @ params.loadings.T
-            + noise_decays * params.memory_scale * self._processes[:, row]
+            + noise_decays * params.noise_scale * self._processes[:, row]
         )
         innovations = 1.0 - decays**2
         variances = innovations @ (params.loadings**2).T
         variances_of_noise = 1.0 - noise_decays**2 + noise_decays**2 * noise.moments[0][:, row]
-        variances += params.memory_scale**2 * variances_of_noise
+        variances += params.noise_scale**2 * variances_of_noise
         factor_variances = innovations.copy()
         n_draws = 4 * N_DRAWS
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
             # Deviations of the factors also change the means of the AR(1) noise given the factors.
-            deviations_of_noise = noise.smooth(self._system.effects(factors))[:, :, row] * params.memory_scale
+            deviations_of_noise = noise.smooth(self._system.effects(factors))[:, :, row] * params.noise_scale
             deviations = (decays * factors[:, None, row]) @ params.loadings.T
             deviations -= noise_decays * deviations_of_noise[:, None]
             variances += np.einsum("rhd,rhd->hd", deviations, deviations) / n_draws

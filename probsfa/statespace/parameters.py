@@ -20,7 +20,7 @@ each column ``d`` then has an idiosyncratic AR(1) process ``b_d`` of unit varian
 
     x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,   b_t,d = g_d b_t-1,d + sqrt(1 - g_d^2) e_t,d
 
-with ``s_d`` = `memory_scale` and ``g_d`` = `memory_decay`. In the state-space form, these processes are AR(1)
+with ``s_d`` = `noise_scale` and ``g_d`` = `noise_decay`. In the state-space form, these processes are AR(1)
 factors with one loading each (:attr:`StateSpace.state_space`).
 """
 
@@ -33,6 +33,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._renamed import renamed_arguments, renamed_attribute, warn_of_old_name, with_new_names
 from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
@@ -48,8 +49,10 @@ _EMPTY: FloatArray = np.zeros(0)
 _EMPTY.flags.writeable = False
 # Names of the arrays of each model, and of the arrays of AR(1) noise.
 _COMMON_ARRAYS = ("decay", "loadings", "noise_variance", "offset")
-_AR1_NOISE_ARRAYS = ("memory_decay", "memory_scale")
+_AR1_NOISE_ARRAYS = ("noise_decay", "noise_scale")
 _ALL_ARRAYS = frozenset((*_COMMON_ARRAYS, *_AR1_NOISE_ARRAYS))
+#: New names of arrays by the names in earlier versions, and in their files and pickles.
+RENAMED_ARRAYS: Mapping[str, str] = {"memory_decay": "noise_decay", "memory_scale": "noise_scale"}
 # Maximum number of values of an array in a description.
 _MAX_SHOWN = 8
 
@@ -213,9 +216,9 @@ class StateSpace:
         Mean of the observations, in data units.
     processes : sequence of Process, optional
         Cycles, smooth factors and trends: one object for all processes of a kind.
-    memory_decay : ndarray of shape (D,) or (0,), optional
+    noise_decay : ndarray of shape (D,) or (0,), optional
         Lag-one autocorrelation of the AR(1) noise of each column, inside (-1, 1); empty for white noise.
-    memory_scale : ndarray of shape (D,) or (0,), optional
+    noise_scale : ndarray of shape (D,) or (0,), optional
         Standard deviation of the AR(1) noise, in data units, zero or positive.
     **arrays : ndarray
         Arrays of cycles, smooth factors and trends by the names of :meth:`to_arrays`, instead of `processes`.
@@ -237,9 +240,10 @@ class StateSpace:
     noise_variance: FloatArray
     offset: FloatArray
     processes: tuple[Process, ...]
-    memory_decay: FloatArray
-    memory_scale: FloatArray
+    noise_decay: FloatArray
+    noise_scale: FloatArray
 
+    @renamed_arguments(RENAMED_ARRAYS)
     def __init__(
         self,
         decay: FloatArray,
@@ -248,8 +252,8 @@ class StateSpace:
         offset: FloatArray,
         processes: Iterator[Process] | tuple[Process, ...] = (),
         *,
-        memory_decay: FloatArray = _EMPTY,
-        memory_scale: FloatArray = _EMPTY,
+        noise_decay: FloatArray = _EMPTY,
+        noise_scale: FloatArray = _EMPTY,
         **arrays: FloatArray,
     ) -> None:
         processes = tuple(processes) or _processes_of(arrays)
@@ -261,8 +265,8 @@ class StateSpace:
             processes=tuple(
                 sorted((one for one in processes if len(one)), key=lambda one: KINDS.index(type(one)))
             ),
-            memory_decay=memory_decay,
-            memory_scale=memory_scale,
+            noise_decay=noise_decay,
+            noise_scale=noise_scale,
         )
 
     def __new__(cls, *arrays: Any, **by_name: Any) -> Self:  # noqa: ARG004
@@ -281,10 +285,12 @@ class StateSpace:
     def __setstate__(self, state: Any) -> None:
         """Restore an instance from a pickle.
 
-        In pickles of earlier versions the arrays of processes are attributes of this class.
+        In pickles of earlier versions the arrays of processes are attributes of this class, and some arrays
+        have other names.
         """
         if not isinstance(state, dict):
             state = {name: value for part in state if part for name, value in part.items()}
+        state = with_new_names(state, RENAMED_ARRAYS)
         common = {name: state.get(name, self.__dict__.get(name)) for name in _COMMON_ARRAYS}
         optional = {name: state[name] for name in ("processes", *_AR1_NOISE_ARRAYS) if name in state}
         arrays = {name: state[name] for kind in KINDS for name in kind.names.values() if name in state}
@@ -304,6 +310,7 @@ class StateSpace:
         """Return the arrays of the model by name."""
         return f"StateSpace({', '.join(f'{name}={array!r}' for name, array in self.to_arrays().items())})"
 
+    @renamed_arguments(RENAMED_ARRAYS)
     def replace(self, **changes: Any) -> Self:
         """Return the same parameters with some arrays changed.
 
@@ -390,6 +397,9 @@ class StateSpace:
             raise ValueError(
                 f"arrays must contain {', '.join(_COMMON_ARRAYS)}; {', '.join(missing)} missing."
             )
+        for old in [name for name in RENAMED_ARRAYS if name in arrays]:
+            warn_of_old_name(old, RENAMED_ARRAYS[old])
+        arrays = with_new_names(arrays, RENAMED_ARRAYS)
         names = (
             *_COMMON_ARRAYS,
             *_AR1_NOISE_ARRAYS,
@@ -495,22 +505,17 @@ class StateSpace:
     @property
     def has_ar1_noise(self) -> bool:
         """Whether the noise of the columns is autocorrelated."""
-        return len(self.memory_scale) > 0
+        return len(self.noise_scale) > 0
+
+    has_memory = renamed_attribute("StateSpace.has_memory", "has_ar1_noise")
+    memory_decay = renamed_attribute("StateSpace.memory_decay", "noise_decay")
+    memory_scale = renamed_attribute("StateSpace.memory_scale", "noise_scale")
+    memory_share = renamed_attribute("StateSpace.memory_share", "noise_share")
 
     @property
-    def has_memory(self) -> bool:
-        """Former name of :attr:`has_ar1_noise`; will be removed in version 2.0."""
-        warnings.warn(
-            "StateSpace.has_memory is now has_ar1_noise; the old name will be removed in version 2.0.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        return self.has_ar1_noise
-
-    @property
-    def memory_share(self) -> FloatArray:
+    def noise_share(self) -> FloatArray:
         """Share of AR(1) noise in the variance of each column (D,); the variance excludes trends."""
-        variance = self.memory_scale**2
+        variance = self.noise_scale**2
         total = np.sum(self.stationary_loadings**2, axis=1) + variance + self.noise_variance
         return np.asarray(variance / total)
 
@@ -529,8 +534,8 @@ class StateSpace:
             return self
         k = self.n_components
         return type(self)(
-            np.append(self.decay, self.memory_decay),
-            np.hstack([self.loadings[:, :k], np.diag(self.memory_scale), self.loadings[:, k:]]),
+            np.append(self.decay, self.noise_decay),
+            np.hstack([self.loadings[:, :k], np.diag(self.noise_scale), self.loadings[:, k:]]),
             self.noise_variance,
             self.offset,
             self.processes,
@@ -543,16 +548,16 @@ class StateSpace:
         return self.replace(
             decay=self.decay[:k],
             loadings=np.delete(self.loadings, noise, axis=1),
-            memory_decay=self.decay[noise],
-            memory_scale=np.abs(np.diagonal(self.loadings[:, noise])),
+            noise_decay=self.decay[noise],
+            noise_scale=np.abs(np.diagonal(self.loadings[:, noise])),
         )
 
     @property
     def shared_states(self) -> NDArray[np.intp]:
         """Indices of the states in :attr:`state_space` that are not AR(1) noise of the columns."""
         return np.delete(
-            np.arange(self.n_states + len(self.memory_scale)),
-            slice(self.n_components, self.n_components + len(self.memory_scale)),
+            np.arange(self.n_states + len(self.noise_scale)),
+            slice(self.n_components, self.n_components + len(self.noise_scale)),
         )
 
 
@@ -574,14 +579,15 @@ def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
     return tuple(processes)
 
 
+@renamed_arguments(RENAMED_ARRAYS)
 def make_parameters(
     decay: ArrayLike,
     loadings: ArrayLike,
     noise_variance: ArrayLike,
     offset: ArrayLike = 0.0,
     *,
-    memory_decay: ArrayLike | None = None,
-    memory_scale: ArrayLike | None = None,
+    noise_decay: ArrayLike | None = None,
+    noise_scale: ArrayLike | None = None,
 ) -> StateSpace:
     """Validate parameters and broadcast them to their full shapes.
 
@@ -595,11 +601,11 @@ def make_parameters(
         Strictly positive; a number means the same variance for all columns.
     offset : float or array-like of shape (D,), default=0.0
         Mean of the observations.
-    memory_decay : float or array-like of shape (D,), optional
+    noise_decay : float or array-like of shape (D,), optional
         Lag-one autocorrelation of the AR(1) noise of each column, or one number for all columns, inside
         (-1, 1); None for white noise.
-    memory_scale : float or array-like of shape (D,), optional
-        Standard deviation of the AR(1) noise, zero or positive; required with `memory_decay`.
+    noise_scale : float or array-like of shape (D,), optional
+        Standard deviation of the AR(1) noise, zero or positive; required with `noise_decay`.
 
     Returns
     -------
@@ -626,11 +632,11 @@ def make_parameters(
             f"loadings must have shape (n_features, {decays.size}) to match decay, got shape {matrix.shape}."
         )
     n_features = matrix.shape[0]
-    if (memory_decay is None) != (memory_scale is None):
-        raise ValueError("memory_decay and memory_scale must be set together, or neither.")
+    if (noise_decay is None) != (noise_scale is None):
+        raise ValueError("noise_decay and noise_scale must be set together, or neither.")
     arguments = {"noise_variance": noise_variance, "offset": offset}
-    if memory_decay is not None and memory_scale is not None:
-        arguments |= {"memory_decay": memory_decay, "memory_scale": memory_scale}
+    if noise_decay is not None and noise_scale is not None:
+        arguments |= {"noise_decay": noise_decay, "noise_scale": noise_scale}
     vectors = {}
     for name, argument in arguments.items():
         vector = np.asarray(argument, dtype=np.float64)
@@ -642,13 +648,13 @@ def make_parameters(
     for name, array in (("decay", decays), ("loadings", matrix), *vectors.items()):
         if not np.all(np.isfinite(array)):
             raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}.")
-    for name, array in (("decay", decays), ("memory_decay", vectors.get("memory_decay", decays))):
+    for name, array in (("decay", decays), ("noise_decay", vectors.get("noise_decay", decays))):
         if np.any(np.abs(array) >= 1.0):
             raise ValueError(
                 f"{name} must lie strictly inside (-1, 1), got {array[np.abs(array) >= 1.0][0]}."
             )
-    if np.any(vectors.get("memory_scale", _EMPTY) < 0.0):
-        raise ValueError(f"memory_scale must be zero or positive, got {vectors['memory_scale'].min()}.")
+    if np.any(vectors.get("noise_scale", _EMPTY) < 0.0):
+        raise ValueError(f"noise_scale must be zero or positive, got {vectors['noise_scale'].min()}.")
     if np.any(vectors["noise_variance"] <= 0.0):
         column = int(np.flatnonzero(vectors["noise_variance"] <= 0.0)[0])
         raise ValueError(
@@ -679,7 +685,7 @@ def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
         Equivalent parameters in the canonical order, with canonical signs and phases.
     """
     units = np.asarray(scale, dtype=np.float64)
-    params = params.replace(memory_scale=np.abs(params.memory_scale)) if params.has_ar1_noise else params
+    params = params.replace(noise_scale=np.abs(params.noise_scale)) if params.has_ar1_noise else params
     order = np.argsort(-params.decay, kind="stable")
     ar1_loadings = params.loadings[:, : params.n_components][:, order]
     parts, processes = [ar1_loadings * canonical_signs(ar1_loadings, units)], []
@@ -693,7 +699,7 @@ def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
 def rescale(params: StateSpace, shift: FloatArray, scale: FloatArray) -> StateSpace:
     """Return the parameters for data ``shift + scale * x``, given those for data ``x``."""
     if params.has_ar1_noise:
-        params = params.replace(memory_scale=params.memory_scale * scale)
+        params = params.replace(noise_scale=params.noise_scale * scale)
     return params.replace(
         loadings=params.loadings * scale[:, None],
         noise_variance=params.noise_variance * scale**2,
@@ -771,7 +777,7 @@ def fitted_attributes(params: StateSpace, time_unit: float) -> dict[str, Any]:
         values = one.attributes(params.loadings_of(one), time_unit)
         attributes |= {each.attribute: value for each, value in zip(one.quantities, values, strict=True)}
     if params.has_ar1_noise:
-        timescales = timescales_from_decay(params.memory_decay, time_unit)
-        values = params.memory_decay, timescales, params.memory_scale, params.memory_share
+        timescales = timescales_from_decay(params.noise_decay, time_unit)
+        values = params.noise_decay, timescales, params.noise_scale, params.noise_share
         attributes |= {each.attribute: value for each, value in zip(OF_AR1_NOISE, values, strict=True)}
     return attributes

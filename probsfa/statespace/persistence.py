@@ -1,7 +1,7 @@
 """Conversion of a fitted model of :class:`probsfa.ProbabilisticSFA` to values for a file, and back.
 
-The same code reads both versions of the file format (:mod:`probsfa._saving`), because names and meanings of
-the values are the same.
+The same code reads both versions of the file format (:mod:`probsfa._saving`), because the meanings of the
+values are the same, and old names of arrays are replaced by their new names.
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from probsfa._renamed import with_new_names
 from probsfa._saving import check_array_shapes
 from probsfa._times import TimeAxis
 from probsfa.statespace.calibration import Calibration
@@ -20,7 +21,7 @@ from probsfa.statespace.learning.options import FitOptions, as_noise
 from probsfa.statespace.models import MaximumLikelihoodModel
 from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
-from probsfa.statespace.parameters import StateSpace
+from probsfa.statespace.parameters import RENAMED_ARRAYS, StateSpace
 from probsfa.statespace.processes import KINDS
 from probsfa.statespace.student_model import model_of_fit
 from probsfa.statespace.transformed_model import TransformedModel
@@ -46,7 +47,7 @@ _SHAPES_OF_CALIBRATION = dict(
 )
 _OPTIONAL: dict[str, Sequence[str]] = {
     **_SHAPES_OF_KINDS,
-    **dict(memory_decay="D", memory_scale="D", exog_coef="DP", constant="D", feature_names="D"),
+    **dict(noise_decay="D", noise_scale="D", exog_coef="DP", constant="D", feature_names="D"),
     **_SHAPES_OF_LIMIT,
     **_SHAPES_OF_CALIBRATION,
     **dict(outlier_spread="D", observed_once="D", n_values="D", lengths="*"),
@@ -117,6 +118,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     KeyError, TypeError, ValueError
         If the values do not define a valid model.
     """
+    state = with_new_names(state, RENAMED_ARRAYS)
     _check(state)
     options = {name: value for name, value in state["options"].items() if name != "n_init"}  # deprecated
     if isinstance(options["noise"], list):
@@ -208,7 +210,7 @@ def _check(state: dict[str, Any]) -> None:
     if is_fit and not np.isfinite(state["log_likelihood"]):
         raise ValueError(f"log_likelihood must be finite, got {state['log_likelihood']}")
     check_array_shapes(state, _REQUIRED | _OPTIONAL, _OPTIONAL, _POSITIVE)
-    for name in ("noise_variance", "memory_scale"):
+    for name in ("noise_variance", "noise_scale"):
         if np.any(state.get(name, 0.0) < 0.0):
             raise ValueError(f"{name} must not be negative")
     if bool(state["fitted_with"].get("robust", False)) != (state["degrees_of_freedom"] is not None):

@@ -46,8 +46,8 @@ def make_draws(rng, ar_noise=False, **counts):
         "smooth_rate": rng.uniform(0.3, 0.8, counts.get("matern32", 0)),
         "line_ratio": rng.uniform(0.5, 2.0, counts.get("line", 0)),
         "smoother_rate": rng.uniform(0.3, 0.8, counts.get("matern52", 0)),
-        "memory_decay": rng.uniform(0.3, 0.7, own),
-        "memory_scale": rng.uniform(0.4, 0.8, own),
+        "noise_decay": rng.uniform(0.3, 0.7, own),
+        "noise_scale": rng.uniform(0.4, 0.8, own),
     }
     seen = [True]
     for kind, states in STATES.items():
@@ -99,7 +99,7 @@ def covariance(params, times):
         b = c[:, at + 1]
         out += np.kron(kernel[0], np.outer(a, a) + np.outer(b, b))
         out += np.kron(kernel[1], np.outer(b, a) - np.outer(a, b))
-    for d, (decay, scale) in enumerate(zip(params.memory_decay, params.memory_scale, strict=True)):
+    for d, (decay, scale) in enumerate(zip(params.noise_decay, params.noise_scale, strict=True)):
         unit = np.zeros((D, D))
         unit[d, d] = scale**2
         out += np.kron(decay**lag, unit)
@@ -203,8 +203,8 @@ def cycle():
         np.zeros(3),
         rhythm_decay=np.array([0.98]),
         rhythm_frequency=np.array([2.0 * np.pi / 9.0]),
-        memory_decay=np.full(3, 0.6),
-        memory_scale=np.full(3, 0.4),
+        noise_decay=np.full(3, 0.6),
+        noise_scale=np.full(3, 0.4),
     )
     X = simulate(params.state_space, 100, rng)[0]
     hidden = rng.random(X.shape) < 0.1
@@ -237,7 +237,7 @@ def test_a_cycle_with_ar_noise_is_found_with_its_uncertainty(fitted, cycle):
     draws = fitted.draws_
     period = 2.0 * np.pi / draws.rhythm_frequency[..., 0]
     assert abs(np.mean(period) - 9.0) < 4.0 * np.std(period) and np.std(period) < 0.5
-    assert draws.memory_decay.shape[2:] == (3,) and draws.loadings.shape[2:] == (3, 3)
+    assert draws.noise_decay.shape[2:] == (3,) and draws.loadings.shape[2:] == (3, 3)
     # Without alignment of the phases the loadings of a cycle would average to zero.
     sizes = np.sqrt(np.sum(draws.loadings[..., 1:] ** 2, axis=-1))
     of_mean = np.sqrt(np.sum(fitted.loadings_[:, 1:] ** 2, axis=-1))
@@ -268,6 +268,24 @@ def test_the_methods_give_the_states_of_the_processes_that_columns_share(fitted,
     loaded = probsfa.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.transform(X), fitted.transform(X))
     assert loaded.status_ == fitted.status_
+
+
+def test_old_names_of_ar1_noise(fitted, cycle):
+    """Attributes of the draws warn; files of earlier versions are read."""
+    draws = fitted.draws_
+    for name in ("decay", "scale"):
+        with pytest.warns(FutureWarning, match=f"memory_{name} is now noise_{name}"):
+            assert getattr(draws, f"memory_{name}") is getattr(draws, f"noise_{name}")
+    state = fitted._to_arrays()
+    new_names = [name for name in state if name.split("_", 1)[-1] in ("noise_decay", "noise_scale")]
+    assert len(new_names) == 6 and not any("memory" in name for name in state)
+    for name in new_names:
+        state[name.replace("noise", "memory")] = state.pop(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = BayesianSFA._from_arrays(state)
+    np.testing.assert_array_equal(loaded.draws_.noise_scale, draws.noise_scale)
+    np.testing.assert_array_equal(loaded.transform(cycle[0]), fitted.transform(cycle[0]))
 
 
 @pytest.mark.parametrize(

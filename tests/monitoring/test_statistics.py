@@ -22,20 +22,20 @@ from tests.tolerances import SPECTRAL
 N = 9
 
 
-def a_model(rng, memory=False):
+def a_model(rng, ar1_noise=False):
     """Return an estimator with given parameters, and those of the oracle, with AR(1) noise as factors."""
     decay, loadings = np.array([0.95, 0.6, 0.2]), rng.standard_normal((4, 3))
     noise, offset = rng.uniform(0.1, 0.4, 4), rng.standard_normal(4)
     given = (
-        {"memory_decay": np.array([0.3, 0.5, 0.7, 0.8]), "memory_scale": np.full(4, 0.5)} if memory else {}
+        {"noise_decay": np.array([0.3, 0.5, 0.7, 0.8]), "noise_scale": np.full(4, 0.5)} if ar1_noise else {}
     )
     model = ProbabilisticSFA.from_parameters(decay, loadings, noise, offset, **given)
     params = model.params_
     dense = statespace.Model(params.decay, params.loadings, params.noise_variance, params.offset)
-    if memory:
+    if ar1_noise:
         dense = dense._replace(
-            decay=np.append(params.decay, params.memory_decay),
-            loadings=np.hstack([params.loadings, np.diag(params.memory_scale)]),
+            decay=np.append(params.decay, params.noise_decay),
+            loadings=np.hstack([params.loadings, np.diag(params.noise_scale)]),
         )
     return model, dense
 
@@ -59,9 +59,9 @@ def expected(dense, x, which, name, times=None):
 @sparsely(
     "missing", ["none", "scattered", "empty rows", "one column"], shown=["none", "scattered", "empty rows"]
 )
-@pytest.mark.parametrize("kind", ["even", "uneven", "memory"])
+@pytest.mark.parametrize("kind", ["even", "uneven", "AR(1) noise"])
 def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, missing, kind):
-    model, dense = a_model(rng, memory=kind == "memory")
+    model, dense = a_model(rng, ar1_noise=kind == "AR(1) noise")
     times = uneven_times(rng, [N])[0] if kind == "uneven" else None
     x = statespace.simulate(rng, dense, [N], None if times is None else [times])[0]
     [x] = mask_values(rng, [x], missing)
@@ -190,8 +190,8 @@ def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
         [0.95, 0.5, -0.9],
         [[1.0, 0.2, 0.1], [0.5, 0.1, 0.3]],
         [0.01, 0.01],
-        memory_decay=0.5,
-        memory_scale=0.3,
+        noise_decay=0.5,
+        noise_scale=0.3,
     )
     X, latents = model.sample(20_000, random_state=rng)
     change, variance = (np.mean(np.diff(a, axis=0) ** 2, axis=0) for a in (X, latents)), X.var(axis=0)
@@ -205,7 +205,7 @@ def test_white_noise_of_a_column_makes_it_fast(noise, n_slow):
     """Delta values are ``2 (1 - rho)``, with the correlation of adjacent rows, which is 0 for white noise."""
     decay, loadings = np.array([0.99, 0.3]), np.array([[1.0, 1.0], [1.0, 0.1]])
     model = ProbabilisticSFA.from_parameters(
-        decay, loadings, [noise, 0.1], memory_decay=[0.9, 0.95], memory_scale=[0.3, 0.3]
+        decay, loadings, [noise, 0.1], noise_decay=[0.9, 0.95], noise_scale=[0.3, 0.3]
     )
     lagged = loadings**2 @ decay + 0.3**2 * np.array([0.9, 0.95])
     variance = np.sum(loadings**2, axis=1) + 0.3**2 + np.array([noise, 0.1])
@@ -216,7 +216,7 @@ def test_white_noise_of_a_column_makes_it_fast(noise, n_slow):
 def test_ar1_noise_of_a_column_has_its_variance_and_its_speed():
     decay, loadings, noise = np.array([0.9, 0.8]), np.array([[1.0, 0.1], [1.0, 0.1]]), np.full(2, 0.1)
     model = ProbabilisticSFA.from_parameters(
-        decay, loadings, noise, memory_decay=[0.95, 0.95], memory_scale=[1.0, 1.0]
+        decay, loadings, noise, noise_decay=[0.95, 0.95], noise_scale=[1.0, 1.0]
     )
     lagged, variance = loadings**2 @ decay + 0.95, np.sum(loadings**2, axis=1) + 1.0 + noise
     fastest = np.max(2.0 * (1.0 - lagged / variance))

@@ -19,7 +19,7 @@ def value_covariance(params, times):
         total += matrix @ latents.prior(params, times) @ matrix.T
     for j in range(d):
         own = [
-            params.memory_scale[j] ** 2 * params.memory_decay[j] ** np.abs(np.subtract.outer(t, t))
+            params.noise_scale[j] ** 2 * params.noise_decay[j] ** np.abs(np.subtract.outer(t, t))
             for t in times
         ]
         rows = np.arange(n_rows) * d + j

@@ -1,4 +1,4 @@
-"""What a model whose noise has memory can be asked: all of it is the joint Gaussian of the cells."""
+"""Results of models with AR(1) noise are those of the joint Gaussian density of all values."""
 
 import warnings
 from dataclasses import replace
@@ -25,7 +25,7 @@ N_ROWS, N_COLUMNS = 30, 2
 def asked():
     """A model, its parameters, rows with missing values, and their times for the oracle."""
     rng = np.random.default_rng(5)
-    params = make_model(rng, 2).replace(memory_scale=np.array([0.9, 0.6]))
+    params = make_model(rng, 2).replace(noise_scale=np.array([0.9, 0.6]))
     params = canonical(params, np.ones(N_COLUMNS))
     data, times, _ = make_data(rng, params, even=True, lengths=[N_ROWS])
     return ProbabilisticSFA.from_parameters(**params.to_arrays()), params, data, times
@@ -39,13 +39,18 @@ def flat(rows, column):
 def test_attributes_describe_the_noise(asked):
     model, params, _, _ = asked
     assert model.noise == "ar1" and model.loadings_.shape == (2, 2)
-    np.testing.assert_array_equal(model.noise_decay_, params.memory_decay)
-    np.testing.assert_allclose(model.noise_timescales_, -1.0 / np.log(params.memory_decay))
-    np.testing.assert_array_equal(model.noise_scale_, params.memory_scale)
+    np.testing.assert_array_equal(model.noise_decay_, params.noise_decay)
+    np.testing.assert_allclose(model.noise_timescales_, -1.0 / np.log(params.noise_decay))
+    np.testing.assert_array_equal(model.noise_scale_, params.noise_scale)
     with pytest.warns(FutureWarning, match="memory_scale_ is now noise_scale_"):
         np.testing.assert_array_equal(model.memory_scale_, model.noise_scale_)
     variance = np.diag(oracle.value_covariance(params, [np.zeros(1)]))
-    np.testing.assert_allclose(model.noise_share_, params.memory_scale**2 / variance)
+    np.testing.assert_allclose(model.noise_share_, params.noise_scale**2 / variance)
+    arrays = params.to_arrays()
+    old_names = {f"memory_{name}": arrays.pop(f"noise_{name}") for name in ("decay", "scale")}
+    with pytest.warns(FutureWarning, match=r"memory_(\w+) is now noise_\1;.*version 2.0"):
+        same = ProbabilisticSFA.from_parameters(**arrays, **old_names)
+    np.testing.assert_array_equal(same.noise_decay_, model.noise_decay_)
     white = ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1)
     assert not hasattr(white, "noise_decay_") and not white.params_.has_ar1_noise
 
@@ -159,11 +164,11 @@ def test_diagnosis_finds_nothing_where_the_noise_has_the_ar1_noise_it_should(ask
         warnings.simplefilter("error")
         right = model.diagnose(x)
     wrong = ProbabilisticSFA.from_parameters(
-        params.decay, params.loadings, params.noise_variance + params.memory_scale**2
+        params.decay, params.loadings, params.noise_variance + params.noise_scale**2
     )
     told = wrong.diagnose(x - params.offset)
-    assert not any("memory" in sentence for sentence in right.advice)
-    assert any("noise='ar1'" in sentence for sentence in told.advice)
+    assert not any("autocorrelated" in sentence for sentence in right.advice)
+    assert any("autocorrelated" in sentence and "noise='ar1'" in sentence for sentence in told.advice)
     assert np.abs(right.autocorrelation[0]).max() < 0.12 < np.abs(told.autocorrelation[0]).max()
 
 
@@ -178,16 +183,14 @@ def test_files_hold_the_ar1_noise(asked, tmp_path):
 
 
 def test_streams_are_fitted_as_arrays_are():
-    model = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.7]], 0.2, memory_decay=0.5, memory_scale=0.7)
+    model = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.7]], 0.2, noise_decay=0.5, noise_scale=0.7)
     x, _ = model.sample(200, random_state=0)
     options = {"noise": "ar1", "tol": 0.5, "max_iter": 30}
     one, other = ProbabilisticSFA(1, **options).fit(x), ProbabilisticSFA(1, **options).fit_stream(x)
     assert other.log_likelihood_ == pytest.approx(one.log_likelihood_, abs=0.05)
     errors = one.standard_errors(x)
-    assert (
-        errors.memory_decay.shape == (2,) and errors.loadings.shape == (2, 1) and errors.decay.shape == (1,)
-    )
-    for name in ("memory_decay", "memory_scale"):
+    assert errors.noise_decay.shape == (2,) and errors.loadings.shape == (2, 1) and errors.decay.shape == (1,)
+    for name in ("noise_decay", "noise_scale"):
         lower, upper = errors.interval(name)
         estimate = getattr(one.params_, name)
         assert np.all(lower < estimate) and np.all(estimate < upper)
@@ -195,7 +198,7 @@ def test_streams_are_fitted_as_arrays_are():
 
 
 def test_constant_columns_stay_constant():
-    model = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.7]], 0.2, memory_decay=0.5, memory_scale=0.7)
+    model = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.7]], 0.2, noise_decay=0.5, noise_scale=0.7)
     x = np.column_stack([model.sample(100, random_state=0)[0], np.full(100, 3.0)])
     x[10:20] = np.nan
     filled, std = ProbabilisticSFA(1, noise="ar1", tol=1.0).fit(x).impute(x, return_std=True)
@@ -206,10 +209,10 @@ def test_constant_columns_stay_constant():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"memory_decay": 0.5}, "together"),
-        ({"memory_decay": 1.0, "memory_scale": 1.0}, "memory_decay"),
-        ({"memory_decay": 0.5, "memory_scale": -1.0}, "memory_scale"),
-        ({"memory_decay": [0.5, 0.5], "memory_scale": 1.0}, "memory_decay"),
+        ({"noise_decay": 0.5}, "together"),
+        ({"noise_decay": 1.0, "noise_scale": 1.0}, "noise_decay"),
+        ({"noise_decay": 0.5, "noise_scale": -1.0}, "noise_scale"),
+        ({"noise_decay": [0.5, 0.5], "noise_scale": 1.0}, "noise_decay"),
     ],
 )
 def test_what_is_not_ar1_noise_is_refused(arguments, message):
@@ -218,14 +221,14 @@ def test_what_is_not_ar1_noise_is_refused(arguments, message):
 
 
 def test_options_and_parameters_must_agree():
-    with pytest.raises(ValueError, match="noise='ar1', memory_decay and memory_scale"):
+    with pytest.raises(ValueError, match="noise='ar1', noise_decay and noise_scale"):
         ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1, noise="ar1")
     with pytest.raises(ValueError, match="noise.*got 'ar2'"):
         ProbabilisticSFA(1, noise="ar2").fit(np.random.default_rng(0).standard_normal((20, 2)))
 
 
 def test_the_form_of_the_paper_has_white_noise():
-    params = make_parameters([0.9], [[1.0]], 0.1, memory_decay=0.5, memory_scale=1.0)
+    params = make_parameters([0.9], [[1.0]], 0.1, noise_decay=0.5, noise_scale=1.0)
     with pytest.raises(ValueError, match="params has AR"):
         innovation_parameters(params)
 
@@ -234,9 +237,9 @@ def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
     model = asked[0]
     broken = ProbabilisticSFA.from_parameters(**model.params_.to_arrays())
     for name, value, message in [
-        ("memory_decay", np.array([0.5, 1.5]), "memory_decay"),
-        ("memory_scale", np.array([0.5, -0.5]), "memory_scale"),
-        ("memory_scale", np.array([0.5]), "arrays"),
+        ("noise_decay", np.array([0.5, 1.5]), "noise_decay"),
+        ("noise_scale", np.array([0.5, -0.5]), "noise_scale"),
+        ("noise_scale", np.array([0.5]), "arrays"),
     ]:
         params = model.params_.replace(**{name: value})
         broken._set_fitted_attributes(type(model._model)(replace(model._model.fitted, params=params)))
@@ -251,9 +254,9 @@ def test_state_space_and_back(rng):
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     scaled = rescale(params, np.ones(2), np.array([2.0, 3.0]))
-    np.testing.assert_allclose(scaled.memory_scale, params.memory_scale * [2.0, 3.0])
+    np.testing.assert_allclose(scaled.noise_scale, params.noise_scale * [2.0, 3.0])
     np.testing.assert_array_equal(params.shared_states, [0, 1, 4, 5])
-    white = params.replace(memory_decay=np.zeros(0), memory_scale=np.zeros(0))
+    white = params.replace(noise_decay=np.zeros(0), noise_scale=np.zeros(0))
     assert white.state_space is white
 
 
@@ -263,9 +266,9 @@ def test_state_space_and_back(rng):
 def statespace_peer(params, x):
     """The model in matrices of statsmodels' own."""
     mlemodel = pytest.importorskip("statsmodels.tsa.statespace.mlemodel", reason="of the test extra")
-    decay = np.append(params.decay, params.memory_decay)
+    decay = np.append(params.decay, params.noise_decay)
     peer = mlemodel.MLEModel(x - params.offset, k_states=len(decay), k_posdef=len(decay))
-    peer["design"] = np.hstack([params.loadings, np.diag(params.memory_scale)])
+    peer["design"] = np.hstack([params.loadings, np.diag(params.noise_scale)])
     peer["obs_cov"] = np.diag(params.noise_variance)
     peer["transition"], peer["selection"] = np.diag(decay), np.eye(len(decay))
     peer["state_cov"] = np.diag(1.0 - decay**2)
@@ -285,7 +288,7 @@ def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_er
     """Of statsmodels' DynamicFactor, whose errors are AR(1) processes without white noise."""
     factors = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor", reason="of the test extra")
     params = make_model(rng, 1, n_features=3).replace(
-        noise_variance=np.full(3, 1e-9), memory_scale=np.array([0.9, 0.6, 1.2]), offset=np.zeros(3)
+        noise_variance=np.full(3, 1e-9), noise_scale=np.array([0.9, 0.6, 1.2]), offset=np.zeros(3)
     )
     data, _, panel = make_data(rng, params, even=True, pattern="none", lengths=[40])
     peer = factors.DynamicFactor(
@@ -294,6 +297,6 @@ def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_er
     peer.ssm.tolerance = 0
     # The factor's innovations have variance one there.
     unit = np.sqrt(1.0 - params.decay**2)
-    errors = params.memory_scale**2 * (1.0 - params.memory_decay**2)
-    vector = np.concatenate([(params.loadings * unit).ravel(), errors, params.decay, params.memory_decay])
+    errors = params.noise_scale**2 * (1.0 - params.noise_decay**2)
+    vector = np.concatenate([(params.loadings * unit).ravel(), errors, params.decay, params.noise_decay])
     assert log_likelihood(params, panel) == pytest.approx(peer.loglike(vector), rel=1e-6)

@@ -25,8 +25,8 @@ def make_params(rng, n_features=5):
         rng.standard_normal((n_features, 2)),
         rng.uniform(0.05, 0.5, n_features),
         rng.standard_normal(n_features),
-        memory_decay=rng.uniform(0.3, 0.97, n_features),
-        memory_scale=rng.uniform(0.5, 1.5, n_features),
+        noise_decay=rng.uniform(0.3, 0.97, n_features),
+        noise_scale=rng.uniform(0.5, 1.5, n_features),
     )
 
 

@@ -3,12 +3,14 @@
 import copy
 import copyreg
 import pickle
+import warnings
 from dataclasses import FrozenInstanceError
 
 import jax
 import numpy as np
 import pytest
 
+from probsfa.statespace import make_parameters
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.noise import NoiseVariances
@@ -70,7 +72,7 @@ def test_canonical_parameters_are_an_equal_model(rng):
 
 
 NAMES = ("decay", "loadings", "noise_variance", "offset", "rhythm_decay", "rhythm_frequency", "smooth_rate")
-NAMES += ("memory_decay", "memory_scale")
+NAMES += ("noise_decay", "noise_scale")
 
 
 def with_every_part():
@@ -102,7 +104,7 @@ def test_parameters_are_frozen_and_replaced():
     with pytest.raises(FrozenInstanceError):
         params.decay = np.zeros(1)
     other = params.replace(decay=np.array([0.7]))
-    assert other.decay == 0.7 and params.decay == 0.1 and other.memory_scale is params.memory_scale
+    assert other.decay == 0.7 and params.decay == 0.1 and other.noise_scale is params.noise_scale
     with pytest.raises(TypeError, match="decays"):
         params.replace(decays=np.zeros(1))
     assert not any(
@@ -136,6 +138,53 @@ def test_older_pickles_of_parameters_can_be_read():
     found = copyreg.__newobj__(StateSpace, *(arrays.pop(name) for name in NAMES[:4]))
     found.__setstate__(arrays)
     assert_same(found, with_every_part())
+
+
+OLD_NAMES = {"memory_decay": "noise_decay", "memory_scale": "noise_scale"}
+
+
+def test_pickles_with_old_names_of_ar1_noise_can_be_read():
+    arrays = with_every_part().to_arrays()
+    state = arrays | {old: arrays.pop(new) for old, new in OLD_NAMES.items()}
+    found = StateSpace.__new__(StateSpace)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found.__setstate__(state)
+    assert_same(found, with_every_part())
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES.items())
+def test_old_names_of_ar1_noise_warn(old, new):
+    params = with_every_part()
+    message = f"{old} is now {new}.*version 2.0"
+    with pytest.warns(FutureWarning, match=f"StateSpace.{message}") as record:
+        assert getattr(params, old) is getattr(params, new)
+    assert record[0].filename == __file__
+    arrays = params.to_arrays()
+    arrays[old] = arrays.pop(new)
+    for make in (lambda: StateSpace(**arrays), lambda: StateSpace.from_arrays(arrays)):
+        with pytest.warns(FutureWarning, match=message) as record:
+            assert_same(make(), params)
+        assert record[0].filename == __file__
+    with pytest.warns(FutureWarning, match=message) as record:
+        assert_same(params.replace(**{new: np.zeros(2)}).replace(**{old: arrays[old]}), params)
+    assert record[0].filename == __file__
+    with pytest.raises(TypeError, match=f"set {new} only"), pytest.warns(FutureWarning, match=message):
+        params.replace(**{old: arrays[old], new: arrays[old]})
+
+
+def test_old_arguments_of_make_parameters_warn():
+    wanted = make_parameters([0.9], [[1.0]], 0.1, noise_decay=0.5, noise_scale=2.0)
+    with pytest.warns(FutureWarning) as record:
+        found = make_parameters([0.9], [[1.0]], 0.1, memory_decay=0.5, memory_scale=2.0)
+    assert [str(one.message).split(";")[0] for one in record] == [
+        "memory_decay is now noise_decay", "memory_scale is now noise_scale"
+    ]  # fmt: skip
+    assert found.noise_decay == wanted.noise_decay and found.noise_scale == wanted.noise_scale
+    with pytest.warns(FutureWarning, match="has_memory is now has_ar1_noise"):
+        assert found.has_memory
+    with pytest.warns(FutureWarning, match="memory_share is now noise_share"):
+        assert found.memory_share == wanted.noise_share
 
 
 def test_a_description_names_every_process_and_the_noise():

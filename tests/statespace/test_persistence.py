@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+import warnings
 import zipfile
 from dataclasses import replace
 
@@ -100,6 +101,22 @@ def test_whether_a_fit_was_interrupted_is_restored(series, tmp_path, interrupted
     assert persistence.from_arrays(dict(state))[0].fitted.interrupted is interrupted
     with pytest.raises(ValueError, match="interrupted.*got 'no'"):
         persistence.from_arrays({**state, "interrupted": "no"})
+
+
+def test_files_with_old_names_of_ar1_noise_are_read():
+    fitted = ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5]], 0.1, noise_decay=0.5, noise_scale=2.0)
+    state = persistence.to_arrays(fitted._model, fitted.get_params())
+    assert not any(name.startswith("memory") for name in state)
+    for name in ("decay", "scale"):
+        state[f"memory_{name}"] = state.pop(f"noise_{name}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        params = persistence.from_arrays(state)[0].fitted.params
+    np.testing.assert_array_equal(params.noise_decay, [0.5, 0.5])
+    np.testing.assert_array_equal(params.noise_scale, [2.0, 2.0])
+    state["memory_scale"] = -state["memory_scale"]
+    with pytest.raises(ValueError, match="noise_scale must not be negative"):
+        persistence.from_arrays(state)
 
 
 def test_files_contain_no_python_objects(series, tmp_path):

@@ -589,7 +589,7 @@ def ar1_model():
         offset=[1.0, 0.0, 2.0],
     )
     fitted = ProbabilisticSFA.from_parameters(
-        **given, memory_decay=decay, memory_scale=scale, robust=True, degrees_of_freedom=3.0
+        **given, noise_decay=decay, noise_scale=scale, robust=True, degrees_of_freedom=3.0
     )
     whole = oracle.Model(
         np.append(fitted.decay_, decay),
@@ -648,7 +648,7 @@ def test_ar1_noise_with_student_t_noise_is_better_than_either_alone():
     """Errors of factors and of missing values, if 5 % of the values are outliers."""
     rng = np.random.default_rng(0)
     truth = ProbabilisticSFA.from_parameters(
-        [0.98, 0.9], rng.standard_normal((8, 2)), 0.1, memory_decay=0.8, memory_scale=np.sqrt(0.4)
+        [0.98, 0.9], rng.standard_normal((8, 2)), 0.1, noise_decay=0.8, noise_scale=np.sqrt(0.4)
     )
     clean, factors = truth.sample(600, random_state=0)
     hidden, off = rng.random(clean.shape) < 0.1, rng.random(clean.shape) < 0.05

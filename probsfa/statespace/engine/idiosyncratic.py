@@ -146,9 +146,9 @@ class ColumnNoise:
     """
 
     def __init__(self, params: StateSpace, steps: Steps) -> None:
-        self.steps, self.decay = steps, params.memory_decay[:, None]
-        self.scale, self.variance = params.memory_scale[:, None], params.noise_variance[:, None]
-        self.decays = steps.decays(params.memory_decay)
+        self.steps, self.decay = steps, params.noise_decay[:, None]
+        self.scale, self.variance = params.noise_scale[:, None], params.noise_variance[:, None]
+        self.decays = steps.decays(params.noise_decay)
         diagonal, before = _ar1_precision(self.decays)
         diagonal += self.scale**2 * steps.weights / self.variance
         self._diagonal, self._before = diagonal, before

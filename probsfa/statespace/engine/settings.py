@@ -32,7 +32,7 @@ def _unflatten(kinds: tuple[type[Process], ...], leaves: Iterable[Any]) -> State
     return params
 
 
-_ARRAYS = ("decay", "loadings", "noise_variance", "offset", "memory_decay", "memory_scale")
+_ARRAYS = ("decay", "loadings", "noise_variance", "offset", "noise_decay", "noise_scale")
 # Registered in this module, because parameters.py must not import JAX. All arrays are leaves.
 jax.tree_util.register_pytree_node(StateSpace, _flatten, _unflatten)
 

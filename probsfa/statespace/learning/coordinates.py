@@ -172,8 +172,8 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
         for j in np.flatnonzero(~np.any(has_fixed_loadings[positions], axis=1)):
             _, rotated = process.select([j]).canonical(loadings[:, positions[[j]]], scale)
             loadings[:, positions[j]] = rotated[:, 0]
-    scales = np.abs(params.memory_scale)
-    return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_ar1_noise else {}))
+    scales = np.abs(params.noise_scale)
+    return params.replace(loadings=loadings, **({"noise_scale": scales} if params.has_ar1_noise else {}))
 
 
 # -------------------------------------------------------------------------------- dynamics of the processes

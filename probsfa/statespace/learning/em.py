@@ -247,8 +247,8 @@ def with_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the model with half of the white noise of each column replaced by AR(1) noise."""
     return params.replace(
         noise_variance=(1.0 - _INITIAL_AR1_SHARE) * params.noise_variance,
-        memory_decay=np.full(params.n_features, _INITIAL_DECAY),
-        memory_scale=np.sqrt(_INITIAL_AR1_SHARE * params.noise_variance),
+        noise_decay=np.full(params.n_features, _INITIAL_DECAY),
+        noise_scale=np.sqrt(_INITIAL_AR1_SHARE * params.noise_variance),
     )
 
 
@@ -341,7 +341,7 @@ class EMIteration:
             innovation_moments=expected_sum(innovations, previous),
             previous_power=expected_sum(previous, previous),
         )
-        factors_only = self.params.replace(memory_decay=empty, memory_scale=empty)
+        factors_only = self.params.replace(noise_decay=empty, noise_scale=empty)
         return maximize_dynamics(factors_only, stats, self.panel.gaps).decay
 
     def _regress(self) -> float:
@@ -415,7 +415,7 @@ class EMIteration:
             step = np.linalg.solve(information, score[:, :, None])[:, :, 0]
             proposed = _noise_after_step(params, np.clip(step, -_MAX_STEP, _MAX_STEP), self.noise)
             if not self.panel.evenly_sampled:
-                proposed = proposed.replace(memory_decay=np.maximum(proposed.memory_decay, 1e-6))
+                proposed = proposed.replace(noise_decay=np.maximum(proposed.noise_decay, 1e-6))
             proposed_noise = ColumnNoise(proposed, self.steps)
             proposed_value = self._expected_density(proposed, proposed_noise, residuals)
             accepted = proposed_value >= value
@@ -450,7 +450,7 @@ class EMIteration:
         white, weights = residuals - noise.scale * processes, self.steps.weights
         cross_power = np.sum(weights * (expected(white, processes) - noise.scale * variances), axis=1)
         white_power = np.sum(weights * (expected(white, white) + noise.scale**2 * variances), axis=1)
-        by_scale = 0.5 * params.memory_scale * cross_power / params.noise_variance
+        by_scale = 0.5 * params.noise_scale * cross_power / params.noise_variance
         prior_slope = self.noise.prior / (params.noise_variance + self.noise.prior)
         by_noise = 0.5 * (white_power / params.noise_variance - self._counts) + prior_slope
         second_moments = expected(processes, processes) + variances
@@ -460,8 +460,8 @@ class EMIteration:
         variance = 1.0 - decay**2
         innovation_power = current - 2.0 * decay * cross + decay**2 * previous
         by_step_decay = (decay + cross - decay * previous - decay * innovation_power / variance) / variance
-        by_decay = np.sum(by_step_decay * self._decay_slopes(params.memory_decay), axis=1)
-        return np.stack([by_scale, by_noise, by_decay * (1.0 - params.memory_decay**2)], axis=1)
+        by_decay = np.sum(by_step_decay * self._decay_slopes(params.noise_decay), axis=1)
+        return np.stack([by_scale, by_noise, by_decay * (1.0 - params.noise_decay**2)], axis=1)
 
     def _decay_slopes(self, decay: FloatArray) -> FloatArray:
         """Return derivatives (D, T - 1) of the decays over each time step by the decays of unit time (D,)."""
@@ -483,9 +483,9 @@ def _noise_information(params: StateSpace) -> FloatArray:
 
     For the parameters see :meth:`EMIteration._noise_score`.
     """
-    decay, cosine = params.memory_decay[:, None], np.cos(_FREQUENCIES)
+    decay, cosine = params.noise_decay[:, None], np.cos(_FREQUENCIES)
     unit_spectrum = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
-    ar1_spectrum = params.memory_scale[:, None] ** 2 * unit_spectrum
+    ar1_spectrum = params.noise_scale[:, None] ** 2 * unit_spectrum
     # Derivative of the log spectrum of a unit-variance process by atanh of its decay.
     by_decay = -2.0 * decay + 2.0 * (cosine - decay) * unit_spectrum
     ar1_share = ar1_spectrum / (ar1_spectrum + params.noise_variance[:, None])
@@ -496,15 +496,15 @@ def _noise_information(params: StateSpace) -> FloatArray:
 
 def _noise_after_step(params: StateSpace, step: FloatArray, noise: Noise) -> StateSpace:
     """Apply a step (D, 3) to the parameters of the noise, within their ranges."""
-    variance = np.clip(params.memory_scale**2 * np.exp(step[:, 0]), _MIN_VARIANCE, _MAX_VARIANCE)
+    variance = np.clip(params.noise_scale**2 * np.exp(step[:, 0]), _MIN_VARIANCE, _MAX_VARIANCE)
     white = np.maximum(params.noise_variance * np.exp(step[:, 1]), noise.floor)
-    atanh = np.clip(np.arctanh(params.memory_decay) + step[:, 2], -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY)
-    return params.replace(memory_scale=np.sqrt(variance), noise_variance=white, memory_decay=np.tanh(atanh))
+    atanh = np.clip(np.arctanh(params.noise_decay) + step[:, 2], -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY)
+    return params.replace(noise_scale=np.sqrt(variance), noise_variance=white, noise_decay=np.tanh(atanh))
 
 
 def _select_noise(is_first: BoolArray, first: StateSpace, second: StateSpace) -> StateSpace:
     """Return the first parameters, with the noise of the second in columns where `is_first` is False."""
-    names = ("memory_scale", "noise_variance", "memory_decay")
+    names = ("noise_scale", "noise_variance", "noise_decay")
     return first.replace(
         **{name: np.where(is_first, getattr(first, name), getattr(second, name)) for name in names}
     )

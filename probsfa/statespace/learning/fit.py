@@ -162,7 +162,7 @@ def fit_integrated(
         white_fit = fit(panel, coordinates.with_white_noise, noise, few_steps, report=report)
         if white_fit.status == "interrupted":
             zeros = np.zeros(white_fit.params.n_features)
-            return white_fit._replace(params=white_fit.params.replace(memory_decay=zeros, memory_scale=zeros))
+            return white_fit._replace(params=white_fit.params.replace(noise_decay=zeros, noise_scale=zeros))
         start = white_fit.params
     return fit_monte_carlo_em(panel, start, noise, max_iter=optimizer.max_iter, tol=optimizer.tol)
 

@@ -684,7 +684,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             offset=np.where(problem.constant, shift, params.offset),
         )
         if params.has_ar1_noise:
-            params = params.replace(memory_scale=np.where(problem.constant, 0.0, params.memory_scale))
+            params = params.replace(noise_scale=np.where(problem.constant, 0.0, params.noise_scale))
     if not (
         np.isfinite(result.log_likelihood)
         and all(np.isfinite(part).all() for part in params.to_arrays().values())
@@ -790,7 +790,7 @@ def _noise_note(params: StateSpace, problem: FitProblem) -> Note:
     options = problem.options
     noise_variance = params.noise_variance
     if params.has_ar1_noise:
-        noise_variance = noise_variance + params.memory_scale**2
+        noise_variance = noise_variance + params.noise_scale**2
     if options.known_noise(problem.scale) is not None:
         raised = np.flatnonzero(options.is_noise_raised(problem.scale))
         text = (

@@ -17,6 +17,7 @@ import scipy.optimize
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from probsfa._renamed import renamed_attribute, warn_of_old_name
 from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
@@ -33,7 +34,7 @@ from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.learning.short_series import ShortSeries
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attributes
+from probsfa.statespace.parameters import QUANTITIES, RENAMED_ARRAYS, StateSpace, fitted_attributes
 from probsfa.statespace.processes.ar1 import MAX_DECAY
 from probsfa.statespace.quantities import INTERVALS
 
@@ -87,7 +88,7 @@ class StandardErrors(_Errors):
         Of stochastic cycles.
     smooth_timescales : ndarray of shape (M,)
         Of smooth factors.
-    memory_decay, memory_scale : ndarray of shape (D,) or (0,)
+    noise_decay, noise_scale : ndarray of shape (D,) or (0,)
         Of AR(1) noise; NaN for a column with a scale near zero.
     exog_coef : ndarray of shape (D, P) or (0,)
         Of the coefficients of covariates.
@@ -126,6 +127,9 @@ class StandardErrors(_Errors):
     time_unit: float
     n_steps: float = np.inf
     _estimates_by_name: Mapping[str, FloatArray]
+
+    memory_decay = renamed_attribute("StandardErrors.memory_decay", "noise_decay")
+    memory_scale = renamed_attribute("StandardErrors.memory_scale", "noise_scale")
 
     @classmethod
     def of(
@@ -194,6 +198,9 @@ class StandardErrors(_Errors):
         scales that the series spans. These intervals are wider than with a normal quantile, and intervals of
         time scales and loadings are centred at larger values than the estimates.
         """
+        if name in RENAMED_ARRAYS:
+            old, name = name, RENAMED_ARRAYS[name]
+            warn_of_old_name(f"name={old!r}", f"name={name!r}")
         check_option("name", name, tuple(_QUANTITIES_BY_NAME))
         error, estimate = getattr(self, name), self._estimates_by_name.get(name, np.zeros(0))
         limits = INTERVALS[_QUANTITIES_BY_NAME[name].scale](estimate, normal_quantile(level) * error)

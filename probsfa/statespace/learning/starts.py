@@ -468,6 +468,6 @@ def _add_ar1_noise(params: StateSpace, share: float, sign: FloatArray | float = 
     variance: FloatArray = params.noise_variance
     return params.replace(
         noise_variance=(1.0 - share) * variance,
-        memory_decay=np.full(params.n_features, _AR1_NOISE_DECAY) * sign,
-        memory_scale=np.sqrt(share * variance),
+        noise_decay=np.full(params.n_features, _AR1_NOISE_DECAY) * sign,
+        noise_scale=np.sqrt(share * variance),
     )

@@ -49,9 +49,9 @@ __all__ = [
 #: Fitted attributes of white noise, and of AR(1) noise.
 OF_WHITE_NOISE = (Quantity("noise_variance_", "noise variance", "data^2", ("column",), "log"),)
 OF_AR1_NOISE = (
-    Quantity("noise_decay_", "decay of AR(1) noise", "", ("column",), "atanh", "memory_decay"),
+    Quantity("noise_decay_", "decay of AR(1) noise", "", ("column",), "atanh"),
     Quantity("noise_timescales_"),
-    Quantity("noise_scale_", "std of AR(1) noise", "data", ("column",), "log", "memory_scale"),
+    Quantity("noise_scale_", "std of AR(1) noise", "data", ("column",), "log"),
     Quantity("noise_share_"),
 )
 

@@ -71,8 +71,8 @@ def random_case(seed):
         noise,
         rng.standard_normal(n_features),
         processes,
-        memory_decay=rng.uniform(0.1, 0.99, n_ar1_noise),
-        memory_scale=rng.uniform(0.1, 2.0, n_ar1_noise),
+        noise_decay=rng.uniform(0.1, 0.99, n_ar1_noise),
+        noise_scale=rng.uniform(0.1, 2.0, n_ar1_noise),
     ).state_space
     n_rows = int(rng.integers(4, 13))
     cuts = np.sort(rng.choice(np.arange(1, n_rows), int(rng.integers(0, 3)), replace=False))

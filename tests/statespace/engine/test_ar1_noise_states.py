@@ -24,8 +24,8 @@ def make_model(rng, n_components, *, rhythm=False, n_features=2):
         rng.uniform(0.2, 0.5, n_features),
         rng.standard_normal(n_features),
         **extra,
-        memory_decay=rng.uniform(0.3, 0.95, n_features),
-        memory_scale=np.append(rng.uniform(0.5, 1.5, n_features - 1), 1e-3),
+        noise_decay=rng.uniform(0.3, 0.95, n_features),
+        noise_scale=np.append(rng.uniform(0.5, 1.5, n_features - 1), 1e-3),
     )
 
 

@@ -18,8 +18,8 @@ def make_params(rng, n_components=2, n_features=5):
         rng.standard_normal((n_features, n_components)),
         rng.uniform(0.05, 0.5, n_features),
         rng.standard_normal(n_features),
-        memory_decay=rng.uniform(0.3, 0.97, n_features),
-        memory_scale=np.append(rng.uniform(0.5, 1.5, n_features - 1), 1e-3),
+        noise_decay=rng.uniform(0.3, 0.97, n_features),
+        noise_scale=np.append(rng.uniform(0.5, 1.5, n_features - 1), 1e-3),
     )
 
 
@@ -60,7 +60,7 @@ def test_solutions_are_moments_of_the_joint_gaussian(rng, even, n_components, pa
 
 def test_alternating_processes_and_a_column_missing_for_long(rng):
     params = make_params(rng)
-    params = params.replace(memory_decay=np.array([0.9, -0.6, 0.5, 0.8, 0.7]))
+    params = params.replace(noise_decay=np.array([0.9, -0.6, 0.5, 0.8, 0.7]))
     times = [np.arange(40.0)]
     data = [np.array(oracle.draw(rng, params, times)[0])]
     data[0][5:30, 0] = np.nan
@@ -85,9 +85,9 @@ def test_a_solution_as_start_needs_no_iterations(rng):
 def test_preconditioner_is_exact_where_a_column_has_one_kind_of_noise(rng, zero):
     params = make_params(rng)
     if zero == "white":
-        params = params.replace(noise_variance=np.full(5, 1e-9), memory_scale=np.full(5, 1.0))
+        params = params.replace(noise_variance=np.full(5, 1e-9), noise_scale=np.full(5, 1.0))
     else:
-        params = params.replace(memory_scale=np.full(5, 1e-9))
+        params = params.replace(noise_scale=np.full(5, 1e-9))
     _, _, panel = make_data(rng, params, pattern="none")
     system = FactorSystem(params, Steps.of(panel))
     precision = matrix_of(system.apply, system.shape)
@@ -115,10 +115,10 @@ def test_noise_has_the_moments_of_a_scalar_smoother(rng):
     lag = np.abs(np.subtract.outer(np.arange(25), np.arange(25)))
     for d in range(5):
         seen = ~np.isnan(data[0][:, d])
-        process = params.memory_decay[d] ** lag
-        whole = params.memory_scale[d] ** 2 * process + params.noise_variance[d] * np.eye(25)
+        process = params.noise_decay[d] ** lag
+        whole = params.noise_scale[d] ** 2 * process + params.noise_variance[d] * np.eye(25)
         inverse = np.linalg.inv(whole[np.ix_(seen, seen)])
-        crossed = params.memory_scale[d] * process[:, seen]
+        crossed = params.noise_scale[d] * process[:, seen]
         covariance = process - crossed @ inverse @ crossed.T
         np.testing.assert_allclose(noise.solve(values)[d, seen], inverse @ values[d, seen], atol=EXACT)
         np.testing.assert_allclose(noise.smooth(values)[d], crossed @ inverse @ values[d, seen], atol=EXACT)

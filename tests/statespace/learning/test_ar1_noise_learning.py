@@ -69,7 +69,7 @@ def spectral_matrix(params, omega):
     for rho, w in zip(params.rhythm_decay, params.rhythm_frequency, strict=True):
         both = [(1.0 - rho**2) / abs(1.0 - rho * np.exp(1j * (s * w - omega))) ** 2 for s in (1.0, -1.0)]
         latents += [0.5 * sum(both)] * 2
-    own = [s**2 * spectrum(b) for s, b in zip(params.memory_scale, params.memory_decay, strict=True)]
+    own = [s**2 * spectrum(b) for s, b in zip(params.noise_scale, params.noise_decay, strict=True)]
     noise = np.diag(np.array(own) + params.noise_variance)
     return params.loadings @ np.diag(latents) @ params.loadings.T + noise
 
@@ -78,7 +78,7 @@ def spectral_matrix(params, omega):
 @sparsely("even", [True, False])
 def test_information_is_that_of_whittles_formula(rng, noise, even):
     params = make_model(rng, 2, rhythm=True, n_features=3)
-    params = params.replace(memory_scale=np.array([0.7, 1.1, 0.5]))
+    params = params.replace(noise_scale=np.array([0.7, 1.1, 0.5]))
     if noise == "isotropic":
         params = params.replace(noise_variance=np.full(3, 0.3))
     coordinates, states, at = in_coordinates(params, even, noise)
@@ -134,7 +134,7 @@ def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
     stats = expected_statistics(params, panel)
     moved = em.maximize(params, stats, noise, panel.gaps, coordinates.has_loading)
     for d in range(2):
-        which = [0, 1 + d, 3, 4, 5]  # latent, own memory, rhythm, constant
+        which = [0, 1 + d, 3, 4, 5]  # factor, AR(1) noise, cycle, constant
         second = stats.latent_moments[d][np.ix_(which, which)]
         old = np.append(params.loadings[d], params.offset[d])[which]
         first = stats.residual_moments[d, which] + second @ old
@@ -150,7 +150,7 @@ def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
 
 
 def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng):
-    params = make_model(rng, 1).replace(memory_scale=np.array([0.8, 1.2]))
+    params = make_model(rng, 1).replace(noise_scale=np.array([0.8, 1.2]))
     data, times, panel = make_data(rng, params, even=False)
     coordinates, states, at = in_coordinates(params, False)
     information = observed_information(coordinates, states, panel, np.ones(coordinates.size, dtype=bool))
@@ -170,16 +170,16 @@ def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng
         assert abs(information[i, i] + second) < 1e-3 * max(1.0, abs(second))
 
 
-def draw(seed, n_rows=400, memory_scale=(0.8, 1.0, 0.6, 0.9)):
+def draw(seed, n_rows=400, noise_scale=(0.8, 1.0, 0.6, 0.9)):
     """Draw a series with one slow factor and AR(1) noise."""
-    d = len(memory_scale)
+    d = len(noise_scale)
     truth = StateSpace(
         np.array([0.98]),
         np.array([1.0, -0.8, 0.6, 1.2])[:d, None],
         np.full(d, 0.1),
         np.zeros(d),
-        memory_decay=np.array([0.5, 0.7, 0.8, 0.6])[:d],
-        memory_scale=np.array(memory_scale),
+        noise_decay=np.array([0.5, 0.7, 0.8, 0.6])[:d],
+        noise_scale=np.array(noise_scale),
     )
     model = ProbabilisticSFA.from_parameters(**truth.to_arrays())
     return truth, model.sample(n_rows, random_state=seed)[0]
@@ -222,7 +222,7 @@ def test_scaling_columns_scales_the_fit():
 @pytest.mark.exhaustive
 def test_negative_decays_of_noise_are_estimated():
     truth = ProbabilisticSFA.from_parameters(
-        [0.98], [[1.0], [0.8], [-0.6]], 0.1, memory_decay=[-0.7, 0.6, -0.5], memory_scale=0.8
+        [0.98], [[1.0], [0.8], [-0.6]], 0.1, noise_decay=[-0.7, 0.6, -0.5], noise_scale=0.8
     )
     x, _ = truth.sample(800, random_state=0)
     model = ProbabilisticSFA(1, noise="ar1").fit(x)
@@ -250,7 +250,7 @@ def test_decays_of_the_noise_are_recovered():
         model = ProbabilisticSFA(1, noise="ar1").fit(x)
         decays.append(model.noise_decay_)
         scales.append(model.noise_scale_)
-    for estimates, wanted in ((decays, truth.memory_decay), (scales, truth.memory_scale)):
+    for estimates, wanted in ((decays, truth.noise_decay), (scales, truth.noise_scale)):
         error = np.std(estimates, axis=0) / np.sqrt(20)
         assert np.all(np.abs(np.mean(estimates, axis=0) - wanted) < 3.5 * error + 0.01)
         assert np.all(np.std(estimates, axis=0) < 0.12)
@@ -259,27 +259,27 @@ def test_decays_of_the_noise_are_recovered():
 def test_standard_errors_of_ar1_noise_are_the_numerical_ones():
     """They equal those from second differences of the log-likelihood; intervals are on the scale of atanh."""
     truth = ProbabilisticSFA.from_parameters(
-        [0.95], [[1.5], [-1.0], [1.0]], 0.3, memory_decay=[0.8, 0.7, 0.75], memory_scale=[0.9, 1.0, 0.8]
+        [0.95], [[1.5], [-1.0], [1.0]], 0.3, noise_decay=[0.8, 0.7, 0.75], noise_scale=[0.9, 1.0, 0.8]
     )
     x, _ = truth.sample(300, random_state=0)
     model = ProbabilisticSFA(1, noise="ar1", noise_prior=None, tol=1e-6).fit(x)
     p, panel = model.params_, to_panel([x])
     vector = np.concatenate(
-        [np.arctanh(p.memory_decay), p.memory_scale, np.log(p.noise_variance), p.loadings[:, 0],
+        [np.arctanh(p.noise_decay), p.noise_scale, np.log(p.noise_variance), p.loadings[:, 0],
          np.arctanh(p.decay), p.offset]
     )  # fmt: skip
 
     def value(v):
         b, s, r, c, a, mu = np.split(v, [3, 6, 9, 12, 13])
-        at = make_parameters(np.tanh(a), c[:, None], np.exp(r), mu, memory_decay=np.tanh(b), memory_scale=s)
+        at = make_parameters(np.tanh(a), c[:, None], np.exp(r), mu, noise_decay=np.tanh(b), noise_scale=s)
         return log_likelihood(at.state_space, panel)
 
     free = np.sqrt(np.diag(np.linalg.inv(-numerical_hessian(value, vector))))
     errors = model.standard_errors(x)
-    np.testing.assert_allclose(errors.memory_decay, (1.0 - p.memory_decay**2) * free[:3], rtol=0.02)
-    np.testing.assert_allclose(errors.memory_scale, free[3:6], rtol=0.02)
+    np.testing.assert_allclose(errors.noise_decay, (1.0 - p.noise_decay**2) * free[:3], rtol=0.02)
+    np.testing.assert_allclose(errors.noise_scale, free[3:6], rtol=0.02)
     reach = scipy.stats.norm.isf(0.05) * free[:3]
-    for end, sign in zip(errors.interval("memory_decay", 0.9), (-1.0, 1.0), strict=True):
+    for end, sign in zip(errors.interval("noise_decay", 0.9), (-1.0, 1.0), strict=True):
         np.testing.assert_allclose(end, np.tanh(vector[:3] + sign * reach), atol=3e-3)
 
 
@@ -290,7 +290,7 @@ def test_standard_errors_are_the_scatter_of_estimates():
         _, x = draw(seed, 1000)
         model = ProbabilisticSFA(1, noise="ar1", tol=1e-3).fit(x)
         estimates.append(model.noise_decay_)
-        errors.append(model.standard_errors(x).memory_decay)
+        errors.append(model.standard_errors(x).noise_decay)
     ratio = np.std(estimates, axis=0, ddof=1) / np.sqrt(np.mean(np.square(errors), axis=0))
     assert np.all((ratio > 0.6) & (ratio < 1.6))
 

@@ -20,8 +20,8 @@ def make_params(rng, n_components=1, n_features=4):
         0.7 * rng.standard_normal((n_features, n_components)),
         rng.uniform(0.05, 0.2, n_features),
         np.zeros(n_features),
-        memory_decay=rng.uniform(0.5, 0.95, n_features),
-        memory_scale=rng.uniform(0.4, 0.8, n_features),
+        noise_decay=rng.uniform(0.5, 0.95, n_features),
+        noise_scale=rng.uniform(0.4, 0.8, n_features),
     )
 
 
@@ -59,8 +59,8 @@ def test_information_of_the_noise_is_that_of_a_long_series(rng):
     lag = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
 
     def covariance(params, d):
-        process = params.memory_decay[d] ** lag
-        return params.memory_scale[d] ** 2 * process + params.noise_variance[d] * np.eye(n)
+        process = params.noise_decay[d] ** lag
+        return params.noise_scale[d] ** 2 * process + params.noise_variance[d] * np.eye(n)
 
     found, noise = learning._noise_information(params), make_noise(4)
     for d in range(4):
@@ -84,7 +84,7 @@ def test_regression_is_generalised_least_squares(rng, monkeypatch):
     total = 0.0
     for d in range(4):
         seen = iteration._observed[d] > 0.0
-        own = params.memory_scale[d] ** 2 * params.memory_decay[d] ** lag + params.noise_variance[d] * np.eye(
+        own = params.noise_scale[d] ** 2 * params.noise_decay[d] ** lag + params.noise_variance[d] * np.eye(
             40
         )
         inverse = np.linalg.inv(own[np.ix_(seen, seen)])
@@ -161,5 +161,5 @@ def test_a_start_with_ar1_noise_is_the_fit_of_no_iteration(rng):
     params = make_params(rng)
     result = fit_monte_carlo_em(make_panel(rng, params, [40]), params, make_noise(4), max_iter=0, tol=0.1)
     assert result.status == "max_iter" and len(result.history) == 1
-    for name in ("decay", "loadings", "noise_variance", "memory_decay", "memory_scale"):
+    for name in ("decay", "loadings", "noise_variance", "noise_decay", "noise_scale"):
         np.testing.assert_array_equal(getattr(result.params, name), getattr(params, name))

@@ -123,13 +123,17 @@ def test_one_variance_at_its_floor_has_no_error(series):
 
 def test_a_column_without_ar1_noise_has_no_errors_of_it():
     model = ProbabilisticSFA.from_parameters(
-        [0.95], [[1.5], [-1.0], [1.0]], 0.3, memory_decay=[0.8, 0.7, 0.75], memory_scale=[0.9, 0.0, 0.8]
+        [0.95], [[1.5], [-1.0], [1.0]], 0.3, noise_decay=[0.8, 0.7, 0.75], noise_scale=[0.9, 0.0, 0.8]
     )
     X = model.sample(300, random_state=0)[0]
-    with pytest.warns(UserWarning, match=r"memory_decay\[1\], memory_scale\[1\] are NaN.*near zero"):
+    with pytest.warns(UserWarning, match=r"noise_decay\[1\], noise_scale\[1\] are NaN.*near zero"):
         errors = model.standard_errors(X)
-    for found in (errors.memory_decay, errors.memory_scale):
+    for found in (errors.noise_decay, errors.noise_scale):
         np.testing.assert_array_equal(np.isnan(found), [False, True, False])
+    with pytest.warns(FutureWarning, match="StandardErrors.memory_scale is now noise_scale"):
+        assert errors.memory_scale is errors.noise_scale
+    with pytest.warns(FutureWarning, match="name='memory_decay' is now name='noise_decay'"):
+        np.testing.assert_array_equal(errors.interval("memory_decay"), errors.interval("noise_decay"))
     assert np.isfinite(errors.loadings).all() and np.isfinite(errors.noise_variance).all()
 
 
