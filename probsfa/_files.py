@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["discard_temporary_files", "is_written_through", "replacing"]
+__all__ = ["discard_temporary_files", "is_special_file", "replacing"]
 
 # Existing temporary files, which are removed if the process is terminated.
 _temporary_files: set[Path] = set()
@@ -50,7 +50,7 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     ...     Path(folder, "a.txt").read_text()
     'done'
     """
-    is_special = [is_written_through(output) for output in outputs]
+    is_special = [is_special_file(output) for output in outputs]
     paths = [
         Path(output) if special else Path(output).resolve()
         for output, special in zip(outputs, is_special, strict=True)
@@ -84,7 +84,7 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
             _temporary_files.discard(temporary_file)
 
 
-def is_written_through(output: str | os.PathLike[str]) -> bool:
+def is_special_file(output: str | os.PathLike[str]) -> bool:
     """Return whether an output is a device, a pipe or a stream such as /dev/stdout, which is not replaced.
 
     Parameters
@@ -98,9 +98,9 @@ def is_written_through(output: str | os.PathLike[str]) -> bool:
 
     Examples
     --------
-    >>> is_written_through(os.devnull)
+    >>> is_special_file(os.devnull)
     True
-    >>> is_written_through("a_file_that_is_new.csv")
+    >>> is_special_file("a_file_that_is_new.csv")
     False
     """
     try:

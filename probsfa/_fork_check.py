@@ -5,19 +5,19 @@ import os
 __all__ = ["check_not_forked"]
 
 
-class _History:
-    """Use of JAX in this process and in its parents before a fork."""
+class _JaxUse:
+    """Record of the use of JAX by this package."""
 
-    used = False  # by probsfa, in this process or in a parent before the fork
-    forked_since = False
+    used = False  # in this process, or in a parent before the fork
+    used_before_fork = False
 
     @classmethod
     def after_fork(cls) -> None:
-        cls.forked_since = cls.used
+        cls.used_before_fork = cls.used
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_History.after_fork)
+    os.register_at_fork(after_in_child=_JaxUse.after_fork)
 
 
 def check_not_forked() -> None:
@@ -40,9 +40,9 @@ def check_not_forked() -> None:
     --------
     >>> check_not_forked()  # would raise an error in a child that is forked after this call
     """
-    if _History.forked_since:
+    if _JaxUse.used_before_fork:
         raise RuntimeError(
             "JAX cannot be used in a forked child of a process that has used it. Start processes "
             'with the "spawn" or "forkserver" method, such as multiprocessing.get_context("spawn").'
         )
-    _History.used = True
+    _JaxUse.used = True

@@ -110,8 +110,8 @@ def one_blas_thread() -> Iterator[None]:
                 _set(by_process, _numbers_before)
 
 
-class Helper:
-    """A second thread, which is reused, because starting a thread is slow."""
+class SecondThread:
+    """A second thread that is reused, because starting a thread is slow."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -162,7 +162,7 @@ def _wait_for(future: "Future[None]") -> None:
         raise interrupt
 
 
-_helper = Helper()
+_second_thread = SecondThread()
 
 
 def on_two_threads(first: Callable[[], None], second: Callable[[], None]) -> None:
@@ -173,16 +173,16 @@ def on_two_threads(first: Callable[[], None], second: Callable[[], None]) -> Non
     first : callable
         Function for the calling thread.
     second : callable
-        Function for a helper thread; it runs after ``first`` if the helper is busy.
+        Function for a second thread; it runs after ``first`` if this thread is busy.
     """
-    _helper.run_both(first, second)
+    _second_thread.run_both(first, second)
 
 
 def _forget_other_threads() -> None:
-    """Replace locks and helper in a forked process, which has only the thread that forked it."""
+    """Replace locks and the second thread in a forked process, which has only the thread that forked it."""
     global _limit_lock
     _limit_lock = threading.Lock()  # another thread may have held it
-    _helper.forget_other_threads()
+    _second_thread.forget_other_threads()
 
 
 if hasattr(os, "register_at_fork"):

@@ -205,7 +205,7 @@ def read_times(
         ticks = _ticks(times, int(edges[-1]), name)
         rows = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
         pieces = [ticks[sequence_rows] for sequence_rows in rows]
-        labels = [name if len(pieces) == 1 else f"{name} (sequence {i})" for i in range(len(pieces))]
+        sequence_names = [name if len(pieces) == 1 else f"{name} (sequence {i})" for i in range(len(pieces))]
     else:
         if not isinstance(times, list) or len(times) != len(lengths):
             received = f"a list of {len(times)}" if isinstance(times, list) else f"a {type(times).__name__}"
@@ -213,16 +213,19 @@ def read_times(
                 f"X is a list of {len(lengths)} sequences, so {name} must be a list of {len(lengths)} "
                 f"arrays, one per sequence; got {received}."
             )
-        labels = [f"{name}[{i}]" for i in range(len(times))]
-        pieces = [_ticks(t, n, label) for t, n, label in zip(times, lengths, labels, strict=True)]
+        sequence_names = [f"{name}[{i}]" for i in range(len(times))]
+        pieces = [
+            _ticks(t, n, sequence_name)
+            for t, n, sequence_name in zip(times, lengths, sequence_names, strict=True)
+        ]
         kinds = {_kind_of(p) for p in pieces}
         if len(kinds) > 1:
             raise ValueError(f"{name} mixes {' and '.join(sorted(kinds))}. Use one kind for all sequences.")
     checked = []
-    for piece, label in zip(pieces, labels, strict=True):
-        _check_increasing(piece, label)
+    for piece, sequence_name in zip(pieces, sequence_names, strict=True):
+        _check_increasing(piece, sequence_name)
         seconds = _to_float(piece)
-        _check_resolution(piece, seconds, label, even_steps_known)
+        _check_resolution(piece, seconds, sequence_name, even_steps_known)
         checked.append(seconds)
     kind = "numbers" if _kind_of(pieces[0]) == "numbers" else "dates"
     axis = TimeAxis(kind, even=_is_even(checked))
@@ -462,13 +465,13 @@ def _read_index(
     """
     indexes = [index_of(x) for x in (X if as_list else [X])]
     names = [f"X[{i}]" for i in range(len(indexes))] if as_list else ["X"]
-    labels = [
+    index_names = [
         f"{name}.indexes[{x.dims[0]!r}]" if is_data_array(x) else f"{name}.index"
         for name, x in zip(names, X if as_list else [X], strict=True)
     ]
     if not any(has_times(index) for index in indexes):
-        for index, label in zip(indexes, labels, strict=True):
-            _warn_of_unused_index(index, label)
+        for index, index_name in zip(indexes, index_names, strict=True):
+            _warn_of_unused_index(index, index_name)
         return None
     without_times = next((i for i, index in enumerate(indexes) if not has_times(index)), None)
     if without_times is not None:
@@ -481,23 +484,23 @@ def _read_index(
         edges = np.cumsum([0, *lengths])
         indexes = [indexes[0][a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
         if len(indexes) > 1:
-            labels = [f"{labels[0]} (sequence {i})" for i in range(len(indexes))]
-    return _read_dates(indexes, labels, calendar=calendar, infer=infer, from_index=True)
+            index_names = [f"{index_names[0]} (sequence {i})" for i in range(len(indexes))]
+    return _read_dates(indexes, index_names, calendar=calendar, infer=infer, from_index=True)
 
 
 def _read_dates(
     pieces: Sequence[Any],
-    labels: Sequence[str],
+    names: Sequence[str],
     *,
     calendar: str | None = None,
     infer: bool = False,
     from_index: bool = False,
 ) -> TimeIndex:
-    """Return the times of an index for each sequence; `labels` are names in messages."""
+    """Return the times of an index for each sequence; `names` are names of the sequences in messages."""
     if infer:
         calendar = _calendar_of_periods(pieces)
-    stamps = [_to_stamps(piece, label) for piece, label in zip(pieces, labels, strict=True)]
-    seconds = [_checked_seconds(piece, label) for piece, label in zip(stamps, labels, strict=True)]
+    stamps = [_to_stamps(piece, name) for piece, name in zip(pieces, names, strict=True)]
+    seconds = [_checked_seconds(piece, name) for piece, name in zip(stamps, names, strict=True)]
     counts = None if calendar is None else _calendar_steps(stamps, calendar)
     if counts is not None:
         assert calendar is not None
@@ -511,7 +514,7 @@ def _read_dates(
         for calendar_name in CALENDARS:
             counts = _calendar_steps(stamps, calendar_name)
             if counts is not None and _common_value([np.diff(count) for count in counts]) is not None:
-                return _read_dates(pieces, labels, calendar=calendar_name, from_index=from_index)
+                return _read_dates(pieces, names, calendar=calendar_name, from_index=from_index)
     return _time_index(
         seconds, TimeAxis("dates", None, from_index, _is_evenly_spaced(step, seconds)), step, pieces
     )
@@ -550,7 +553,7 @@ def _calendar_of_periods(pieces: Sequence[Any]) -> str | None:
     return calendars.pop() if len(calendars) == 1 else None
 
 
-def _to_stamps(index: Any, label: str) -> Any:
+def _to_stamps(index: Any, name: str) -> Any:
     """Return an index of times as a DatetimeIndex or a TimedeltaIndex."""
     import pandas as pd
 
@@ -566,20 +569,20 @@ def _to_stamps(index: Any, label: str) -> Any:
         return index_class(index)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{label} mixes dates that cannot be compared: {error}. Convert them to one time zone."
+            f"{name} mixes dates that cannot be compared: {error}. Convert them to one time zone."
         ) from None
 
 
-def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
+def _checked_seconds(stamps: Any, name: str) -> NDArray[np.float64]:
     """Return the increasing times of one sequence in seconds."""
     stamps_without_zone = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
     try:
         ticks = stamps_without_zone.to_numpy()
-        return read_times(ticks, [len(stamps)], as_list=False, name=label, even_steps_known=True).times
+        return read_times(ticks, [len(stamps)], as_list=False, name=name, even_steps_known=True).times
     except ValueError as error:
-        if not label.startswith("X"):
+        if not name.startswith("X"):
             raise
-        of_array = ".indexes[" in label
+        of_array = ".indexes[" in name
         drop = "the dates: X.drop_vars(X.dims[0])" if of_array else "the index: X.reset_index(drop=True)"
         clocks = (
             " Where clocks are set back, tz_localize(zone, ambiguous='infer') distinguishes repeated hours."
@@ -639,7 +642,7 @@ def _sequence_calendar_steps(local_times: Any, calendar: str) -> NDArray[np.int6
     return np.asarray(months.astype(np.int64)) if any(has_regular_day) else None
 
 
-def _warn_of_unused_index(index: Any, label: str) -> None:
+def _warn_of_unused_index(index: Any, name: str) -> None:
     """Warn of an index that probably contains times in an unsupported form."""
     if index is None or len(index) < 2:
         return
@@ -652,7 +655,7 @@ def _warn_of_unused_index(index: Any, label: str) -> None:
                 "has several levels, one of them with times, and is not used. Use a list of frames, one "
                 f"for each series, such as [x.droplevel({other_level}) for _, x in "
                 f"X.groupby(level={other_level})], or "
-                f"times={label}.get_level_values({level}) and lengths="
+                f"times={name}.get_level_values({level}) and lengths="
             )
     elif index.inferred_type == "string" and _DATE_PATTERN.match(str(index[0])):
         reason = (
@@ -668,10 +671,10 @@ def _warn_of_unused_index(index: Any, label: str) -> None:
             row = int(np.argmin(finite))
             reason = f"holds {values[row]} in row {row}. If its numbers are times, pass them as times="
         elif np.all(steps > 0.0) and np.any(uneven):
-            reason = f"contains unevenly spaced numbers, which are not used as times. Pass times={label}"
+            reason = f"contains unevenly spaced numbers, which are not used as times. Pass times={name}"
     if reason is not None:
         warnings.warn(
-            f"{label} {reason}; otherwise rows are treated as evenly spaced in their order.",
+            f"{name} {reason}; otherwise rows are treated as evenly spaced in their order.",
             UserWarning,
             stacklevel=2,
         )

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from probsfa import _files
-from probsfa._files import discard_temporary_files, is_written_through, replacing
+from probsfa._files import discard_temporary_files, is_special_file, replacing
 
 
 def test_all_are_written(tmp_path):
@@ -102,7 +102,7 @@ def test_the_null_device_stays_what_it_is(tmp_path):
     link.symlink_to(os.devnull)
     before = os.stat(os.devnull)
     for output in (os.devnull, link):
-        assert is_written_through(output)
+        assert is_special_file(output)
         with replacing(output) as [draft]:
             draft.write_text("nothing")
     after = os.stat(os.devnull)

@@ -17,7 +17,7 @@ from threadpoolctl import ThreadpoolController
 
 from probsfa import SFA, GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA, graphs
 from probsfa import _threads as threads
-from probsfa._threads import Helper, n_cores, on_two_threads, one_blas_thread, one_core
+from probsfa._threads import SecondThread, n_cores, on_two_threads, one_blas_thread, one_core
 
 N_THREADS = 8
 
@@ -269,12 +269,14 @@ def test_two_functions_run_in_parallel():
 
 
 def test_a_second_caller_runs_both_functions_itself():
-    helper, inside, done = Helper(), threading.Event(), threading.Event()
-    first = threading.Thread(target=lambda: helper.run_both(inside.set, lambda: done.wait(60)))
+    second_thread, inside, done = SecondThread(), threading.Event(), threading.Event()
+    first = threading.Thread(target=lambda: second_thread.run_both(inside.set, lambda: done.wait(60)))
     first.start()
     assert inside.wait(60)
     ran = []
-    helper.run_both(lambda: ran.append(threading.get_ident()), lambda: ran.append(threading.get_ident()))
+    second_thread.run_both(
+        lambda: ran.append(threading.get_ident()), lambda: ran.append(threading.get_ident())
+    )
     assert ran == [threading.get_ident()] * 2
     done.set()
     first.join()
@@ -282,7 +284,7 @@ def test_a_second_caller_runs_both_functions_itself():
 
 @pytest.mark.parametrize("which", ["one", "other"])
 def test_an_error_is_raised_after_both_have_ended(which):
-    helper, ran = Helper(), []
+    second_thread, ran = SecondThread(), []
 
     def fail():
         raise ArithmeticError
@@ -291,14 +293,14 @@ def test_an_error_is_raised_after_both_have_ended(which):
         ran.append(None)
 
     with pytest.raises(ArithmeticError):
-        helper.run_both(*((fail, work) if which == "one" else (work, fail)))
+        second_thread.run_both(*((fail, work) if which == "one" else (work, fail)))
     assert len(ran) == 1
-    helper.run_both(work, work)
+    second_thread.run_both(work, work)
     assert len(ran) == 3
 
 
 def test_an_interrupt_waits_for_the_other_function(monkeypatch):
-    helper, ended, waits = Helper(), [], []
+    second_thread, ended, waits = SecondThread(), [], []
     go = threading.Event()
     waiting = threads.wait
 
@@ -315,7 +317,7 @@ def test_an_interrupt_waits_for_the_other_function(monkeypatch):
 
     monkeypatch.setattr(threads, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
-        helper.run_both(lambda: None, other)
+        second_thread.run_both(lambda: None, other)
     assert ended
 
 

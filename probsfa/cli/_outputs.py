@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from probsfa._files import is_written_through, replacing
+from probsfa._files import is_special_file, replacing
 from probsfa.cli._errors import CommandError
 
 __all__ = ["STANDARD_STREAM", "check_outputs", "is_standard_stream", "writing"]
@@ -55,7 +55,7 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
     for path in outputs:
         if is_standard_stream(path):
             continue
-        if is_written_through(path):
+        if is_special_file(path):
             _check_special_file(path, force)
             continue
         resolved = path.resolve()

@@ -11,7 +11,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.graphs._labels import check_complete
 from probsfa.graphs._sparse import check_node_weights
-from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_number_of_edges
 
 __all__ = ["SpectralGraph", "exact_label"]
 
@@ -194,7 +194,7 @@ class SpectralGraph(TrainingGraph):
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N) without zeros."""
-        check_edges(float(self.n_vertices) ** 2, "responses and weights define the graph")
+        check_number_of_edges(float(self.n_vertices) ** 2, "responses and weights define the graph")
         similarity = 1.0 + (self.responses * self.weights) @ self.responses.T
         v = self.node_weights
         return scipy.sparse.csr_array(v[:, None] * similarity * (v / self.Q))

@@ -15,7 +15,7 @@ from probsfa._validation import check_count, check_lengths, check_option
 from probsfa.graphs._combined import check_group_weights, check_sample_weight, weighted
 from probsfa.graphs._labels import check_classes, label_groups, warn_of_heavy_samples
 from probsfa.graphs.moments import CentredRows
-from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_number_of_edges
 
 __all__ = ["GroupGraph", "clustered", "mixed", "serial", "transition"]
 
@@ -61,7 +61,7 @@ class GroupGraph(TrainingGraph):
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         connected_groups = self.edge_weights.tocoo().coords
-        check_edges(
+        check_number_of_edges(
             float(np.sum(self.sizes[connected_groups[0]] * self.sizes[connected_groups[1]])),
             "edge_weights[groups[n], groups[m]] is the weight of any one",
         )

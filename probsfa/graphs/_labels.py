@@ -16,7 +16,7 @@ __all__ = [
     "check_classes",
     "check_complete",
     "check_labels",
-    "default_groups",
+    "default_n_groups",
     "is_missing",
     "label_groups",
     "sort_labels",
@@ -125,7 +125,7 @@ def label_groups(
     intervals of equal length; if no labels are equal, the sizes of the groups differ by at most one. By
     default there are ``sqrt(N)`` groups, at most 50 as in Escalante-B. & Wiskott (2013, section 6.2). The
     labels -y have the groups of y in reverse order, except if the mean of y is midway between minimum and
-    maximum and there are ties (a midrank on the middle border, or groups of equal size to merge).
+    maximum and there are ties (a midrank on the boundary in the middle, or groups of equal size to merge).
 
     Parameters
     ----------
@@ -153,12 +153,12 @@ def label_groups(
         counts = np.bincount(label_index, weights=check_sample_weight(sample_weight, len(labels)))
         check_group_weights(counts)
     n = counts.sum()
-    max_groups = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
+    max_groups = default_n_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
     _check_different(labels, len(distinct))
     group_index = np.arange(len(distinct))
     if len(distinct) > max_groups:
         midrank_group, remainder = np.divmod((2 * np.cumsum(counts) - counts) * max_groups, 2 * n)
-        # A midrank on the border of two groups is assigned to the group farther from the middle.
+        # A midrank on the boundary of two groups is assigned to the group farther from the middle.
         is_below = (remainder == 0) & (2 * midrank_group < max_groups)
         group_index = np.unique(midrank_group - is_below, return_inverse=True)[1]
     if balanced:
@@ -192,7 +192,7 @@ def _check_different(labels: NDArray[np.float64], n_distinct: int) -> None:
         raise ValueError(f"y has only one value, {labels[0]}; a graph of labels requires at least two.")
 
 
-def default_groups(n: float) -> int:
+def default_n_groups(n: float) -> int:
     """Return the default number of groups for n samples."""
     return min(50, max(2, round(n**0.5)))
 

@@ -21,7 +21,7 @@ from probsfa.graphs.training_graph import IntArray, TrainingGraph
 __all__ = [
     "MAX_TREE_FEATURES",
     "SparseGraph",
-    "default_neighbors",
+    "default_n_neighbors",
     "from_sparse",
     "heat_kernel",
     "nearest_neighbors",
@@ -242,7 +242,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
     return from_sparse(neighbor_edges(values, k), node_weights)
 
 
-def default_neighbors(n: int) -> int:
+def default_n_neighbors(n: int) -> int:
     """Return the default number of neighbours for a graph of n samples."""
     return max(1, min(10, n - 1))
 

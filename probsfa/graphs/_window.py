@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import connected_components
 
 from probsfa._typing import FloatArray
 from probsfa.graphs.moments import CentredRows, block_rows
-from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
+from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_number_of_edges
 
 __all__ = ["Ends", "TiedWindowGraph", "WindowGraph"]
 
@@ -249,7 +249,7 @@ class TiedWindowGraph(TrainingGraph):
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         n, sizes = self.n_vertices, self.sizes
-        check_edges(float(np.sum(sizes.astype(float) ** 2)), "window and sizes define the graph")
+        check_number_of_edges(float(np.sum(sizes.astype(float) ** 2)), "window and sizes define the graph")
         inverse_sizes = scipy.sparse.diags_array(1.0 / sizes)
         within_weights = (self._within_weights - self._loops) / np.maximum(sizes * (sizes - 1), 1)
         pair_weights = inverse_sizes @ self._between_blocks @ inverse_sizes + scipy.sparse.diags_array(

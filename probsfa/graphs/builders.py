@@ -18,7 +18,7 @@ from probsfa.graphs._named import (
     reference_graph,
 )
 from probsfa.graphs._ordered import WindowWeights, reordering, ring, sliding_window, temporal
-from probsfa.graphs._sparse import default_neighbors, from_sparse, heat_kernel, nearest_neighbors
+from probsfa.graphs._sparse import default_n_neighbors, from_sparse, heat_kernel, nearest_neighbors
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = [
@@ -382,7 +382,7 @@ class NearestNeighbors(GraphBuilder):
 
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
         """Return the graph of some rows."""
-        count = default_neighbors(len(X)) if self.n_neighbors is None else self.n_neighbors
+        count = default_n_neighbors(len(X)) if self.n_neighbors is None else self.n_neighbors
         return nearest_neighbors(X, count, node_weights=self.node_weights)
 
     def reference(self) -> Any:

@@ -43,7 +43,7 @@ __all__ = [
     "ReweightedGraph",
     "SparseWalk",
     "TrainingGraph",
-    "check_edges",
+    "check_number_of_edges",
     "graph_moments",
 ]
 
@@ -276,7 +276,7 @@ class ReweightedGraph(TrainingGraph):
         return self.base._relative_energy(X)
 
 
-def check_edges(n_edges: float, alternative: str) -> None:
+def check_number_of_edges(n_edges: float, alternative: str) -> None:
     """Raise a MemoryError if a matrix of edges would be too large.
 
     Parameters
