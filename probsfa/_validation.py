@@ -129,7 +129,7 @@ class Sequences:
             exog=None if self.exog is None else self.exog[rows],
         )
 
-    def standardised(self, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> "Sequences":
+    def standardized(self, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> "Sequences":
         """Return the rows with standardized values ``(values - shift) / scale``."""
         return replace(self, values=(self.values - shift) / scale)
 

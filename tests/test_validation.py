@@ -351,7 +351,7 @@ def test_units_of_sequences_can_be_changed():
     found = check([X[:3], X[3:]], times=[times[:3], times[3:]])
     assert found.time_unit == 10.0 and check(X).time_unit == 1.0
     np.testing.assert_array_equal(found.with_time_unit(10.0).times, times / 10.0)
-    scaled = found.standardised(np.array([1.0, 2.0]), np.array([4.0, 8.0]))
+    scaled = found.standardized(np.array([1.0, 2.0]), np.array([4.0, 8.0]))
     np.testing.assert_array_equal(scaled.values, (X - [1.0, 2.0]) / [4.0, 8.0])
     assert scaled.is_list and scaled.lengths == (3, 3) and scaled.times is found.times
     assert check(X).with_time_unit(60.0).times is None

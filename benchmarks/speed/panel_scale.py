@@ -64,7 +64,7 @@ def on_cluster(path, n_rows, lengths, params, repeats):
     with LocalCluster(**options) as cluster, Client(cluster) as client:
         rows = da.map_blocks(read, path, chunks=chunks, dtype=np.float64, meta=np.empty((0, D)))
         data = DistributedSequences(ProbabilisticSFA(K), rows, lengths)
-        observations = data.standardised(np.zeros(D), np.ones(D))
+        observations = data.standardized(np.zeros(D), np.ones(D))
         seconds, answer = least(lambda: observations.e_step(params), repeats, client)
         return seconds, answer, len(data.groups)
 

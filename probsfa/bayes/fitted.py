@@ -42,7 +42,7 @@ class Units(NamedTuple):
         """Return sequences with values, covariates and times in these units."""
         exog = sequences.exog
         return replace(
-            sequences.standardised(self.shift, self.scale).with_time_unit(self.time_unit),
+            sequences.standardized(self.shift, self.scale).with_time_unit(self.time_unit),
             exog=None if exog is None else (exog - self.exog_shift) / self.exog_scale,
         )
 

@@ -90,7 +90,7 @@ class DistributedSequences:
         n_rows = sum(self.columns.lengths)
         return Size(max_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
-    def standardised(
+    def standardized(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return standardized observations: a local sample, and expected statistics of all observations."""
@@ -131,7 +131,7 @@ def _em_sums(params: StateSpace, panel: Panel) -> Statistics:
 
 
 def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:
-    return part.standardised(shift, scale)
+    return part.standardized(shift, scale)
 
 
 def _sample(scaled: Sequence[Any], n_values: int) -> Panel:

@@ -628,7 +628,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Return standard errors of the parameters, from the observed information of the data."""
         fitted = self.fitted
-        panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
+        panel = self._panel(sequences.standardized(fitted.shift, fitted.scale))
         coordinates = self.fitted.coordinates(evenly_sampled=panel.evenly_sampled)
         floors = self._noise_floors(sequences)
         params = fitted.standardised_params.state_space
@@ -639,7 +639,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
         """Return the profile likelihood interval of the time scale of a latent factor."""
         fitted, params = self.fitted, self.fitted.standardised_params.state_space
-        panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
+        panel = self._panel(sequences.standardized(fitted.shift, fitted.scale))
         coordinates = self.fitted.coordinates(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, self._noise_floors(sequences))
         if not free[component]:
@@ -662,7 +662,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def standardised_panel(self, sequences: Sequences) -> Panel:
         """Return the rows in the units of ``fitted.standardised_params``."""
-        return self._panel(sequences.standardised(self.fitted.shift, self.fitted.scale))
+        return self._panel(sequences.standardized(self.fitted.shift, self.fitted.scale))
 
 
 def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:

@@ -73,7 +73,7 @@ class InBlocks:
         n_rows = int(self.X.shape[0])
         return Size(max_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
-    def standardised(
+    def standardized(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return segments of the standardized observations, and a function for statistics of all rows."""
@@ -105,7 +105,7 @@ def _slice_rows(X: Any, rows: slice) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def _standardised(X: Any, rows: slice, shift: FloatArray, scale: FloatArray) -> FloatArray:
+def _standardized(X: Any, rows: slice, shift: FloatArray, scale: FloatArray) -> FloatArray:
     """Return validated rows of a slice in units of the model, NaN where missing."""
     return (as_float_array(_slice_rows(X, rows), "X") - shift) / scale
 
@@ -201,6 +201,6 @@ def sample(
         for start in np.linspace(0, n_rows - size, _N_SEGMENTS).astype(int):
             end_of_sequence = int(ends[np.searchsorted(ends, start, side="right")])
             segments.append(slice(int(start), min(int(start) + size, end_of_sequence)))
-    values = [_standardised(X, rows, shift, scale) for rows in segments]
+    values = [_standardized(X, rows, shift, scale) for rows in segments]
     times_of_rows = None if times is None else np.concatenate([times[rows] for rows in segments])
     return make_panel(Sequences(np.concatenate(values), tuple(map(len, values)), times_of_rows))

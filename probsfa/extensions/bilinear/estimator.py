@@ -214,7 +214,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
         if self.noise == "isotropic":
             std = np.full_like(std, np.sqrt(np.mean(std**2)))
         scale = np.where(std > 0.0, std, 1.0)
-        panel = make_panel(sequences.standardised(shift, scale))
+        panel = make_panel(sequences.standardized(shift, scale))
         with Progress(self.max_iter) if self.verbose else nullcontext() as report:
             result = learn(
                 panel,

@@ -51,7 +51,7 @@ class BilinearModel(FittedModel):
         """Return the approximate posterior of factors and gates given all rows of each sequence."""
         shift, scale = self.params.offset, self.scale
         params = rescale(self.params, -shift / scale, 1.0 / scale)
-        posterior = infer(params, make_panel(sequences.standardised(shift, scale)))
+        posterior = infer(params, make_panel(sequences.standardized(shift, scale)))
         log_scale_sum = float(sequences.mask.sum(axis=0) @ np.log(scale))
         return posterior._replace(lower_bound=posterior.lower_bound - log_scale_sum)
 

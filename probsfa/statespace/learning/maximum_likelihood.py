@@ -190,7 +190,7 @@ class TrainingData(Protocol):
         """Return the default number of factors and rows of a fit, with AR(1) or white noise."""
         ...
 
-    def standardised(
+    def standardized(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return observations ``(x - shift) / scale`` of all rows, or of some segments."""
@@ -224,12 +224,12 @@ class InMemory:
             self.sequences.mask, self.sequences.lengths, ~self.columns.constant, ar1_noise=ar1_noise
         )
 
-    def standardised(
+    def standardized(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return observations ``(x - shift) / scale`` of all rows, or of some segments."""
         rows = self.sequences if segments is None else self.sequences.segments_as_sequences(segments)
-        panel = make_panel(rows.standardised(shift, scale).with_time_unit(self.time_unit))
+        panel = make_panel(rows.standardized(shift, scale).with_time_unit(self.time_unit))
         return Observations(panel, panel.mask[:].sum(axis=0))
 
 
@@ -587,7 +587,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         size = data.default_size(ar1_noise=options.has_ar1_noise)
     latents = replace(options, n_components=size.n_components).latents
     check_identified(latents, int(data.columns.counts.sum()))
-    observations = data.standardised(shift, scale, size.segments)
+    observations = data.standardized(shift, scale, size.segments)
     problem = FitProblem(
         observations,
         shift,

@@ -514,7 +514,7 @@ def standard_errors_with(
     assert exog is not None
     without_effects = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
     panel = make_panel(
-        without_effects.standardised(fitted.shift, fitted.scale).with_time_unit(fitted.time_unit)
+        without_effects.standardized(fitted.shift, fitted.scale).with_time_unit(fitted.time_unit)
     )
     params, scale = fitted.standardised_params.state_space, fitted.scale
     coordinates = fitted.coordinates(evenly_sampled=panel.evenly_sampled)
