@@ -138,7 +138,7 @@ _ = fig.suptitle("loadings of each factor: medians, 50 % and 90 % credible inter
 # represent the other posterior.
 #
 # Here two experts disagree: one expects the slowest time scale to be about a week, the other two months.
-# Both analyse 110 days, then 1,100 days. For the long series, `inference="svi"` replaces the sampler by a
+# Both analyze 110 days, then 1,100 days. For the long series, `inference="svi"` replaces the sampler by a
 # Gaussian approximation with importance weights. This takes seconds instead of minutes.
 
 # %%
