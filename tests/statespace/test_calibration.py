@@ -40,12 +40,12 @@ def test_distances_are_those_of_a_loop(rng, with_times):
     for part in sequences.slices:
         for t in range(part.start, part.stop):
             for d in range(3):
-                seen = [
+                distances = [
                     abs(row_times[t] - row_times[s])
                     for s in range(part.start, part.stop)
                     if values[s, d] == 1.0
                 ]
-                np.testing.assert_allclose(found[t, d], min(seen, default=np.inf))
+                np.testing.assert_allclose(found[t, d], min(distances, default=np.inf))
 
 
 @pytest.mark.parametrize("n", [4, 8, 30])
@@ -119,15 +119,15 @@ def of_the_model(rng, n_rows, n_columns=6):
     return factors + noise + 0.3 * rng.standard_normal((n_rows, n_columns))
 
 
-def coverage(whole, hidden):
+def coverage(complete, hidden):
     """Return the coverage of hidden values by 90 % intervals of the default fit, calibrated and not."""
-    seen = np.where(hidden, np.nan, whole)
-    model = ProbabilisticSFA().fit(seen)
+    incomplete = np.where(hidden, np.nan, complete)
+    model = ProbabilisticSFA().fit(incomplete)
     parts = []
     plain = replace(model._model, fitted=replace(model._model.fitted, calibration=None))
     for one in (model._model, plain):
-        filled = one.impute(Sequences(seen, (len(seen),)), with_std=True)
-        parts.append(np.mean((np.abs(filled.values - whole) <= 1.6449 * filled.std)[hidden]))
+        filled = one.impute(Sequences(incomplete, (len(incomplete),)), with_std=True)
+        parts.append(np.mean((np.abs(filled.values - complete) <= 1.6449 * filled.std)[hidden]))
     return parts
 
 
@@ -139,8 +139,8 @@ def hide_days(x, part, **given):
 def test_coverage_in_data_of_the_model(hide):
     found = []
     for seed in range(3):
-        whole = of_the_model(np.random.default_rng(seed), 600)
-        found.append(coverage(whole, hide(whole, 0.1, random_state=seed))[0])
+        complete = of_the_model(np.random.default_rng(seed), 600)
+        found.append(coverage(complete, hide(complete, 0.1, random_state=seed))[0])
     assert 0.88 <= np.mean(found) <= 0.92
 
 
@@ -148,8 +148,8 @@ def test_coverage_of_short_series():
     """Coverage varies more than in long series: a factor has a time scale of 20 rows, half of the series."""
     found = []
     for seed in range(6):
-        whole = of_the_model(np.random.default_rng(seed), 40)
-        found.append(coverage(whole, hide_blocks(whole, 4, 0.15, random_state=seed)))
+        complete = of_the_model(np.random.default_rng(seed), 40)
+        found.append(coverage(complete, hide_blocks(complete, 4, 0.15, random_state=seed)))
     calibrated, plain = np.mean(found, axis=0)
     assert plain < calibrated
     assert 0.8 <= calibrated <= 0.97
@@ -159,9 +159,9 @@ def test_coverage_of_blocks_of_columns_smoother_than_ar1_processes():
     rng = np.random.default_rng(0)
     t = np.arange(800.0)
     frequencies, phases = rng.uniform(0.02, 0.2, (2, 5)), rng.uniform(0.0, 6.0, (2, 5))
-    whole = sum(np.sin(f * t[:, None] + p) for f, p in zip(frequencies, phases, strict=True))
-    whole = whole + 0.01 * rng.standard_normal(whole.shape)
-    calibrated, plain = coverage(whole, hide_blocks(whole, 16, 0.1, random_state=0))
+    complete = sum(np.sin(f * t[:, None] + p) for f, p in zip(frequencies, phases, strict=True))
+    complete = complete + 0.01 * rng.standard_normal(complete.shape)
+    calibrated, plain = coverage(complete, hide_blocks(complete, 16, 0.1, random_state=0))
     assert abs(calibrated - 0.9) < abs(plain - 0.9)
 
 

@@ -24,8 +24,8 @@ def ar1(rng, n_rows, decays):
     return z
 
 
-def error_of(filled, whole, hidden):
-    return np.sqrt(np.mean(((filled - whole) / np.nanstd(whole, axis=0))[hidden] ** 2))
+def error_of(filled, complete, hidden):
+    return np.sqrt(np.mean(((filled - complete) / np.nanstd(complete, axis=0))[hidden] ** 2))
 
 
 def shared_and_own(rng, n_rows):
@@ -35,21 +35,21 @@ def shared_and_own(rng, n_rows):
 
 
 def test_processes_of_single_columns_get_ar1_noise(rng):
-    whole = shared_and_own(rng, 200)
-    hidden = hide_values(whole, 0.1, random_state=0)
-    seen = np.where(hidden, np.nan, whole)
-    model = ProbabilisticSFA().fit(seen)
+    complete = shared_and_own(rng, 200)
+    hidden = hide_values(complete, 0.1, random_state=0)
+    incomplete = np.where(hidden, np.nan, complete)
+    model = ProbabilisticSFA().fit(incomplete)
     assert model.params_.has_ar1_noise and model.noise_decay_.shape == (20,)
     assert model.get_params()["noise"] == "auto" and "held-out values" in model.status_
-    white = ProbabilisticSFA(noise="diagonal").fit(seen)
-    errors = [error_of(one.impute(seen), whole, hidden) for one in (model, white)]
+    white = ProbabilisticSFA(noise="diagonal").fit(incomplete)
+    errors = [error_of(one.impute(incomplete), complete, hidden) for one in (model, white)]
     assert errors[0] < errors[1]
 
 
 def test_the_same_data_get_the_same_model(rng):
-    seen = shared_and_own(rng, 60)[:, :3]
-    seen[::9, 1] = np.nan
-    one, other = (ProbabilisticSFA().fit(seen) for _ in range(2))
+    incomplete = shared_and_own(rng, 60)[:, :3]
+    incomplete[::9, 1] = np.nan
+    one, other = (ProbabilisticSFA().fit(incomplete) for _ in range(2))
     np.testing.assert_array_equal(one.loadings_, other.loadings_)
 
 
@@ -85,25 +85,27 @@ def test_a_cycle_is_added_if_held_out_values_need_it():
     rng = np.random.default_rng(3)
     phases = rng.uniform(0.0, 2.0 * np.pi, 4)
     daily = np.cos(2.0 * np.pi * np.arange(600)[:, None] / 24.0 + phases)
-    whole = daily + 0.5 * ar1(rng, 600, np.full(4, 0.9)) + 0.1 * rng.standard_normal((600, 4))
-    hidden = np.zeros(whole.shape, dtype=bool)
+    complete = daily + 0.5 * ar1(rng, 600, np.full(4, 0.9)) + 0.1 * rng.standard_normal((600, 4))
+    hidden = np.zeros(complete.shape, dtype=bool)
     hidden[200:236] = hidden[400:436] = True
-    seen = np.where(hidden, np.nan, whole)
-    model = ProbabilisticSFA().fit(seen)
+    incomplete = np.where(hidden, np.nan, complete)
+    model = ProbabilisticSFA().fit(incomplete)
     assert model.rhythm_periods_[0] == pytest.approx(24.0, rel=0.01) and "1 cycle" in model.status_
-    without = ProbabilisticSFA(4, noise="ar1").fit(seen)
-    assert error_of(model.impute(seen), whole, hidden) < 0.8 * error_of(without.impute(seen), whole, hidden)
+    without = ProbabilisticSFA(4, noise="ar1").fit(incomplete)
+    assert error_of(model.impute(incomplete), complete, hidden) < 0.8 * error_of(
+        without.impute(incomplete), complete, hidden
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out")
 def test_independent_random_walks_are_imputed_as_by_interpolation():
     walks = np.random.default_rng(5).standard_normal((300, 4)).cumsum(axis=0)
     hidden = hide_blocks(walks, 10, random_state=0)
-    seen = np.where(hidden, np.nan, walks)
-    model = ProbabilisticSFA().fit(seen)
+    incomplete = np.where(hidden, np.nan, walks)
+    model = ProbabilisticSFA().fit(incomplete)
     assert model.loadings_.shape == (4, 0)
-    interpolated = LinearInterpolation().fill(seen).values
-    assert error_of(model.impute(seen), walks, hidden) <= 1.02 * error_of(interpolated, walks, hidden)
+    interpolated = LinearInterpolation().fill(incomplete).values
+    assert error_of(model.impute(incomplete), walks, hidden) <= 1.02 * error_of(interpolated, walks, hidden)
 
 
 def test_ar1_noise_of_all_columns_is_not_affordable_in_very_long_data():

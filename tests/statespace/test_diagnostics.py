@@ -125,7 +125,7 @@ def hide(rng, X):
 
 
 @pytest.fixture(scope="module")
-def quiet():
+def model_diagnostics():
     out = []
     for seed in range(12):
         rng, model, X, _, _ = case(seed)
@@ -133,20 +133,20 @@ def quiet():
     return out
 
 
-def test_prediction_errors_in_data_of_the_model_are_white(quiet):
-    p = np.concatenate([d.ljung_box for d in quiet])
+def test_prediction_errors_in_data_of_the_model_are_white(model_diagnostics):
+    p = np.concatenate([d.ljung_box for d in model_diagnostics])
     assert scipy.stats.kstest(p, "uniform").pvalue > 0.01
 
 
-def test_intervals_have_nominal_coverage_for_data_of_the_model(quiet):
+def test_intervals_have_nominal_coverage_for_data_of_the_model(model_diagnostics):
     for kind in ("one step", "cells", "rows", "blocks"):
-        curves = np.mean([d.coverage[kind].mean(axis=1) for d in quiet], axis=0)
-        np.testing.assert_allclose(curves, quiet[0].levels, atol=0.015)
+        curves = np.mean([d.coverage[kind].mean(axis=1) for d in model_diagnostics], axis=0)
+        np.testing.assert_allclose(curves, model_diagnostics[0].levels, atol=0.015)
 
 
-def test_data_of_the_model_cause_no_advice(quiet):
-    assert [d.advice for d in quiet] == [()] * len(quiet)
-    assert "No misfit found" in str(quiet[0])
+def test_data_of_the_model_cause_no_advice(model_diagnostics):
+    assert [d.advice for d in model_diagnostics] == [()] * len(model_diagnostics)
+    assert "No misfit found" in str(model_diagnostics[0])
 
 
 def add_cycle(rng, X, noise, s):

@@ -25,10 +25,10 @@ from tests.statespace.support import mask_values, to_panel, to_parameters, uneve
 def covariance_of_observed(model, sequences, times=None):
     """Return the covariance of all observed values, and the flat mask of these values."""
     n = sum(len(x) for x in sequences)
-    seen = ~np.isnan(np.concatenate(sequences)).ravel()
+    observed = ~np.isnan(np.concatenate(sequences)).ravel()
     P = oracle.latent_covariance(model, sequences, times)
-    H = oracle.observation_matrix(model, n)[seen]
-    return H @ P @ H.T + np.diag(np.tile(model.noise, n)[seen]), seen
+    H = oracle.observation_matrix(model, n)[observed]
+    return H @ P @ H.T + np.diag(np.tile(model.noise, n)[observed]), observed
 
 
 @pytest.mark.parametrize("uneven", [False, True])
@@ -39,11 +39,11 @@ def test_least_squares_are_those_of_the_dense_covariance(rng, pattern, uneven):
     times = uneven_times(rng, lengths) if uneven else None
     data = mask_values(rng, oracle.simulate(rng, model, lengths, times), pattern)
     rows = np.column_stack([np.ones(23), rng.standard_normal((23, 2))])
-    S, seen = covariance_of_observed(model, data, times)
+    S, observed = covariance_of_observed(model, data, times)
     design = np.kron(rows, np.eye(3))[
-        seen
+        observed
     ]  # coefficients of a regressor for all columns, one after the other
-    x = (np.concatenate(data) - model.offset).ravel()[seen]
+    x = (np.concatenate(data) - model.offset).ravel()[observed]
     weighted = np.linalg.solve(S, design)
     expected = np.linalg.solve(design.T @ weighted, weighted.T @ x)
     gain = 0.5 * x @ weighted @ expected
@@ -77,7 +77,7 @@ def test_least_squares_do_not_depend_on_the_preconditioner(rng, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def driven():
+def with_effects():
     """Two columns with missing values, a trend and an indicator as covariates, and the fitted model."""
     rng = np.random.default_rng(3)
     model = oracle.Model(
@@ -96,8 +96,8 @@ def as_model(fitted):
     return oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
 
 
-def test_the_log_likelihood_is_that_of_the_rows_less_effects(driven):
-    x, exog, fitted = driven
+def test_the_log_likelihood_is_that_of_the_rows_less_effects(with_effects):
+    x, exog, fitted = with_effects
     expected = oracle.log_likelihood(as_model(fitted), [x - exog @ fitted.exog_coef_.T])
     assert fitted.log_likelihood(x, exog=exog) == pytest.approx(expected, rel=1e-10)
     assert fitted.log_likelihood_ == pytest.approx(expected, rel=1e-9)
@@ -108,12 +108,12 @@ def test_the_log_likelihood_is_that_of_the_rows_less_effects(driven):
     assert fitted.bic(x, exog=exog) == pytest.approx(-2 * expected + penalty, rel=1e-10)
 
 
-def test_a_fit_maximizes_the_likelihood_over_all_parameters(driven):
-    x, exog, fitted = driven
-    S, seen = covariance_of_observed(as_model(fitted), [x])
-    design = np.kron(np.column_stack([np.ones(60), exog]), np.eye(2))[seen]
+def test_a_fit_maximizes_the_likelihood_over_all_parameters(with_effects):
+    x, exog, fitted = with_effects
+    S, observed = covariance_of_observed(as_model(fitted), [x])
+    design = np.kron(np.column_stack([np.ones(60), exog]), np.eye(2))[observed]
     weighted = np.linalg.solve(S, design)
-    best = np.linalg.solve(design.T @ weighted, weighted.T @ x.ravel()[seen]).reshape(3, 2)
+    best = np.linalg.solve(design.T @ weighted, weighted.T @ x.ravel()[observed]).reshape(3, 2)
     np.testing.assert_allclose(fitted.mean_, best[0], rtol=1e-4)
     np.testing.assert_allclose(fitted.exog_coef_.T, best[1:], rtol=1e-4)
     rest = ProbabilisticSFA(1, noise_prior=None, tol=1e-8).fit(x - exog @ fitted.exog_coef_.T)
@@ -147,8 +147,8 @@ def numerical_standard_errors(x, exog, fitted):
     return np.sqrt(np.diag(np.linalg.inv(information)))
 
 
-def test_standard_errors_are_those_of_numerical_second_derivatives(driven):
-    x, exog, fitted = driven
+def test_standard_errors_are_those_of_numerical_second_derivatives(with_effects):
+    x, exog, fitted = with_effects
     errors = numerical_standard_errors(x, exog, fitted)
     got = fitted.standard_errors(x, exog=exog)
     np.testing.assert_allclose(got.exog_coef.ravel(), errors[7:], rtol=2e-3)
@@ -160,21 +160,21 @@ def test_standard_errors_are_those_of_numerical_second_derivatives(driven):
     assert got.interval("timescales").lower[0] > 0.0
 
 
-def test_the_error_of_a_mean_includes_that_of_the_coefficients(driven):
+def test_the_error_of_a_mean_includes_that_of_the_coefficients(with_effects):
     """Both are correlated if a column is missing while a covariate is large."""
-    x, exog = driven[0][:40].copy(), driven[1][:40]
+    x, exog = with_effects[0][:40].copy(), with_effects[1][:40]
     x[20:, 1] = np.nan
     fitted = ProbabilisticSFA(1, noise_prior=None, tol=1e-8).fit(x, exog=exog)
     errors = numerical_standard_errors(x, exog, fitted)
     np.testing.assert_allclose(fitted.standard_errors(x, exog=exog).offset, errors[5:7], rtol=2e-3)
 
 
-def test_the_log_likelihood_is_that_of_statsmodels(driven, rng):
+def test_the_log_likelihood_is_that_of_statsmodels(with_effects, rng):
     """An AR(1) process under noise, with covariates: one column of SARIMAX."""
     sarimax = pytest.importorskip(
         "statsmodels.tsa.statespace.sarimax", reason="statsmodels, of the test extra, is not installed"
     )
-    x, exog, fitted = driven
+    x, exog, fitted = with_effects
     one = ProbabilisticSFA(1, noise_prior=None, tol=1e-2).fit(x[:, :1], exog=exog)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -203,11 +203,11 @@ def test_unrelated_covariates_never_lower_the_likelihood(rng, options):
     assert with_them.n_evaluations_ < 6 * alone.n_evaluations_ + 60
 
 
-def test_a_least_squares_step_is_used_if_the_joint_fit_is_worse(driven, monkeypatch):
+def test_a_least_squares_step_is_used_if_the_joint_fit_is_worse(with_effects, monkeypatch):
     def lower(self, state):
         return state._replace(result=state.result._replace(log_likelihood=-np.inf))
 
-    x, exog, _ = driven
+    x, exog, _ = with_effects
     monkeypatch.setattr(regression._JointFit, "maximize_from", lower)
     options = dict(noise_prior=None, tol=1e-8)
     with warnings.catch_warnings():
@@ -230,8 +230,8 @@ def test_strong_effects_are_found(rng):
     np.testing.assert_allclose(fitted.decay_, [0.95, 0.5], atol=0.15)
 
 
-def test_effects_do_not_depend_on_units(driven):
-    x, exog, fitted = driven
+def test_effects_do_not_depend_on_units(with_effects):
+    x, exog, fitted = with_effects
     scaled = ProbabilisticSFA(1, noise_prior=None, tol=1e-8).fit(
         1e3 * x - 7.0, exog=exog * [1e-4, 1e4] + [3, -9]
     )
@@ -242,8 +242,8 @@ def test_effects_do_not_depend_on_units(driven):
 # ------------------------------------------------------------------------------------------- methods
 
 
-def test_methods_equal_those_for_the_rows_less_effects(driven):
-    x, exog, fitted = driven
+def test_methods_equal_those_for_the_rows_less_effects(with_effects):
+    x, exog, fitted = with_effects
     plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     effects = exog @ fitted.exog_coef_.T
     rest = x - effects
@@ -269,8 +269,8 @@ def test_methods_equal_those_for_the_rows_less_effects(driven):
     np.testing.assert_allclose((parts.sum(axis=2) + fitted.mean_)[missing], filled[missing], rtol=1e-9)
 
 
-def test_forecasts_use_the_covariates_of_their_steps(driven):
-    x, exog, fitted = driven
+def test_forecasts_use_the_covariates_of_their_steps(with_effects):
+    x, exog, fitted = with_effects
     plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     following = np.array([[11.0, 1.0], [11.1, 0.0], [20.0, 0.0]])
     more = np.vstack([exog, following])
@@ -290,8 +290,8 @@ def test_forecasts_use_the_covariates_of_their_steps(driven):
     assert news.observed[-1] == pytest.approx(1.0, rel=1e-12)
 
 
-def test_frames_are_selected_by_their_index(driven):
-    x, exog, _ = driven
+def test_frames_are_selected_by_their_index(with_effects):
+    x, exog, _ = with_effects
     index = pd.date_range("2024-01-01", periods=70, freq="D")
     frame = pd.DataFrame(x, columns=["a", "b"], index=index[:60])
     inputs = pd.DataFrame(np.vstack([exog, exog[:10]]), columns=["slope", "switch"], index=index)
@@ -342,8 +342,8 @@ def test_frames_of_covariates_for_several_sequences(rng):
     np.testing.assert_array_equal(again.impute(days, exog=shared)[1], again.impute(days, exog=others)[1])
 
 
-def test_invalid_covariates_are_reported(driven):
-    x, exog, fitted = driven
+def test_invalid_covariates_are_reported(with_effects):
+    x, exog, fitted = with_effects
     model = ProbabilisticSFA(1)
     broken = exog.copy()
     broken[4, 1] = np.nan
@@ -379,8 +379,8 @@ def test_invalid_covariates_are_reported(driven):
         plain.transform(x, exog=exog)
 
 
-def test_a_saved_model_keeps_its_covariates(driven, tmp_path):
-    x, exog, fitted = driven
+def test_a_saved_model_keeps_its_covariates(with_effects, tmp_path):
+    x, exog, fitted = with_effects
     fitted.save(tmp_path / "model.npz")
     again = probsfa.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again.exog_coef_, fitted.exog_coef_)
@@ -388,8 +388,8 @@ def test_a_saved_model_keeps_its_covariates(driven, tmp_path):
     np.testing.assert_array_equal(again.impute(x, exog=exog), fitted.impute(x, exog=exog))
 
 
-def test_covariates_with_transforms(driven):
-    x, exog, _ = driven
+def test_covariates_with_transforms(with_effects):
+    x, exog, _ = with_effects
     y = np.exp(0.1 * x)
     fitted = ProbabilisticSFA(1, transforms="log", tol=0.01).fit(y, exog=exog)
     plain = ProbabilisticSFA(1, tol=0.01).fit(0.1 * x, exog=exog)

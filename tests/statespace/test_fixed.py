@@ -43,12 +43,12 @@ def dense_gaussian(model, x):
     for a, c in zip(model.decay, model.loadings.T, strict=True):
         S += np.kron(a**lags, np.outer(c, c))
     e = (x - model.offset).ravel()
-    seen = ~np.isnan(e)
-    S, e = S[np.ix_(seen, seen)], e[seen]
+    observed = ~np.isnan(e)
+    S, e = S[np.ix_(observed, observed)], e[observed]
     inverse, white = np.zeros((n * D, n * D)), np.zeros(n * D)
-    inverse[np.ix_(seen, seen)] = np.linalg.inv(S)
-    white[seen] = inverse[np.ix_(seen, seen)] @ e
-    value = -0.5 * (np.linalg.slogdet(2.0 * np.pi * S)[1] + e @ white[seen])
+    inverse[np.ix_(observed, observed)] = np.linalg.inv(S)
+    white[observed] = inverse[np.ix_(observed, observed)] @ e
+    value = -0.5 * (np.linalg.slogdet(2.0 * np.pi * S)[1] + e @ white[observed])
     by_covariance = 0.5 * (np.outer(white, white) - inverse).reshape(n, D, n, D)
     by_decay, by_loadings = [], []
     for a, c in zip(model.decay, model.loadings.T, strict=True):
@@ -340,8 +340,8 @@ def test_a_period_within_its_range_is_where_the_dense_likelihood_has_no_slope(cy
 
 def test_fixed_zero_loadings_on_a_cycle_are_kept(cycle):
     _, x = cycle
-    seen = np.array([[True, True, True], [True, True, True], [True, False, False]])
-    fitted = ProbabilisticSFA(1, rhythms=[12.0], fixed={"loadings": seen}, max_iter=60).fit(x)
+    has_loading = np.array([[True, True, True], [True, True, True], [True, False, False]])
+    fitted = ProbabilisticSFA(1, rhythms=[12.0], fixed={"loadings": has_loading}, max_iter=60).fit(x)
     assert np.all(fitted.loadings_[2, 1:] == 0.0)
     # Two fixed loadings, and the second loading of the column with phase zero.
     assert np.count_nonzero(fitted.loadings_[:, 1:] == 0.0) == 3

@@ -68,9 +68,9 @@ def test_values_left_out_are_those_of_the_joint_gaussian(rng):
     params = make_params(rng)
     data, times, panel = make_data(rng, params, [25])
     means, variances = IdiosyncraticPosterior(params, panel).leave_one_out_moments()
-    seen = ~np.isnan(data[0])
-    np.testing.assert_array_equal(np.isnan(means), ~seen)
-    rows = np.flatnonzero(seen.ravel())[::7]
+    observed = ~np.isnan(data[0])
+    np.testing.assert_array_equal(np.isnan(means), ~observed)
+    rows = np.flatnonzero(observed.ravel())[::7]
     wanted = [oracle.given(params, data, times, [row]) for row in rows]
     std = np.sqrt([float(covariance[0, 0]) for _, covariance in wanted])
     errors = (means.ravel()[rows] - [float(mean[0]) for mean, _ in wanted]) / std
@@ -127,8 +127,8 @@ def test_forecast_is_that_of_missing_rows(rng):
 def series(rng, n_rows=400, n_features=10):
     """Columns that share two factors and have AR(1) noise, and the same with missing values."""
     params = make_params(rng, n_features)
-    whole = oracle.draw(rng, params, [np.arange(float(n_rows))])[0]
-    return whole, np.where(rng.random(whole.shape) < 0.1, np.nan, whole)
+    complete = oracle.draw(rng, params, [np.arange(float(n_rows))])[0]
+    return complete, np.where(rng.random(complete.shape) < 0.1, np.nan, complete)
 
 
 def integrate(monkeypatch):
@@ -138,7 +138,7 @@ def integrate(monkeypatch):
 
 
 def test_methods_equal_those_of_the_model_with_states(rng, monkeypatch):
-    whole, x = series(rng)
+    complete, x = series(rng)
     model = ProbabilisticSFA(n_components=2, noise="ar1", tol=5.0).fit(x)
 
     def results():
@@ -172,13 +172,13 @@ def test_methods_equal_those_of_the_model_with_states(rng, monkeypatch):
 
 
 def test_a_fit_is_as_good_as_that_with_states(rng, monkeypatch):
-    whole, x = series(rng)
+    complete, x = series(rng)
     missing = np.isnan(x)
 
     def error():
         filled, std = ProbabilisticSFA(n_components=2, noise="ar1").fit(x).impute(x, return_std=True)
-        standardised = (filled - whole)[missing] / std[missing]
-        scaled = (filled - whole) / whole.std(axis=0)
+        standardised = (filled - complete)[missing] / std[missing]
+        scaled = (filled - complete) / complete.std(axis=0)
         return np.sqrt(np.mean(scaled[missing] ** 2)), np.mean(np.abs(standardised) < 1.645)
 
     exact, _ = error()
@@ -224,15 +224,15 @@ def test_weights_are_those_of_the_model_with_states(rng, monkeypatch, robust):
 
 @pytest.mark.parametrize("robust", [True, "row"])
 def test_a_robust_fit_is_as_good_as_that_with_states(rng, monkeypatch, robust):
-    whole, x = series(rng, 150, 8)
+    complete, x = series(rng, 150, 8)
     missing = np.isnan(x)
     x[::29] += 4.0 * rng.standard_normal(x[::29].shape)
 
     def fitted():
         model = ProbabilisticSFA(n_components=2, noise="ar1", robust=robust).fit(x)
         filled, std = model.impute(x, return_std=True)
-        scaled = (filled - whole) / whole.std(axis=0)
-        coverage = np.mean(np.abs(filled - whole)[missing] < 1.645 * std[missing])
+        scaled = (filled - complete) / complete.std(axis=0)
+        coverage = np.mean(np.abs(filled - complete)[missing] < 1.645 * std[missing])
         return model, np.sqrt(np.mean(scaled[missing] ** 2)), coverage
 
     model, exact, exact_coverage = fitted()

@@ -33,18 +33,18 @@ def test_a_fit_that_starts_at_the_maximum_stays_there(data, fitted, kind):
 
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", 0.5])
 def test_slow_feature_analysis_is_a_start(data, noise, monkeypatch):
-    seen, whole = [], objective.expected_statistics
+    evaluated, original = [], objective.expected_statistics
 
     def watched(params, panel, **options):
-        seen.append(params)
-        return whole(params, panel, **options)
+        evaluated.append(params)
+        return original(params, panel, **options)
 
     monkeypatch.setattr(objective, "expected_statistics", watched)
     sfa = SFA(2).fit(data)
     model = ProbabilisticSFA(2, noise=noise, init=sfa).fit(data)
     scale = np.std(data, axis=0) if noise == "diagonal" else np.sqrt(np.mean(np.var(data, axis=0)))
-    np.testing.assert_allclose(seen[0].decay, 1.0 - sfa.delta_values_ / 2.0, rtol=1e-9)
-    np.testing.assert_allclose(seen[0].loadings, sfa.loadings_ / np.reshape(scale, (-1, 1)), rtol=1e-9)
+    np.testing.assert_allclose(evaluated[0].decay, 1.0 - sfa.delta_values_ / 2.0, rtol=1e-9)
+    np.testing.assert_allclose(evaluated[0].loadings, sfa.loadings_ / np.reshape(scale, (-1, 1)), rtol=1e-9)
     assert model.converged_
     best = ProbabilisticSFA(2, noise=noise).fit(data)
     assert model.log_likelihood_ > best.log_likelihood_ - 1.0

@@ -72,9 +72,9 @@ def test_interpolation_uses_the_adjacent_observations(data, times):
     when = np.arange(12.0) if times is None else times
     for rows in (range(5), range(5, 12)):
         for d in range(3):
-            seen = [t for t in rows if not np.isnan(data[t, d])]
-            for t in seen:
-                others = [s for s in seen if s != t]
+            observed_rows = [t for t in rows if not np.isnan(data[t, d])]
+            for t in observed_rows:
+                others = [s for s in observed_rows if s != t]
                 wanted = np.interp(when[t], when[others], data[others, d])
                 assert interpolated[t, d] == pytest.approx(wanted, rel=1e-12)
     assert np.array_equal(np.isnan(interpolated), np.isnan(data))

@@ -148,8 +148,8 @@ def test_values_are_hidden_in_the_pattern_of_the_missing_values(rng):
     assert not np.any(hidden.all & np.isnan(values))
     assert 0.07 < hidden.all.sum() / np.isfinite(values).sum() < 0.13
     rows = hidden.all.any(axis=1)
-    seen = np.isfinite(values).all(axis=1)
-    np.testing.assert_array_equal(hidden.all[rows & seen].all(axis=1), True)
+    is_complete = np.isfinite(values).all(axis=1)
+    np.testing.assert_array_equal(hidden.all[rows & is_complete].all(axis=1), True)
     for part in (1, 2):  # hidden blocks are shorter next to missing rows, and at the end of a part
         runs = np.diff(np.flatnonzero(np.diff(np.r_[0, (hidden.part[:, 0] == part).astype(int), 0])))[::2]
         assert np.mean(runs == 6) >= 0.5

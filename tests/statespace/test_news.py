@@ -15,14 +15,14 @@ def case(rng):
     model = oracle.random_model(rng, 4, 3)
     [x] = oracle.simulate(rng, model, [14])
     fitted = ProbabilisticSFA.from_parameters(*model)
-    same = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
+    oracle_model = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
     old = mask_values(rng, [x], "scattered")[0]
     new = np.where(rng.random(x.shape) < 0.5, x, old)
     for t, d in ((3, 1), (13, 2)):
         old[t, d] = new[t, d] = np.nan
     old[5, 0], new[5, 0] = x[5, 0] + 1.0, x[5, 0]
     new[12:, 2] = np.nan
-    return fitted, same, old[:12], new
+    return fitted, oracle_model, old[:12], new
 
 
 def mean_of(model, data, target, n_rows):
@@ -138,11 +138,11 @@ def test_without_new_values_the_prediction_does_not_change(case):
 
 def test_invalid_data_for_news_are_refused(case):
     fitted, _, old, new = case
-    seen = tuple(int(i) for i in np.argwhere(~np.isnan(new))[0])
+    observed_position = tuple(int(i) for i in np.argwhere(~np.isnan(new))[0])
     for change, target, message in (
         ((new, old), (20, 0), "fewer than X_old"),
         ((old, np.full_like(old, np.nan)), (20, 0), "is missing, but observed in X_old"),
-        ((old, new), seen, "is observed"),
+        ((old, new), observed_position, "is observed"),
         ((old, new), (20, 9), "4 columns"),
         ((old, new), (-1, 0), "target's row"),
         ((old, [new, new]), (20, 0), "one sequence"),
@@ -162,17 +162,24 @@ def test_missing_and_future_values_are_drawn_jointly(rng):
     fitted = ProbabilisticSFA.from_parameters(*model)
     draws = fitted.sample_posterior(x, 40_000, of="values", n_steps=2, random_state=0)
     assert draws.shape == (40_000, 12, 3)
-    seen = ~np.isnan(x)
-    np.testing.assert_array_equal(draws[:5, :10][:, seen], np.broadcast_to(x[seen], (5, seen.sum())))
-    same = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
+    observed = ~np.isnan(x)
+    np.testing.assert_array_equal(
+        draws[:5, :10][:, observed], np.broadcast_to(x[observed], (5, observed.sum()))
+    )
+    oracle_model = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
     extended = np.vstack([x, np.full((2, 3), np.nan)])
-    H = oracle.observation_matrix(same, 12)
-    S = H @ oracle.latent_covariance(same, [extended]) @ H.T + np.diag(np.tile(same.noise, 12))
-    there = ~np.isnan(extended).ravel()
-    gain = np.linalg.solve(S[np.ix_(there, there)], S[np.ix_(there, ~there)]).T
-    covariance = S[np.ix_(~there, ~there)] - gain @ S[np.ix_(there, ~there)]
-    mean = np.tile(same.offset, 12)[~there] + gain @ (extended.ravel() - np.tile(same.offset, 12))[there]
-    drawn = draws.reshape(40_000, -1)[:, ~there]
+    H = oracle.observation_matrix(oracle_model, 12)
+    S = H @ oracle.latent_covariance(oracle_model, [extended]) @ H.T + np.diag(
+        np.tile(oracle_model.noise, 12)
+    )
+    is_observed = ~np.isnan(extended).ravel()
+    gain = np.linalg.solve(S[np.ix_(is_observed, is_observed)], S[np.ix_(is_observed, ~is_observed)]).T
+    covariance = S[np.ix_(~is_observed, ~is_observed)] - gain @ S[np.ix_(is_observed, ~is_observed)]
+    mean = (
+        np.tile(oracle_model.offset, 12)[~is_observed]
+        + gain @ (extended.ravel() - np.tile(oracle_model.offset, 12))[is_observed]
+    )
+    drawn = draws.reshape(40_000, -1)[:, ~is_observed]
     assert np.max(np.abs(drawn.mean(axis=0) - mean)) < 6 * np.sqrt(covariance.diagonal().max() / 40_000)
     assert np.max(np.abs(np.cov(drawn.T) - covariance)) < 0.05 * covariance.diagonal().max()
 

@@ -36,9 +36,11 @@ def test_white_noise_is_fitted_by_means_and_variances(X):
 def test_a_value_left_out_has_the_mean_and_the_variance_of_its_column(X):
     model = ProbabilisticSFA(0, noise="diagonal").fit(X)
     means, variances = leave_one_out_distributions(model.params_, make_panel(Sequences(X, (200,))))
-    seen = ~np.isnan(X)
-    np.testing.assert_allclose(means[seen], np.broadcast_to(model.params_.offset, X.shape)[seen])
-    np.testing.assert_allclose(variances[seen], np.broadcast_to(model.params_.noise_variance, X.shape)[seen])
+    observed = ~np.isnan(X)
+    np.testing.assert_allclose(means[observed], np.broadcast_to(model.params_.offset, X.shape)[observed])
+    np.testing.assert_allclose(
+        variances[observed], np.broadcast_to(model.params_.noise_variance, X.shape)[observed]
+    )
 
 
 def test_ar1_noise_alone_has_the_likelihood_of_independent_columns(X):
@@ -51,11 +53,13 @@ def test_ar1_noise_alone_has_the_likelihood_of_independent_columns(X):
     lags = np.abs(np.subtract.outer(np.arange(200), np.arange(200)))
     expected = 0.0
     for d, column in enumerate(data.T):
-        seen = ~np.isnan(column)
+        observed = ~np.isnan(column)
         covariance = model.noise_scale_[d] ** 2 * model.noise_decay_[d] ** lags
         covariance += model.noise_variance_[d] * np.eye(200)
-        density = multivariate_normal(np.full(seen.sum(), model.mean_[d]), covariance[np.ix_(seen, seen)])
-        expected += density.logpdf(column[seen])
+        density = multivariate_normal(
+            np.full(observed.sum(), model.mean_[d]), covariance[np.ix_(observed, observed)]
+        )
+        expected += density.logpdf(column[observed])
     assert model.log_likelihood_ == pytest.approx(expected, abs=1e-8)
 
 
@@ -93,13 +97,13 @@ def test_student_t_noise_alone_has_its_density(robust):
     degrees, scale = model.degrees_of_freedom_, model.noise_variance_
     expected = np.zeros(200)
     for row, values in enumerate(X):
-        seen = ~np.isnan(values)
+        observed = ~np.isnan(values)
         if robust == "cell":
-            z = (values[seen] - model.mean_[seen]) / np.sqrt(scale[seen])
-            expected[row] = np.sum(t.logpdf(z, degrees) - 0.5 * np.log(scale[seen]))
-        elif seen.any():
-            shape = np.diag(scale[seen])
-            expected[row] = multivariate_t.logpdf(values[seen], model.mean_[seen], shape, df=degrees)
+            z = (values[observed] - model.mean_[observed]) / np.sqrt(scale[observed])
+            expected[row] = np.sum(t.logpdf(z, degrees) - 0.5 * np.log(scale[observed]))
+        elif observed.any():
+            shape = np.diag(scale[observed])
+            expected[row] = multivariate_t.logpdf(values[observed], model.mean_[observed], shape, df=degrees)
     np.testing.assert_allclose(model.filter(X).row_log_likelihoods, expected, atol=1e-9)
     np.testing.assert_allclose(model.log_likelihood_, expected.sum(), atol=1e-8)
     assert degrees < 20.0

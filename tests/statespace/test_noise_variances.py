@@ -88,11 +88,17 @@ def test_the_metric_is_that_of_free_variances_summed_over_groups(rng, tied):
     found, free = (
         Metric(one, params, complete_data_without_missing_values(40.0, one)).to_dense() for one in layouts
     )
-    where = layouts[1].slices[2]
-    apart = np.delete(np.arange(layouts[1].size), np.arange(where.start, where.stop))
+    variances_of_free = layouts[1].slices[2]
+    others_of_free = np.delete(
+        np.arange(layouts[1].size), np.arange(variances_of_free.start, variances_of_free.stop)
+    )
     to_free = np.zeros((layouts[1].size, layouts[0].size))
-    own = layouts[0].slices[2]
-    others = np.delete(np.arange(layouts[0].size), np.arange(own.start, own.stop))
-    to_free[apart, others] = 1.0
-    to_free[where, own] = [[float(g == f) for f in range(tied.n_free)] for g in tied.groups]
+    variances_of_tied = layouts[0].slices[2]
+    others_of_tied = np.delete(
+        np.arange(layouts[0].size), np.arange(variances_of_tied.start, variances_of_tied.stop)
+    )
+    to_free[others_of_free, others_of_tied] = 1.0
+    to_free[variances_of_free, variances_of_tied] = [
+        [float(g == f) for f in range(tied.n_free)] for g in tied.groups
+    ]
     assert scaled_error(found, to_free.T @ free @ to_free) < 1e-12

@@ -35,10 +35,10 @@ def clean(seed, n_rows=300, n_columns=5):
 
 def with_outliers(x):
     """Return the rows with three gross values and an artefact row, and the mask of these values."""
-    bad = np.zeros(x.shape, dtype=bool)
-    bad[[40, 90, 200], [0, 1, 0]] = True
-    bad[150] = True
-    return np.where(bad, x + 40.0, x), bad
+    is_outlier = np.zeros(x.shape, dtype=bool)
+    is_outlier[[40, 90, 200], [0, 1, 0]] = True
+    is_outlier[150] = True
+    return np.where(is_outlier, x + 40.0, x), is_outlier
 
 
 def as_sequences(x):
@@ -48,9 +48,9 @@ def as_sequences(x):
 @pytest.fixture(scope="module")
 def fitted():
     """The default fit to rows with outliers, these rows with missing values, and the outliers."""
-    x, bad = with_outliers(clean(0))
-    seen = np.where(hide_values(x, 0.1, random_state=0) & ~bad, np.nan, x)
-    return ProbabilisticSFA().fit(seen), seen, bad
+    x, is_outlier = with_outliers(clean(0))
+    incomplete = np.where(hide_values(x, 0.1, random_state=0) & ~is_outlier, np.nan, x)
+    return ProbabilisticSFA().fit(incomplete), incomplete, is_outlier
 
 
 def test_columns_in_which_few_values_dominate(rng):
@@ -66,54 +66,56 @@ def test_columns_in_which_few_values_dominate(rng):
 
 
 def test_outliers_are_found_and_left_out(fitted):
-    model, seen, bad = fitted
+    model, incomplete, is_outlier = fitted
     assert isinstance(model._model, OutlierModel) and "outliers" in model.status_
-    found = model._model.outliers(as_sequences(seen))
-    np.testing.assert_array_equal(found, bad & ~np.isnan(seen))
+    found = model._model.outliers(as_sequences(incomplete))
+    np.testing.assert_array_equal(found, is_outlier & ~np.isnan(incomplete))
 
 
 def test_methods_are_those_of_the_gaussian_model_without_the_outliers(fitted):
-    model, seen, bad = fitted
-    rest = as_sequences(np.where(bad, np.nan, seen))
+    model, incomplete, is_outlier = fitted
+    rest = as_sequences(np.where(is_outlier, np.nan, incomplete))
     plain = LinearGaussianModel(replace(model._model.fitted, outlier_spread=None))
-    np.testing.assert_array_equal(model.transform(seen), plain.factor_means(rest))
-    np.testing.assert_array_equal(model.posterior(seen).means, plain.posterior(rest).means)
-    assert model.log_likelihood(seen) == plain.log_likelihood(rest)
+    np.testing.assert_array_equal(model.transform(incomplete), plain.factor_means(rest))
+    np.testing.assert_array_equal(model.posterior(incomplete).means, plain.posterior(rest).means)
+    assert model.log_likelihood(incomplete) == plain.log_likelihood(rest)
     ahead = plain.forecast(rest, [np.arange(1.0, 4.0)])[0]
-    np.testing.assert_array_equal(model.forecast(seen, 3).std, ahead.std)
-    filled, std = model.impute(seen, return_std=True)
+    np.testing.assert_array_equal(model.forecast(incomplete, 3).std, ahead.std)
+    filled, std = model.impute(incomplete, return_std=True)
     expected = plain.impute(rest, with_std=True)
-    missing = np.isnan(seen)
+    missing = np.isnan(incomplete)
     np.testing.assert_array_equal(filled[missing], expected.values[missing])
     np.testing.assert_array_equal(std[missing], expected.std[missing])
 
 
 def test_observed_values_stay_as_they_are(fitted):
-    model, seen, _ = fitted
-    observed = ~np.isnan(seen)
-    filled, std = model.impute(seen, return_std=True)
-    np.testing.assert_array_equal(filled[observed], seen[observed])
+    model, incomplete, _ = fitted
+    observed = ~np.isnan(incomplete)
+    filled, std = model.impute(incomplete, return_std=True)
+    np.testing.assert_array_equal(filled[observed], incomplete[observed])
     assert np.all(std[observed] == 0.0)
-    drawn = model._model.draw_values(as_sequences(seen), 2, np.random.default_rng(0))
-    np.testing.assert_array_equal(drawn[:, observed], np.broadcast_to(seen[observed], (2, observed.sum())))
+    drawn = model._model.draw_values(as_sequences(incomplete), 2, np.random.default_rng(0))
+    np.testing.assert_array_equal(
+        drawn[:, observed], np.broadcast_to(incomplete[observed], (2, observed.sum()))
+    )
 
 
 def test_outliers_have_the_largest_scores(fitted):
-    model, seen, bad = fitted
-    scores = model.outlier_scores(seen)
-    assert np.nanmin(scores[bad]) > np.nanmax(scores[~bad])
+    model, incomplete, is_outlier = fitted
+    scores = model.outlier_scores(incomplete)
+    assert np.nanmin(scores[is_outlier]) > np.nanmax(scores[~is_outlier])
 
 
 def test_the_fit_is_as_good_as_without_outliers():
     truth = clean(1, 220)
-    x, bad = with_outliers(truth)
-    hidden = hide_values(truth, 0.1, random_state=0) & ~bad
+    x, is_outlier = with_outliers(truth)
+    hidden = hide_values(truth, 0.1, random_state=0) & ~is_outlier
 
     def error(values, **options):
-        seen = np.where(hidden, np.nan, values)
+        incomplete = np.where(hidden, np.nan, values)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            filled = ProbabilisticSFA(**options).fit(seen).impute(seen)
+            filled = ProbabilisticSFA(**options).fit(incomplete).impute(incomplete)
         return np.sqrt(np.mean((filled - truth)[hidden] ** 2))
 
     found, without = error(x), error(truth)
@@ -161,8 +163,8 @@ def test_artefact_rows_with_a_common_pattern_are_left_out(seed):
     """One factor can predict the errors of a column from those of others; all other rows are fitted worse."""
     x, truth = artefacts_with_a_common_pattern(seed)
     hidden = hide_blocks(x, 24, 0.1, random_state=0)
-    seen = np.where(hidden, np.nan, x)
-    error = (ProbabilisticSFA().fit(seen).impute(seen) - truth) / truth.std(axis=0)
+    incomplete = np.where(hidden, np.nan, x)
+    error = (ProbabilisticSFA().fit(incomplete).impute(incomplete) - truth) / truth.std(axis=0)
     assert np.sqrt(np.mean(error[hidden] ** 2)) < 0.4
 
 
@@ -225,11 +227,11 @@ def test_wide_data_without_outliers_are_tested_with_few_factors(rng, monkeypatch
 
 
 def test_the_model_is_saved(fitted, tmp_path):
-    model, seen, _ = fitted
+    model, incomplete, _ = fitted
     model.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
     assert isinstance(loaded._model, OutlierModel) and loaded.robust == "auto"
-    np.testing.assert_array_equal(loaded.impute(seen), model.impute(seen))
+    np.testing.assert_array_equal(loaded.impute(incomplete), model.impute(incomplete))
 
 
 def test_models_of_given_size_use_all_values():

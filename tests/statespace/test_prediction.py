@@ -37,10 +37,10 @@ def test_imputation_is_the_conditional_distribution_of_missing_values(rng, patte
     wanted, wanted_std = oracle.complete_entries(model, data, times)
     assert scaled_error(found, wanted) < EXACT
     assert scaled_error(std, wanted_std) < EXACT
-    seen = ~np.isnan(values)
-    np.testing.assert_array_equal(found[seen], values[seen])
-    assert np.all(std[seen] == 0.0) and np.all(
-        std[~seen] >= np.sqrt(model.noise[np.nonzero(~seen)[1]]) * (1 - 1e-12)
+    observed = ~np.isnan(values)
+    np.testing.assert_array_equal(found[observed], values[observed])
+    assert np.all(std[observed] == 0.0) and np.all(
+        std[~observed] >= np.sqrt(model.noise[np.nonzero(~observed)[1]]) * (1 - 1e-12)
     )
 
 

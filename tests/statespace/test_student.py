@@ -73,10 +73,10 @@ def test_weights_divide_noise_variances_in_every_strategy(weighted, strategy):
     filled = np.zeros(panel.values.shape)
     filled[: len(x)] = np.where(np.isnan(x), 0.0, weights)
     panel = panel.weighted(filled)
-    seen = ~np.isnan(x)
+    observed = ~np.isnan(x)
     # Densities to a power are not normalized.
     surplus = np.where(
-        seen, 0.5 * np.log(weights) + 0.5 * (weights - 1.0) * np.log(2 * np.pi * model.noise), 0
+        observed, 0.5 * np.log(weights) + 0.5 * (weights - 1.0) * np.log(2 * np.pi * model.noise), 0
     )
     with use_strategy(strategy):
         whole, stats = smooth(params, panel), expected_statistics(params, panel)
@@ -88,14 +88,14 @@ def test_weights_divide_noise_variances_in_every_strategy(weighted, strategy):
         assert each + surplus.sum() == pytest.approx(dense.log_likelihood, rel=EXACT)
     # Sums over observed values, by definition.
     power, moments = np.zeros(5), np.zeros((5, 4))
-    for t, d in np.argwhere(seen):
+    for t, d in np.argwhere(observed):
         c, S = model.loadings[d], dense.covariances[t]
         error = x[t, d] - model.offset[d] - c @ dense.means[t]
         power[d] += weights[t, d] * (error**2 + c @ S @ c)
         moments[d] += weights[t, d] * np.append(error * dense.means[t] - S @ c, error)
     assert scaled_error(stats.residual_power, power) < EXACT
     assert scaled_error(stats.residual_moments, moments) < EXACT
-    np.testing.assert_allclose(stats.counts, np.where(seen, weights, 0).sum(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(stats.counts, np.where(observed, weights, 0).sum(axis=0), rtol=1e-12)
 
 
 # ---------------------------------------------------------------------------------------------- the bound
@@ -216,9 +216,9 @@ def test_rows_left_out_are_those_of_the_dense_definition(weighted):
         dense = definition.weighted_posterior(model, without, weights)
         wanted = model.offset + model.loadings @ dense.means[row]
         variances = np.einsum("di,ij,dj->d", model.loadings, dense.covariances[row], model.loadings)
-        seen = ~np.isnan(x[row])
-        np.testing.assert_allclose(means[row, seen], wanted[seen], rtol=1e-7)
-        np.testing.assert_allclose(explained[row, seen], variances[seen], rtol=1e-7)
+        observed = ~np.isnan(x[row])
+        np.testing.assert_allclose(means[row, observed], wanted[observed], rtol=1e-7)
+        np.testing.assert_allclose(explained[row, observed], variances[observed], rtol=1e-7)
 
 
 @pytest.mark.parametrize("most", [2**17, 50])
@@ -404,10 +404,10 @@ def test_tails_are_estimated_with_few_evaluations(rng, monkeypatch):
     model = oracle.random_model(rng, 4, 1)
     _, x, _ = contaminated(rng, model, 300)
     panel = to_panel([(x - np.median(x, axis=0)) / model.noise**0.5])
-    seen = []
+    evaluated = []
 
     def counted(params, panel, *n_draws):
-        seen.append(params)
+        evaluated.append(params)
         return value_moments(params, panel, *n_draws)
 
     monkeypatch.setattr(robust, "value_moments", counted)
@@ -415,7 +415,7 @@ def test_tails_are_estimated_with_few_evaluations(rng, monkeypatch):
     noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
     coordinates, optimizer = Coordinates(Latents(1), noise.variances, True), Optimizer("auto", 200, 0.1)
     result = robust.fit_robust(panel, coordinates, noise, optimizer, tails=StudentNoise())
-    assert result.converged and len(seen) + result.n_evaluations < 150
+    assert result.converged and len(evaluated) + result.n_evaluations < 150
     tails = result.tails
     weights = infer_weights(result.params, panel, tails).weights.values
     taken, scales = robust.leave_one_out_tails(result.params, tails, weights, panel, noise)

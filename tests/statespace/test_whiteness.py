@@ -87,9 +87,9 @@ def test_a_cycle_is_found_with_its_period_and_share(lengths):
 def test_errors_without_a_cycle_are_orthogonal_to_it(rng):
     x = with_missing(rng, rng.standard_normal((200, 2)) + sinusoid(200, 20.0)[:, None])
     out = remove_cycle(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
-    seen = ~np.isnan(x[:, 0])
-    angle = 2.0 * np.pi * np.arange(200)[seen] / 20.0
-    left = out[seen, 0] - out[seen, 0].mean()
+    observed = ~np.isnan(x[:, 0])
+    angle = 2.0 * np.pi * np.arange(200)[observed] / 20.0
+    left = out[observed, 0] - out[observed, 0].mean()
     for wave in (np.cos(angle), np.sin(angle)):
         assert abs(left @ (wave - wave.mean())) < 1e-9
     np.testing.assert_array_equal(out[:, 1], x[:, 1])
