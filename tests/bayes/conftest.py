@@ -1,4 +1,4 @@
-"""Fits that several tests look at."""
+"""Fits that several test modules use."""
 
 import warnings
 
@@ -26,12 +26,12 @@ def sampled(frame):
     """A model fitted by NUTS."""
     model = BayesianSFA(1, n_warmup=100, n_draws=150, n_chains=4, verbose=False, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer effective draws than are wanted of a user
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer effective draws than recommended
         return model.fit(frame[0])
 
 
 @pytest.fixture(scope="session")
 def guided(frame):
-    """The same fitted by SVI."""
+    """The same model fitted by SVI."""
     model = BayesianSFA(1, inference="svi", n_draws=500, verbose=False, random_state=0)
     return model.fit(frame[0])

@@ -1,4 +1,4 @@
-"""What tests of several folders of this room share."""
+"""Helpers of the tests of BayesianSFA."""
 
 import itertools
 
@@ -15,7 +15,7 @@ K, D = 2, 4
 
 
 def images(timescale, loadings):
-    """All signed permutations of a draw."""
+    """Yield all signed permutations of a draw."""
     k = len(timescale)
     for order in itertools.permutations(range(k)):
         for signs in itertools.product([1.0, -1.0], repeat=k):
@@ -23,7 +23,10 @@ def images(timescale, loadings):
 
 
 def small_problem(rng, priors=None, noise="diagonal"):
-    """A target, data with missing values, and values of all sites; noise is a structure or its name."""
+    """Return a target, data with missing values, and values of all sites.
+
+    `noise` is a structure or its name.
+    """
     structure = noise if isinstance(noise, NoiseVariances) else NoiseVariances.of_option(noise, D)
     X = rng.standard_normal((500, D)).cumsum(axis=0)
     X[rng.random(X.shape) < 0.2] = np.nan

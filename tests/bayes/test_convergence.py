@@ -1,4 +1,4 @@
-"""R-hat and effective sample sizes are ArviZ's."""
+"""R-hat and effective sample sizes are equal to those of ArviZ."""
 
 import warnings
 
@@ -15,7 +15,7 @@ with warnings.catch_warnings():
 
 
 def by_arviz(draws):
-    """R-hat, bulk and tail effective sample size of draws (C, N, E)."""
+    """Return R-hat, bulk and tail effective sample size of draws (C, N, E), by ArviZ."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         each = [draws[..., i] for i in range(draws.shape[-1])]
@@ -34,9 +34,9 @@ def chains(rng, kind, shape):
         return lfilter([1.0], [1.0, -0.95], shocks, axis=1)
     if kind == "alternating":
         return lfilter([1.0], [1.0, 0.9], shocks, axis=1)
-    if kind == "apart":
+    if kind == "different means":
         return shocks + 0.3 * np.arange(shape[0])[:, None, None]
-    if kind == "of other widths":
+    if kind == "different widths":
         return shocks * np.linspace(1.0, 2.0, shape[0])[:, None, None]
     if kind == "heavy tails":
         return lfilter([1.0], [1.0, -0.7], rng.standard_cauchy(shape), axis=1)
@@ -46,7 +46,15 @@ def chains(rng, kind, shape):
 
 @pytest.mark.parametrize(
     "kind",
-    ["independent", "correlated", "alternating", "apart", "of other widths", "heavy tails", "ties"],
+    [
+        "independent",
+        "correlated",
+        "alternating",
+        "different means",
+        "different widths",
+        "heavy tails",
+        "ties",
+    ],
 )
 @pytest.mark.parametrize("shape", [(4, 500, 3), (2, 37, 3), (3, 8, 2), (2, 5, 2)])
 def test_measures_are_those_of_arviz(rng, kind, shape):
@@ -55,7 +63,7 @@ def test_measures_are_those_of_arviz(rng, kind, shape):
         np.testing.assert_allclose(measure(draws), wanted, rtol=EXACT)
 
 
-def test_one_chain_is_compared_with_itself(rng):
+def test_the_halves_of_a_single_chain_are_compared(rng):
     draws = rng.standard_normal((1, 400, 1))
     assert rank_normalized_rhat(draws) < 1.02
     assert rank_normalized_rhat(draws + np.linspace(0.0, 3.0, 400)[:, None]) > 1.2

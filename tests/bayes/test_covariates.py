@@ -1,4 +1,4 @@
-"""Covariates in the Bayesian model, beside joint normal distributions of all values."""
+"""Covariates in the Bayesian model, compared with joint normal distributions of all values."""
 
 import copy
 import warnings
@@ -27,7 +27,7 @@ EFFECTS = np.array([[2.0, -1.0], [0.5, 3.0]])
 
 
 def joint(decay, loadings, noise, times):
-    """Covariance (N D, N D) of values at times: AR(1) factors and white noise."""
+    """Return the covariance (N D, N D) of values at times: AR(1) factors and white noise."""
     lag = np.abs(times[:, None] - times)
     whole = np.kron(np.eye(len(times)), np.diag(noise))
     for a, c in zip(decay, loadings.T, strict=True):
@@ -54,7 +54,7 @@ def test_density_is_that_of_a_regression_with_correlated_errors(rng, model):
     values = {name: np.asarray(value) for name, value in values.items()}
 
     def exact(coefficients):
-        """Log density of the values and of the coefficients."""
+        """Return the log density of the values plus the log prior density of the coefficients."""
         total = np.sum(scipy.stats.norm.logpdf(coefficients))
         for one in parts:
             whole = joint(np.exp([-1.0 / 6.0]), values["loadings"], values["noise_std"] ** 2, times[one])
@@ -87,7 +87,7 @@ def test_density_is_that_of_a_regression_with_correlated_errors(rng, model):
 
 @pytest.fixture(scope="module")
 def data():
-    """Rows with missing values, covariates with H more rows, as frames."""
+    """Observations with missing values, and covariates with H more rows, as DataFrames."""
     rng = np.random.default_rng(7)
     index = pd.RangeIndex(T + H)
     U = pd.DataFrame(
@@ -114,7 +114,7 @@ def fitted(data):
 
 
 def by_draw(model, data):
-    """For each draw of the mixture: mean and covariance (N, N) of all values, future ones included."""
+    """Yield, for each draw of the mixture, mean and covariance of past and future values, C and a."""
     X, U = data
     chosen = np.unique(np.linspace(0, N - 1, 6).round().astype(int))
     for i in chosen:

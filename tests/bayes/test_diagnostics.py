@@ -1,4 +1,4 @@
-"""What is said of draws: numbers by their definitions, and sentences that fit them."""
+"""Diagnostics of draws by their definitions, and the messages about them."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from probsfa.bayes.fitted import InferenceResult
 
 
 def make_draws(rng, chains=4, n=500, apart=0.0):
-    """Independent draws, the offsets of whose chains are so far apart."""
+    """Return independent draws; the means of the offsets of adjacent chains differ by `apart`."""
     shape = (chains, n)
     return Draws(
         rng.uniform(0.85, 0.9, (*shape, 1)),
@@ -29,7 +29,7 @@ def fitted(draws, **outcome):
     )
 
 
-def test_each_entry_has_its_measures_and_what_does_not_vary_has_none(rng):
+def test_each_entry_has_diagnostics_and_constant_entries_have_none(rng):
     draws = make_draws(rng, apart=0.2)
     out = convergence_diagnostics(draws)
     assert set(out) == {"rhat", "ess", "ess_tail"}
@@ -42,8 +42,8 @@ def test_each_entry_has_its_measures_and_what_does_not_vary_has_none(rng):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_heavy_tails_and_chains_of_other_widths_have_not_converged(rng, wide):
-    """Chains with Cauchy draws around two centres, and chains of which one is wider."""
+def test_heavy_tails_and_chains_of_different_widths_have_not_converged(rng, wide):
+    """Cauchy draws around two centres, or normal draws with one wider chain."""
     draws = make_draws(rng)
     offset = rng.standard_cauchy((4, 500, 2)) + 1.5 * np.array([0.0, 0.0, 1.0, 1.0])[:, None, None]
     if wide:
@@ -53,7 +53,7 @@ def test_heavy_tails_and_chains_of_other_widths_have_not_converged(rng, wide):
 
 
 def test_few_independent_draws_in_the_tails_have_not_converged(rng):
-    """All signs are independent, but large draws come in one block of each half of each chain."""
+    """All signs are independent, but large draws are adjacent, in one block of each half of a chain."""
     draws, scale = make_draws(rng), np.ones((500, 1))
     scale[100:125] = scale[350:375] = 10.0
     judged = report(fitted(draws._replace(offset=scale * draws.offset)))
@@ -75,8 +75,8 @@ def test_status_names_chains_that_disagree_and_advises_more_draws(rng):
     assert not few.converged and "Raise n_draws" in few.status
 
 
-def test_advice_about_chains_apart_fits_the_case(rng):
-    """Two modes of a single factor are no reason for fewer of them; factors of one time scale are."""
+def test_advice_about_chains_that_disagree_depends_on_the_time_scales(rng):
+    """The advice is fewer factors if two have similar time scales, not for two modes of one factor."""
     draws = make_draws(rng, apart=3.0)
     of_modes = report(fitted(draws)).status
     assert "several modes" in of_modes and "n_components" not in of_modes
@@ -111,7 +111,7 @@ def test_status_lists_the_modes_of_a_variational_fit(rng):
     np.testing.assert_array_equal(judged.diagnostics["mode_bounds"], modes[:, 1])
 
 
-def test_factors_of_one_time_scale_are_in_doubt(rng):
+def test_a_warning_names_factors_with_similar_time_scales(rng):
     draws = make_draws(rng)
     twice = draws._replace(decay=rng.uniform(0.85, 0.9, (4, 500, 2)), loadings=np.tile(draws.loadings, 2))
     (doubt,) = report(fitted(twice)).identifiability_warnings

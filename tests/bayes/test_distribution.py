@@ -1,4 +1,4 @@
-"""The distribution: its density is the dense joint Gaussian's, and NumPyro may do with it what it does."""
+"""The distribution has the density of a dense joint Gaussian, and works in NumPyro's samplers and guides."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ def distribution_of(model, mask, **options):
     return FactorialAR1(*model, mask=mask, **options)
 
 
-#: Of a distribution and its values: one program, where each operation would be compiled by itself.
+#: Log density of values as one compiled program; otherwise each operation would be compiled separately.
 log_prob_of = jax.jit(lambda series, x: series.log_prob(x))
 
 
@@ -80,7 +80,7 @@ def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, patte
             assert abs(float(slope[at]) - wanted) < 1e-6 * max(1.0, abs(wanted))
 
 
-def test_gradient_by_the_series_and_by_row_offsets_is_that_of_the_joint_gaussian(rng):
+def test_gradient_with_respect_to_series_and_row_offsets_is_that_of_the_joint_gaussian(rng):
     model = positive_model(rng, 3, 2)
     (x,) = mask_values(rng, oracle.simulate(rng, model, [8]), "scattered")
     mask = ~np.isnan(x)
@@ -133,7 +133,7 @@ def test_gradients_with_uneven_gaps_are_those_of_finite_differences_of_the_joint
             assert abs(float(of_part[at]) - wanted) < 1e-6 * max(1.0, abs(wanted)), (name, at)
 
 
-def test_gradients_of_a_batch_are_those_one_by_one(rng):
+def test_gradients_of_a_batch_are_those_of_its_series(rng):
     models = [positive_model(rng, 3, 2) for _ in range(4)]
     stacked = oracle.Model(*(jnp.stack([jnp.asarray(m[i]) for m in models]) for i in range(4)))
     xs = np.stack([oracle.simulate(rng, m, [9])[0] for m in models])
@@ -151,7 +151,7 @@ def test_gradients_of_a_batch_are_those_one_by_one(rng):
     np.testing.assert_allclose(by_gaps, sum(g for _, _, g in single), rtol=1e-9)
 
 
-def test_gradient_by_gaps_of_a_process_without_values_between_steps_is_nan():
+def test_gradient_with_respect_to_gaps_is_nan_for_negative_decays():
     series = {"loadings": np.ones((2, 1)), "noise_variance": 0.5, "n_steps": 3, "gap_index": [1, 0, 0]}
     slope = jax.grad(lambda gaps: FactorialAR1([-0.5], **series, gaps=gaps).log_prob(np.ones((3, 2))))
     assert np.isnan(jax.jit(slope)(np.array([2.0])))
@@ -159,7 +159,7 @@ def test_gradient_by_gaps_of_a_process_without_values_between_steps_is_nan():
 
 @pytest.fixture
 def below_normal_observations(rng):
-    """A model in which a series is latent, the parameters of the series, and the observations."""
+    """Return a model with a latent series, parameters and covariance of the series, and the observations."""
     model = positive_model(rng, 2, 1)._replace(offset=np.array([1.0, -1.0]))
     (x,) = oracle.simulate(rng, model, [6])
     y = x + 0.7 * rng.standard_normal(x.shape)
@@ -181,7 +181,7 @@ def test_a_latent_series_has_the_density_of_the_joint_gaussian(below_normal_obse
     assert dist.transforms.biject_to(FactorialAR1(*model, n_steps=6).support)(y) is y
 
 
-@pytest.mark.exhaustive  # NumPyro's sampler at the density of the test above
+@pytest.mark.exhaustive  # the density is that of the test above
 def test_a_latent_series_has_the_posterior_of_the_joint_gaussian(below_normal_observations):
     below, model, prior, y = below_normal_observations
     mcmc = MCMC(NUTS(below), num_warmup=300, num_samples=3000, progress_bar=False)
@@ -195,7 +195,7 @@ def test_a_latent_series_has_the_posterior_of_the_joint_gaussian(below_normal_ob
     np.testing.assert_allclose((drawn.mean(axis=0) - mean) / std, 0.0, atol=mc_tolerance(1.0, 1500))
 
 
-def test_offsets_by_row_are_means_of_the_rows(rng):
+def test_offsets_of_rows_are_their_means(rng):
     model = positive_model(rng, 3, 1)
     rows = rng.standard_normal((2, 5, 3))
     moving = distribution_of(model._replace(offset=rows), None, n_steps=5)
@@ -210,7 +210,7 @@ def test_offsets_by_row_are_means_of_the_rows(rng):
         FactorialAR1(np.full((5, 1), 0.5), np.ones((3, 1)), 1.0, np.zeros((5, 3)), n_steps=5)
 
 
-def test_negative_decays_between_steps_are_an_error_and_at_whole_steps_are_none():
+def test_negative_decays_require_integer_gaps():
     series = {"loadings": np.ones((2, 1)), "noise_variance": 1.0, "n_steps": 3, "gap_index": [1, 0, 0]}
     with pytest.raises(ValueError, match="decay has the negative"):
         FactorialAR1([-0.5], **series, gaps=[0.5])
@@ -230,7 +230,7 @@ def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     assert all(np.all(np.isfinite(s)) for s in slopes)
 
 
-@pytest.mark.exhaustive  # tests/statespace/engine/test_likelihood.py has those of the likelihood
+@pytest.mark.exhaustive  # second derivatives of the likelihood: tests/statespace/engine/test_likelihood.py
 def test_second_derivatives_are_those_of_differences(rng):
     model = positive_model(rng, 3, 1)
     (x,) = oracle.simulate(rng, model, [10])
@@ -245,13 +245,13 @@ def test_second_derivatives_are_those_of_differences(rng):
     np.testing.assert_allclose(hessian, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_nan_in_hidden_values_reaches_neither_value_nor_gradient(rng):
+def test_nan_in_missing_values_changes_neither_density_nor_gradient(rng):
     model = positive_model(rng, 3, 2)
     (x,) = oracle.simulate(rng, model, [10])
     mask = rng.random(x.shape) < 0.7
 
-    def log_prob(loadings, cells):
-        return distribution_of(model._replace(loadings=loadings), mask, validate_args=True).log_prob(cells)
+    def log_prob(loadings, values):
+        return distribution_of(model._replace(loadings=loadings), mask, validate_args=True).log_prob(values)
 
     slope = jax.jit(jax.value_and_grad(log_prob))
     both = [slope(model.loadings, np.where(mask, x, v)) for v in (np.nan, 7.0)]
@@ -259,7 +259,7 @@ def test_nan_in_hidden_values_reaches_neither_value_nor_gradient(rng):
     assert np.array_equal(both[0][1], both[1][1])
 
 
-def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
+def test_batches_by_broadcasting_vmap_and_jit_agree(rng):
     models = [positive_model(rng, 3, 2) for _ in range(4)]
     stacked = oracle.Model(*(jnp.stack([jnp.asarray(m[i]) for m in models]) for i in range(4)))
     xs = np.stack([oracle.simulate(rng, m, [9])[0] for m in models])
@@ -270,7 +270,7 @@ def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
     assert batch.batch_shape == (4,) and batch.event_shape == (9, 3)
     mapped = jax.jit(jax.vmap(lambda m, mask, x: distribution_of(m, mask).log_prob(x)))(stacked, masks, xs)
     np.testing.assert_allclose(mapped, one_by_one, rtol=EXACT)
-    # The object itself crosses jit and vmap as a pytree.
+    # The distribution itself is a pytree, which jit and vmap accept and return.
     distributions = jax.jit(jax.vmap(distribution_of))(stacked, masks)
     np.testing.assert_allclose(
         jax.jit(jax.vmap(lambda series, x: series.log_prob(x)))(distributions, xs), one_by_one, rtol=EXACT
@@ -311,8 +311,8 @@ def test_samples_restart_where_a_sequence_starts(rng):
     assert abs(np.corrcoef(drawn.T)[0, 1]) < mc_tolerance(1.0, 4000)
 
 
-def test_log_prob_integrates_the_factors_out(rng):
-    # The mean over latents from their prior of the density given them: a check by simulation alone.
+def test_log_prob_is_the_mean_density_over_simulated_factors(rng):
+    # Mean, over factors drawn from their prior, of the density of the observations given the factors.
     model = positive_model(rng, 2, 1, noise=2.0)
     (x,) = oracle.simulate(rng, model, [2])
     zs = np.array([z for z in rng.standard_normal((200_000, 2))])
@@ -339,7 +339,7 @@ def test_bad_shapes(options, message):
         FactorialAR1([0.5], np.ones((2, 1)), 1.0, **options)
 
 
-def test_loadings_that_do_not_fit_the_decay():
+def test_loadings_of_another_number_of_factors_than_decay_raise():
     with pytest.raises(ValueError, match=r"decay.*got \(2,\) and \(2, 1\)"):
         FactorialAR1([0.5, 0.4], np.ones((2, 1)), 1.0, n_steps=3)
 
@@ -384,7 +384,7 @@ def test_numpyro_fits_guides_to_the_model(rng, guide):
     assert drawn["loadings"].shape == (5, 3, 1)
 
 
-def test_plates_are_the_sum_over_sequences(rng):
+def test_the_log_density_of_a_plate_is_the_sum_over_sequences(rng):
     model = positive_model(rng, 3, 1)
     xs = np.stack(oracle.simulate(rng, model, [6, 6]))
     noises = rng.uniform(0.2, 1.0, (2, 3))
@@ -410,21 +410,21 @@ def test_prior_predictive_draws_from_the_priors(rng):
     np.testing.assert_allclose(drawn["decay"], np.exp(-1.0 / drawn["timescale"]), rtol=EXACT)
 
 
-def test_kept_in_single_precision_where_the_user_has_it():
+def test_single_precision_of_the_user_is_kept():
     with jax.enable_x64(False):
         series = FactorialAR1(jnp.array([0.9]), jnp.ones((2, 1)), 0.5, n_steps=20)
         density = jax.eval_shape(lambda key: series.log_prob(series.sample(key)), jax.random.key(0))
         assert density.dtype == jnp.float32
 
 
-def test_import_does_not_touch_the_configuration():
+def test_import_does_not_change_the_configuration():
     assert isinstance(dist.Normal(0.0, 1.0), dist.Distribution)
     with jax.enable_x64(False):
         assert jnp.zeros(1).dtype == jnp.float32
 
 
 @pytest.mark.exhaustive
-def test_rank_promotion_that_the_user_forbids_does_not_break_the_distribution(rng):
+def test_the_distribution_works_if_the_user_forbids_rank_promotion(rng):
     decay = jnp.array([[0.9, 0.5], [0.8, 0.3]])
     mask = jnp.asarray(rng.random((2, 7, 3)) > 0.2)
 

@@ -1,4 +1,4 @@
-"""Posterior draws: units, means, and which of them are used."""
+"""Posterior draws: units, means, and thinning."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_in_data_units_mean_and_covariance_are_those_of_scaled_observations(rng,
             np.testing.assert_array_equal(other.decay, one.decay)
 
 
-def test_time_scales_are_those_in_which_correlations_fall_by_e():
+def test_autocorrelations_decrease_by_a_factor_e_in_a_time_scale():
     draws = Draws(np.exp([[[-0.1, -2.0]]]), *(np.zeros((1, 1, 1)),) * 3)
     np.testing.assert_allclose(timescales(draws, 3.0), [[[30.0, 1.5]]])
 

@@ -1,4 +1,4 @@
-"""The estimator: its verbs, its border, interrupts, options."""
+"""The estimator: its methods, input validation, interrupts and options."""
 
 import itertools
 import pickle
@@ -40,14 +40,14 @@ def quick(n_components=1, **options):
     return BayesianSFA(n_components, **{**settings, **options})
 
 
-def fit_anyhow(model, X, **given):
-    """Fit, whatever the model thinks of a Gaussian approximation from few draws."""
+def fit_quietly(model, X, **given):
+    """Fit without warnings of convergence, which few draws cause."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X, **given)
 
 
-def test_it_is_a_public_name():
+def test_bayesian_sfa_is_public():
     assert probsfa.BayesianSFA is BayesianSFA
     assert "BayesianSFA" in probsfa.__all__
 
@@ -68,7 +68,7 @@ def test_draws_are_added_by_default_until_chains_converge(frame, monkeypatch):
     auto = BayesianSFA(1, n_warmup=50, n_chains=2, verbose=False, random_state=0)
     with pytest.warns(ConvergenceWarning, match="50 draws of 2 chains"):
         model = auto.fit(frame[0])
-    fixed = fit_anyhow(clone(auto).set_params(n_draws=25), frame[0])
+    fixed = fit_quietly(clone(auto).set_params(n_draws=25), frame[0])
     assert model.draws_.decay.shape == (2, 50, 1) and fixed.draws_.decay.shape == (2, 25, 1)
     np.testing.assert_array_equal(model.raw_draws_.decay[:, :25], fixed.raw_draws_.decay)
 
@@ -80,13 +80,13 @@ def test_nuts_and_svi_agree(sampled, guided):
         assert np.all(np.abs(np.median(one, axis=0) - np.median(other, axis=0)) < 0.35 * one.std(0))
 
 
-def test_same_seed_same_draws_and_another_seed_others(frame):
-    one, same, other = (fit_anyhow(quick(random_state=s), frame[0]).draws_ for s in (3, 3, 4))
+def test_equal_seeds_give_equal_draws(frame):
+    one, same, other = (fit_quietly(quick(random_state=s), frame[0]).draws_ for s in (3, 3, 4))
     np.testing.assert_array_equal(one.loadings, same.loadings)
     assert not np.array_equal(one.loadings, other.loadings)
 
 
-def test_a_change_of_units_changes_the_units_of_the_answer(frame):
+def test_draws_scale_with_the_units_of_the_data(frame):
     X = frame[0].to_numpy()
     plain, scaled = (quick().fit(x) for x in (X, X * 1e3 - 7.0))
     np.testing.assert_allclose(scaled.draws_.decay, plain.draws_.decay, rtol=1e-5)
@@ -115,8 +115,8 @@ def test_drawn_values_have_the_moments_of_imputed_ones(sampled, frame):
     np.testing.assert_allclose(np.mean(standard**2), 1.0, atol=0.1)
 
 
-def test_uncertain_parameters_widen_what_one_draw_states(sampled, frame):
-    """The law of total variance, over the draws that predictions are mixed of."""
+def test_variances_include_the_uncertainty_of_parameters(sampled, frame):
+    """The law of total variance over the draws that predictions average."""
     few = clone(sampled).set_params(n_predictive=8)
     vars(few).update({k: v for k, v in vars(sampled).items() if k.endswith("_") or k.startswith("_")})
     missing = frame[0].isna().to_numpy()
@@ -173,7 +173,7 @@ def test_lists_give_lists(sampled, frame):
 
 
 @sparsely("as_list", [True, False])
-def test_fit_transform_hands_lengths_and_times_to_both(frame, as_list):
+def test_fit_transform_passes_lengths_and_times_to_both(frame, as_list):
     X, times = frame[0].to_numpy(), np.arange(80.0) + (np.arange(80) >= 20)
     pieces = [X[:50], X[50:]], {"times": [times[:50], times[50:]]}
     data, given = pieces if as_list else (X, {"lengths": [50, 30], "times": times})
@@ -181,7 +181,7 @@ def test_fit_transform_hands_lengths_and_times_to_both(frame, as_list):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         at_once = model.fit_transform(data, **given)
-    # A row of two steps and a new sequence both matter to the rows beside them.
+    # The gap of two steps and the start of a sequence change the factors of adjacent rows.
     np.testing.assert_array_equal(
         np.concatenate(at_once) if as_list else at_once,
         np.concatenate(model.transform(*pieces[:1], **pieces[1])),
@@ -221,7 +221,7 @@ def test_hierarchical_models_distinguish_the_noise_of_sequences():
         make_slow_mixture(150, 3, timescales=[20.0], noise_variance=r, random_state=1).data
         for r in (0.05, 2.0)
     )
-    model = fit_anyhow(quick(hierarchical=True), [quiet, loud])
+    model = fit_quietly(quick(hierarchical=True), [quiet, loud])
     noise = model.draws_.noise_variance.mean(axis=(0, 1))
     assert noise.shape == (2, 3) and np.all(noise[1] > 5.0 * noise[0])
     assert [z.shape for z in model.transform([quiet, loud])] == [(150, 1), (150, 1)]
@@ -234,14 +234,14 @@ def test_hierarchical_models_distinguish_the_noise_of_sequences():
 
 def test_uneven_times():
     rng = np.random.default_rng(0)
-    # As many rows and different gaps as in the test of lengths and times, which shares the compiled programs.
+    # Compiled programs of the test of lengths and times are reused: rows and distinct gaps are equally many.
     times = np.cumsum(rng.choice([0.5, 3.0], 80))
     z = np.zeros(80)
     for t in range(1, 80):
         a = np.exp(-(times[t] - times[t - 1]) / 20.0)
         z[t] = a * z[t - 1] + np.sqrt(1 - a**2) * rng.standard_normal()
     X = z[:, None] * [1.0, -2.0, 1.5] + 0.3 * rng.standard_normal((80, 3))
-    model = fit_anyhow(quick(), X, times=times)
+    model = fit_quietly(quick(), X, times=times)
     low, high = np.quantile(-model.time_unit_ / np.log(model.draws_.decay), [0.01, 0.99])
     assert low < 20.0 < high
     assert model.transform(X, times=times).shape == (80, 1)
@@ -249,19 +249,19 @@ def test_uneven_times():
 
 def test_known_noise(frame):
     X = frame[0].to_numpy()
-    known = fit_anyhow(quick(noise=2500.0), X)
+    known = fit_quietly(quick(noise=2500.0), X)
     np.testing.assert_allclose(known.draws_.noise_variance, 2500.0)
     assert np.isnan(known.diagnostics_["ess"]["noise_variance"]).all()
 
 
 @sparsely("options", [{"robust": True, "inference": "nuts"}, {"hierarchical": True}])
-def test_other_priors_and_a_new_structure_of_the_noise(options, monkeypatch):
-    """Two columns share a variance, by an entry that no option has; the prior of the time scale is narrow."""
+def test_fits_have_a_new_noise_structure_and_given_priors(options, monkeypatch):
+    """Two columns share a variance, by a new structure; the prior of the time scale is narrow."""
     tight = Priors(timescale=dist.LogNormal(np.log(500.0), 0.01), noise_variance=dist.InverseGamma(3.0, 1.0))
     monkeypatch.setitem(STRUCTURES, "paired", lambda n_features: NoiseVariances((0, 0, 1)[:n_features]))
     x = make_slow_mixture(60, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     few = {"n_steps_svi": 3, "n_warmup": 10, "n_draws": 20, "n_chains": 1, "standardize": False}
-    model = fit_anyhow(quick(noise="paired", priors=tight, **few | options), [x[:30], x[30:]])
+    model = fit_quietly(quick(noise="paired", priors=tight, **few | options), [x[:30], x[30:]])
     noise = model.draws_.noise_variance
     assert noise.shape[-1] == 3 and np.all(np.isfinite(noise))
     assert (np.max(np.abs(noise[..., 0] - noise[..., 1])) == 0.0) == ("hierarchical" not in options)
@@ -277,35 +277,35 @@ def test_other_priors_and_a_new_structure_of_the_noise(options, monkeypatch):
         ("n_component", "support.*'n_component'"),
     ],
 )
-def test_arguments_of_other_estimators_are_refused_with_what_to_use(option, message):
+def test_arguments_of_other_estimators_raise_with_the_alternative(option, message):
     with pytest.raises(TypeError, match=message):
         BayesianSFA(**{option: 1})
 
 
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:.*have similar time scales:UserWarning")
-def test_shrinkage_draws_in_what_is_not_needed():
-    # One latent, and two asked for: the other is left with less than under the plain prior.
+def test_shrinkage_reduces_loadings_of_a_superfluous_factor():
+    # The data have one factor and the model two: the second has smaller loadings than by the default prior.
     X = make_slow_mixture(300, 5, timescales=[30.0], noise_variance=0.3, random_state=0).data
-    left = []
+    sizes_of_second = []
     for priors in (Priors(), Priors(shrinkage=0.1)):
-        draws = fit_anyhow(quick(2, priors=priors, n_draws=500), X).draws_.loadings / X.std(axis=0)[:, None]
+        draws = fit_quietly(quick(2, priors=priors, n_draws=500), X).draws_.loadings / X.std(axis=0)[:, None]
         size = np.sqrt(np.mean(draws**2, axis=(0, 1, 2)))
         assert size[0] > 0.4
-        left.append(size[1])
-    assert left[1] < 0.8 * left[0]
+        sizes_of_second.append(size[1])
+    assert sizes_of_second[1] < 0.8 * sizes_of_second[0]
 
 
 @pytest.mark.exhaustive
-def test_factors_of_one_time_scale_are_warned_about():
+def test_similar_time_scales_are_a_warning():
     rng = np.random.default_rng(0)
     X = make_slow_mixture(60, 4, decay=[0.8, 0.79], noise_variance=0.3, random_state=rng).data
     with pytest.warns(UserWarning, match="time scales"):
-        fit_anyhow(quick(2, n_draws=400), X)
+        fit_quietly(quick(2, n_draws=400), X)
 
 
 class _Interrupt:
-    """Presses Ctrl-C once so many calls have been made."""
+    """Raises KeyboardInterrupt in the call after `after` others."""
 
     def __init__(self, function, after):
         self.function, self.after = function, after
@@ -318,8 +318,8 @@ class _Interrupt:
 
 
 def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
-    # Two parts of the warm-up, of two batches of each of four chains; then, of the first chain, two batches
-    # of the third part and two of draws.
+    # Two parts of the warm-up have two batches of each of four chains. The first chain then has two batches
+    # of the third part and two batches of draws.
     monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 16 + 4))
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = clone(sampled).set_params(chain_method="sequential").fit(frame[0])
@@ -327,8 +327,8 @@ def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
     np.testing.assert_allclose(model.raw_draws_.decay, sampled.raw_draws_.decay[:1, :50])
 
 
-def test_an_interrupt_of_chains_in_threads_keeps_what_all_of_them_have(sampled, frame, monkeypatch):
-    # All batches of all chains but the very last one, whichever chain comes to it.
+def test_an_interrupt_of_chains_in_threads_keeps_draws_that_all_have(sampled, frame, monkeypatch):
+    # All batches of all chains except the last one, in any chain.
     monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 4 * (2 + 2 + 8) - 1))
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = clone(sampled).fit(frame[0])
@@ -337,7 +337,7 @@ def test_an_interrupt_of_chains_in_threads_keeps_what_all_of_them_have(sampled, 
     np.testing.assert_allclose(model.raw_draws_.decay, sampled.raw_draws_.decay[:, :125])
 
 
-def test_an_interrupt_in_the_warm_up_leaves_laplaces_approximation(sampled, frame, monkeypatch):
+def test_an_interrupt_in_the_warm_up_gives_laplaces_approximation(sampled, frame, monkeypatch):
     monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 1))
     with pytest.warns(ConvergenceWarning, match="draws"):
         model = clone(sampled).fit(frame[0])
@@ -353,23 +353,23 @@ def test_an_interrupt_of_svi_keeps_the_guide_so_far(frame, monkeypatch):
 
 
 @sparsely("method", ["sequential", "parallel"], shown=0)
-def test_chain_methods_draw_the_same_chains(sampled, frame, method):
+def test_chain_methods_have_the_same_mode_and_shapes(sampled, frame, method):
     model = clone(sampled).set_params(chain_method=method, n_draws=25, n_chains=2, n_warmup=50)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         other = clone(model).set_params(chain_method="vectorized").fit(frame[0])
         model.fit(frame[0])
-    # The same numbers up to rounding, which trajectories amplify.
+    # Draws differ: trajectories amplify rounding errors.
     np.testing.assert_allclose(model.map_.decay, other.map_.decay)
     assert model.draws_.decay.shape == other.draws_.decay.shape == (2, 25, 1)
 
 
-def test_the_users_configuration_is_left_alone(guided):
+def test_the_configuration_of_jax_is_unchanged(guided):
     assert not jax.config.jax_enable_x64
     assert all(x.dtype == np.float64 and type(x) is np.ndarray for x in guided.draws_)
 
 
-def test_it_pickles(guided, frame):
+def test_a_fitted_model_can_be_pickled(guided, frame):
     copy = pickle.loads(pickle.dumps(guided))
     np.testing.assert_array_equal(copy.transform(frame[0]), guided.transform(frame[0]))
 
@@ -406,32 +406,32 @@ def test_bad_input(sampled, frame):
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out")
-def test_rank_promotion_that_the_user_forbids_does_not_break_fits(rng):
+def test_fits_work_if_the_user_forbids_rank_promotion(rng):
     X = np.cumsum(rng.standard_normal((30, 3)), axis=0)
     X[4, 1] = np.nan
     few = {"n_draws": 5, "n_steps_svi": 3, "n_chains": 2, "n_predictive": 3}
     with jax.numpy_rank_promotion("raise"):
-        found = fit_anyhow(quick(**few), X)
+        found = fit_quietly(quick(**few), X)
         filled = found.impute(X)
-    wanted = fit_anyhow(quick(**few), X)
+    wanted = fit_quietly(quick(**few), X)
     for one, other in zip(found.draws_, wanted.draws_, strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(filled, wanted.impute(X))
 
 
 def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
-    """They take all their sequences at once, so frames cannot be made of one sequence at a time."""
+    """All sequences are passed at once, because each has its own noise variances."""
     X = [
         pd.DataFrame(rng.standard_normal((n, 3)).cumsum(axis=0), columns=list("abc"), index=range(5, 5 + n))
         for n in (30, 20)
     ]
     few = {"n_draws": 5, "n_steps_svi": 3, "n_chains": 2, "n_predictive": 3}
-    model = fit_anyhow(quick(hierarchical=True, **few), X)
+    model = fit_quietly(quick(hierarchical=True, **few), X)
     wanted = model.transform(X)
     for frame, values, x in zip(model.set_output(transform="pandas").transform(X), wanted, X, strict=True):
         assert isinstance(frame, pd.DataFrame) and frame.index.equals(x.index)
         np.testing.assert_array_equal(frame, values)
-    with pytest.raises(ValueError, match="noise.*hierarchical=True"):  # the noise of which sequence?
+    with pytest.raises(ValueError, match="noise.*hierarchical=True"):  # of one sequence, which is not given
         model.diagnose(X)
 
 

@@ -1,4 +1,4 @@
-"""What ArviZ gets: groups, names, coordinates, and log densities that are one step ahead."""
+"""Results for ArviZ: groups, names, coordinates, and log densities of rows and values."""
 
 import arviz
 import numpy as np
@@ -26,23 +26,23 @@ def tree(sampled):
     return sampled.to_datatree()
 
 
-def test_all_groups_are_there_and_made_once(sampled, tree):
+def test_the_tree_has_all_groups_and_is_made_once(sampled, tree):
     assert set(tree.children) == GROUPS
     assert sampled.to_datatree() is tree
 
 
-def test_names_and_coordinates_are_the_users(tree, frame):
+def test_names_and_coordinates_are_those_of_the_data(tree, frame):
     posterior = tree["posterior"].to_dataset()
     assert posterior["loadings"].dims == ("chain", "draw", "feature", "component")
     assert posterior["feature"].to_numpy().tolist() == ["a", "b", "c"]
     observed = tree["observed_data"]["observations"]
-    when = frame[0].index.tz_convert(None).to_numpy()
-    assert np.array_equal(observed["time"].to_numpy(), when)
+    times = frame[0].index.tz_convert(None).to_numpy()
+    assert np.array_equal(observed["time"].to_numpy(), times)
     np.testing.assert_array_equal(observed.to_numpy(), frame[0].to_numpy())
     np.testing.assert_array_equal(tree["constant_data"]["observed"], frame[0].notna())
 
 
-def test_draws_are_the_models(sampled, tree):
+def test_draws_are_those_of_the_model(sampled, tree):
     np.testing.assert_array_equal(tree["posterior"]["decay"], sampled.draws_.decay)
     np.testing.assert_array_equal(tree["posterior_raw"]["offset"], sampled.raw_draws_.offset)
     np.testing.assert_allclose(tree["posterior"]["timescale"], -1.0 / np.log(sampled.draws_.decay))
@@ -81,7 +81,7 @@ def test_log_likelihood_by_value_is_that_of_each_value_given_all_others(sampled,
 def test_leave_one_out_of_arviz_is_calibrated_on_data_of_the_model(sampled):
     idata = sampled.inference_data_
     found = arviz.loo(idata, var_name="observed_values", pointwise=True)
-    assert np.mean(found.pareto_k < 0.7) > 0.9  # of so few draws
+    assert np.mean(found.pareto_k < 0.7) > 0.9  # few draws
     if ARVIZ_1:
         pit = arviz.loo_pit(idata, var_names=["observed_values"])["observed_values"]
     else:
@@ -99,7 +99,7 @@ def test_arviz_plots_the_calibration_of_values_left_out(sampled):
         assert arviz.plot_loo_pit(idata, y="observed_values", backend="matplotlib") is not None
 
 
-def test_predictive_factors_and_observations_belong_together(sampled, tree):
+def test_predictive_observations_are_factors_times_loadings_plus_noise(sampled, tree):
     group = tree["posterior_predictive"]
     draws = group["observations"]["draw"].to_numpy()
     loadings, offset = (tree["posterior"][name].sel(draw=draws).to_numpy() for name in ("loadings", "offset"))

@@ -1,4 +1,4 @@
-"""Filling beside straight lines: the same comparison as of one set of parameters, and its warning."""
+"""Imputation compared with linear interpolation, and its warning."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from probsfa.bayes.predictive import interpolation_check
 
 @pytest.fixture(scope="module")
 def walks():
-    """Walks with a gap, which straight lines fill better than one latent, of the shape of `frame`."""
+    """Random walks with a missing block, which linear interpolation imputes better than one factor."""
     x = np.random.default_rng(0).standard_normal((80, 3)).cumsum(axis=0)
     x[50:60, 2] = np.nan
     return x
@@ -22,7 +22,7 @@ def fitted(walks):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_it_is_the_comparison_of_the_maximum_where_draws_lie_close(walks, fitted):
+def test_the_comparison_is_close_to_that_of_maximum_likelihood(walks, fitted):
     comparison = interpolation_check(fitted.fitted_, fitted.fitted_.sequences)
     single = ProbabilisticSFA(1, tol=1.0).fit(walks)
     wanted = single._model.impute(fitted.fitted_.sequences).interpolation_check
@@ -30,13 +30,13 @@ def test_it_is_the_comparison_of_the_maximum_where_draws_lie_close(walks, fitted
     assert comparison.model == pytest.approx(wanted.model, rel=0.05)
 
 
-def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines(walks, fitted):
+def test_impute_warns_if_the_model_is_no_better_than_interpolation(walks, fitted):
     with pytest.warns(UserWarning, match="interpolation"):
         fitted.impute(walks)
 
 
 @pytest.mark.filterwarnings("error")
-def test_nothing_is_compared_where_nothing_is_missing(walks, fitted):
+def test_without_missing_values_nothing_is_compared(walks, fitted):
     assert (
         interpolation_check(fitted.fitted_, fitted.fitted_.sequences.segments_as_sequences([slice(0, 40)]))
         is None

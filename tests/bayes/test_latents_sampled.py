@@ -1,4 +1,4 @@
-"""The marginal model against one that has the latents among its parameters: the same posterior."""
+"""The model with factors integrated out has the same posterior as a model that samples them."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from probsfa.datasets import make_slow_mixture
 
 
 def with_latents(X, mask):
-    """The definition, row by row; the priors are the defaults written out."""
+    """The model by its definition, row by row, with sampled factors and the default priors."""
     timescale = numpyro.sample("timescale", dist.LogNormal(2.3, 1.5).expand([1]).to_event(1))
     loadings = numpyro.sample("loadings", dist.Normal(0.0, 1.0).expand([2, 1]).to_event(2))
     noise = numpyro.sample("noise_std", dist.LogNormal(-1.0, 1.0).expand([2]).to_event(1))

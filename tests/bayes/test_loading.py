@@ -1,4 +1,4 @@
-"""The room works whatever was imported before it."""
+"""BayesianSFA works in any order of imports."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Mixtures over draws: their moments and quantiles are those of drawn values."""
+"""Moments and quantiles of mixtures over draws."""
 
 import numpy as np
 import scipy.stats
@@ -41,7 +41,7 @@ def test_quantile_of_a_mixture_has_that_probability_below_it(rng):
         np.testing.assert_allclose(scipy.stats.norm.cdf(at, means, stds).mean(0), p, atol=1e-8)
 
 
-def test_draws_that_agree_are_one_model(rng):
+def test_the_mixture_of_equal_draws_is_one_model(rng):
     model = oracle.random_model(rng, 3, 2)
     panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [12]), "scattered"))
     params = to_parameters(model)
@@ -50,10 +50,10 @@ def test_draws_that_agree_are_one_model(rng):
     for got, wanted in zip(mixture, one, strict=True):
         np.testing.assert_allclose(got, wanted, atol=EXACT)
     chosen = rng.random((12, 3)) < 0.4
-    (cells,) = value_mixtures([[PanelGivenDraw(params, panel)]] * 5, [chosen])
+    (values,) = value_mixtures([[PanelGivenDraw(params, panel)]] * 5, [chosen])
     mean, variance = observation_moments(params, one.means, one.covariances)
-    np.testing.assert_allclose(cells.mean, mean[chosen], atol=EXACT)
-    np.testing.assert_allclose(cells.std, np.sqrt(variance[chosen]), atol=EXACT)
+    np.testing.assert_allclose(values.mean, mean[chosen], atol=EXACT)
+    np.testing.assert_allclose(values.std, np.sqrt(variance[chosen]), atol=EXACT)
 
 
 def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
@@ -75,7 +75,7 @@ def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
     assert abs(mixture.log_likelihood - wanted) < EXACT * abs(wanted)
 
 
-def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(rng):
+def test_draws_are_weighted_by_the_likelihood_of_all_earlier_sequences(rng):
     first = [oracle.random_model(rng, 3, 2) for _ in range(5)]
     second = [model._replace(noise=2.0 * model.noise) for model in first]
     xs = mask_values(rng, oracle.simulate(rng, first[0], [7, 5]), "scattered")
@@ -93,11 +93,11 @@ def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(r
     assert abs(parts[0].log_likelihood - alone) < EXACT * abs(alone)
 
 
-def test_values_hold_what_is_drawn_from_them(rng):
+def test_mixtures_of_values_have_the_moments_and_quantiles_of_draws(rng):
     means, stds = rng.standard_normal((30, 4)), rng.uniform(0.2, 1.0, (30, 4))
-    cells = make_value_mixture(means, stds)
+    values = make_value_mixture(means, stds)
     which = rng.integers(30, size=100_000)
     drawn = means[which] + stds[which] * rng.standard_normal((100_000, 4))
-    np.testing.assert_allclose(cells.mean, drawn.mean(0), atol=mc_tolerance(np.max(cells.std) ** 2, 1e5))
-    inside = np.mean((drawn > cells.quantile(0.1)) & (drawn < cells.quantile(0.9)), axis=0)
+    np.testing.assert_allclose(values.mean, drawn.mean(0), atol=mc_tolerance(np.max(values.std) ** 2, 1e5))
+    inside = np.mean((drawn > values.quantile(0.1)) & (drawn < values.quantile(0.9)), axis=0)
     np.testing.assert_allclose(inside, 0.8, atol=mc_tolerance(0.16, 1e5))

@@ -1,4 +1,4 @@
-"""Several modes of a posterior: found, weighed, and each with one labelling."""
+"""Search for several modes of a posterior, and their shares."""
 
 import contextlib
 import warnings
@@ -21,13 +21,13 @@ from probsfa.statespace.engine.posterior import simulate
 def test_a_factor_of_one_of_two_columns_has_two_modes_of_equal_shares():
     """A column and its time reversal: the posterior is unchanged if the columns are exchanged.
 
-    One factor follows one column or the other. The shares are a half each, which a start in one of the modes
-    cannot find.
+    One factor explains one column or the other, with a posterior probability of one half each. A search that
+    starts in one of the modes cannot find the other.
     """
     X = make_slow_mixture(60, 1, decay=[0.9], noise_variance=0.1, random_state=1).data
     model = BayesianSFA(1, inference="svi", verbose=False, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # where k is near its limit
+        warnings.simplefilter("ignore", ConvergenceWarning)  # pareto_k is near its limit
         model.fit(np.hstack([X, X[::-1]]))
     loadings = np.abs(model.draws_.loadings[0, :, :, 0])
     share = np.mean(loadings[:, 0] > loadings[:, 1])
@@ -38,7 +38,7 @@ def test_a_factor_of_one_of_two_columns_has_two_modes_of_equal_shares():
     assert "2 modes" in model.status_
 
 
-def test_the_period_of_a_cycle_is_not_that_of_the_nearest_mode():
+def test_the_period_of_a_cycle_is_that_of_the_highest_mode():
     """The likelihood of these 40 rows is highest at a period of 5 rows, where the density is 9 nats lower."""
     params = StateSpace(
         np.array([0.88]),
@@ -62,7 +62,7 @@ def test_the_period_of_a_cycle_is_not_that_of_the_nearest_mode():
     assert abs(np.angle(np.sum((cosine + 1j * sine) * np.conj(reference)))) < 0.01
 
 
-def test_starts_without_a_maximum_are_left_out(monkeypatch):
+def test_starts_without_a_maximum_are_omitted(monkeypatch):
     first = SimpleNamespace(log_evidence=-3.0)
     monkeypatch.setattr(modes, "_starts", lambda *_: [{}, {}])
     monkeypatch.setattr(modes, "PotentialEvaluator", lambda *_: contextlib.nullcontext())
@@ -74,8 +74,8 @@ def test_starts_without_a_maximum_are_left_out(monkeypatch):
     assert found == [first] and not interrupted
 
 
-def test_rotated_coordinates_of_a_fit_need_no_weight_of_images(monkeypatch):
-    """All images of a point have the same coordinates, so that a weight would change the posterior."""
+def test_fits_in_rotated_coordinates_have_no_symmetry_weight(monkeypatch):
+    """All equivalent modes have the same coordinates, so that a weight would change the posterior."""
 
     def laplace(target, data, vector):
         return LaplaceApproximation(vector, 0.01 * np.eye(len(vector)), 0.0, 0)

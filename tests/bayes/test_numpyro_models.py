@@ -1,4 +1,4 @@
-"""The models of the page on models of one's own run as they are, with the densities of joint Gaussians."""
+"""The models in docs/numpyro_models.md run, and have the densities of joint Gaussians."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.oracles import statespace as oracle
 from tests.tolerances import EXACT
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "numpyro_models.md"
-SWITCH = 'jax.config.update("jax_enable_x64", True)'  # would hold for all other tests
+SWITCH = 'jax.config.update("jax_enable_x64", True)'  # would also change all other tests
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def double():
 
 
 def run_page(draw=None):
-    """Run the code of the page, with another function in the place of its ``draw``; returns its names."""
+    """Run the code of the page, with `draw` in place of its function; return its global names."""
     first, *models = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert SWITCH in first and len(models) == 5
     names = {}
@@ -36,7 +36,7 @@ def run_page(draw=None):
 
 @pytest.fixture(scope="module")
 def calls():
-    """Models and data that the page samples, by name."""
+    """Return the models of the page and their data, by name of the model."""
     made = {}
 
     def record(model, *data):
@@ -48,7 +48,7 @@ def calls():
 
 
 def density_of_series(call, values):
-    """Log density of the site of the series at values of the others."""
+    """Return the log density of the series given values of the other sites."""
     model, data = call
 
     def density(values):
@@ -57,7 +57,7 @@ def density_of_series(call, values):
 
     return np.asarray(
         jax.jit(density)(values)
-    )  # one program, where each operation would be compiled by itself
+    )  # one program; otherwise each operation would be compiled separately
 
 
 def test_groups_have_the_densities_of_joint_gaussians(rng, calls):
@@ -77,7 +77,7 @@ def test_groups_have_the_densities_of_joint_gaussians(rng, calls):
         assert density == pytest.approx(oracle.log_likelihood(model, [x]), rel=EXACT)
 
 
-def test_covariates_move_the_means_of_the_rows(rng, calls):
+def test_covariates_change_the_means_of_the_rows(rng, calls):
     values = {
         "coefficients": rng.standard_normal((2, 2)),
         "timescale": np.array([5.0]),
@@ -90,7 +90,7 @@ def test_covariates_move_the_means_of_the_rows(rng, calls):
     assert density_of_series(calls["regression"], values) == pytest.approx(wanted, rel=EXACT)
 
 
-def test_tables_share_the_first_factor_alone(rng, calls):
+def test_tables_share_the_first_factor_only(rng, calls):
     loadings = {
         name: rng.uniform(0.5, 1.0, (2, 1)) for name in ("shared_x", "specific_x", "shared_y", "specific_y")
     }
@@ -104,7 +104,7 @@ def test_tables_share_the_first_factor_alone(rng, calls):
     assert density_of_series(calls["tables"], values) == pytest.approx(wanted, rel=EXACT)
 
 
-def test_coordinates_keep_the_density_of_the_series(rng, calls):
+def test_coordinates_do_not_change_the_density_of_the_series(rng, calls):
     values = {"factorial_ar1_coordinates": rng.standard_normal(7)}
     model, data = calls["measured_noise"]
 
@@ -119,7 +119,7 @@ def test_coordinates_keep_the_density_of_the_series(rng, calls):
 
 
 @pytest.mark.exhaustive
-def test_the_page_runs_and_finds_what_was_simulated():
+def test_posteriors_of_the_page_contain_the_simulated_parameters():
     names = run_page()
     by_group, effect = names["samples_by_group"], names["effect"]
     logs = np.log(np.asarray(by_group["timescale"]))

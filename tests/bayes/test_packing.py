@@ -1,4 +1,4 @@
-"""Packed data: what the model sees is what was observed, and a start has values for all sites."""
+"""Packed data contain the observations, and a start has values for all sites."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ def two_sequences(rng):
     return Sequences(values, (7, 5), times)
 
 
-def test_hierarchical_series_are_the_sequences_one_by_one(rng):
+def test_hierarchical_series_contain_each_sequence(rng):
     sequences = two_sequences(rng)
     series = pack(sequences, True)
     assert series.values.shape[0] == 2 and series.values.shape[1] >= 7
@@ -38,7 +38,7 @@ def test_panels_and_last_rows_belong_together(rng):
     assert [panel.n_rows for panel in panels] == [7, 5] and last_rows == [[(0, 6)], [(1, 4)]]
 
 
-def test_starts_are_inside_what_priors_allow(rng):
+def test_values_of_starts_are_finite_and_positive(rng):
     params = StateSpace(
         np.array([1.0, -0.5]), rng.standard_normal((3, 2)), np.array([0.0, 0.2, 0.5]), np.zeros(3)
     )

@@ -1,4 +1,4 @@
-"""Posteriors in files: everything comes back, nothing is unpickled; and filters that stop and go on."""
+"""Saving and loading of posteriors without pickle, and filters that continue from a state."""
 
 import json
 import warnings
@@ -82,7 +82,7 @@ def test_a_loaded_posterior_is_the_saved_one(model, data, tmp_path):
             np.testing.assert_allclose(one[group][name].values, values.values, err_msg=f"{group} {name}")
 
 
-def test_files_of_posteriors_hold_no_objects(model, tmp_path):
+def test_files_of_posteriors_contain_no_python_objects(model, tmp_path):
     model.save(tmp_path / "model.npz")
     with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
         assert {file[name].dtype.kind for name in file.files} <= set("fiuU")
@@ -132,15 +132,15 @@ def test_priors_are_rebuilt_from_names_and_numbers(prior):
         assert again == prior
 
 
-def test_a_prior_that_has_no_name_cannot_be_saved(data, tmp_path):
+def test_a_prior_without_a_named_distribution_cannot_be_saved(data, tmp_path):
     fitted = fit(data, priors=Priors(offset=dist.Normal(0.0, 1.0).expand([3])))
     with pytest.raises(ValueError, match="prior"):
         fitted.save(tmp_path / "model.npz")
     assert not (tmp_path / "model.npz").exists()
 
 
-def test_a_broken_posterior_is_refused(tmp_path):
-    """In a file of version 1, which has no checksum of its own."""
+def test_a_damaged_file_of_a_posterior_raises(tmp_path):
+    """A file of version 1 has no checksum."""
     whole = Path(cases.__file__).parent / "version1" / "bayesian.npz"
     content = whole.read_bytes()
     with np.load(whole) as file:
@@ -167,7 +167,7 @@ def test_a_broken_posterior_is_refused(tmp_path):
 # ------------------------------------------------------------------ filters
 
 
-def test_a_filter_mixes_those_of_the_draws(model, data):
+def test_a_filter_averages_the_filters_of_the_draws(model, data):
     frame = pd.DataFrame(data, columns=["wind", "rain", "sun"])
     result = model.filter(frame)
     draws = model.draws_
@@ -186,7 +186,7 @@ def test_a_filter_mixes_those_of_the_draws(model, data):
 
 
 @pytest.mark.parametrize("timed", [False, True])
-def test_a_filter_of_a_posterior_stops_and_goes_on(data, timed):
+def test_a_filter_of_a_posterior_continues_from_its_state(data, timed):
     times = np.cumsum(np.random.default_rng(0).uniform(0.5, 2.0, 40)) if timed else None
     model = fit(data, **({"times": times} if timed else {}))
 
@@ -213,7 +213,7 @@ def test_filters_of_several_sequences_are_a_list(model, data):
 
 
 def test_a_loaded_posterior_has_its_unit_of_time(tmp_path):
-    """Hourly dates at the fit, half-hourly ones later."""
+    """Dates of the training data are hourly, those of new data half-hourly."""
     x = make_slow_mixture(40, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     frame = pd.DataFrame(x, index=pd.date_range("2024-01-01", periods=40, freq="h"), columns=list("abc"))
     model = fit(frame)

@@ -1,4 +1,4 @@
-"""Pictures of posteriors: what is drawn is what was inferred, in the axes that were given."""
+"""Plots of posteriors show the draws, in the given axes."""
 
 import numpy as np
 import pytest

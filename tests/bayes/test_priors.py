@@ -1,4 +1,4 @@
-"""Priors: their shapes, their errors, and the shrinkage prior against what it integrates out."""
+"""Priors: shapes, errors, and the shrinkage prior by numerical integration over its scales."""
 
 import jax
 import jax.numpy as jnp
@@ -35,14 +35,14 @@ def test_shared_scale_integrates_the_scales_out(rng):
 
 def test_draws_of_shared_scale_have_its_density():
     drawn = np.asarray(SharedScaleNormal(0.3, 4, 2).sample(jax.random.key(0), (4000,)))
-    # A column over its scale is a multivariate Cauchy vector: each entry is Cauchy.
+    # A column divided by its scale is multivariate Cauchy: each entry is Cauchy.
     assert kstest(drawn[:, 2, 1] / 0.3, "cauchy").pvalue > 1e-4
     # Its entries share their scale.
     assert np.corrcoef(np.log(np.abs(drawn[:, 0, 0])), np.log(np.abs(drawn[:, 1, 0])))[0, 1] > 0.2
     assert abs(np.corrcoef(np.log(np.abs(drawn[:, 0, 0])), np.log(np.abs(drawn[:, 0, 1])))[0, 1]) < 0.1
 
 
-def test_a_prior_of_one_number_applies_to_all_entries_and_a_whole_one_stays():
+def test_a_scalar_prior_is_expanded_and_one_of_the_array_is_unchanged():
     assert expand_prior("offset", dist.Normal(0.0, 1.0), (3, 2)).event_shape == (3, 2)
     whole = dist.Normal(jnp.arange(3.0), 1.0)
     assert expand_prior("offset", whole, (3,)).event_shape == (3,)
@@ -52,7 +52,7 @@ def test_a_prior_of_one_number_applies_to_all_entries_and_a_whole_one_stays():
 @pytest.mark.parametrize(
     "prior", [dist.Normal(jnp.zeros(4), 1.0), dist.MultivariateNormal(jnp.zeros(2), jnp.eye(2))]
 )
-def test_a_prior_of_the_wrong_shape_is_named(prior):
+def test_a_prior_of_another_shape_raises_with_its_name(prior):
     with pytest.raises(ValueError, match=r"prior.*offset.*\(.,\).*offset.*\(3,\)"):
         expand_prior("offset", prior, (3,))
 
@@ -75,7 +75,7 @@ def test_a_prior_of_the_wrong_shape_is_named(prior):
         ({"timescale": None}, r"timescale=None\).*prior.*NumPyro"),
     ],
 )
-def test_a_prior_that_cannot_be_sampled_is_named_with_one_that_can(changes, message):
+def test_an_invalid_prior_raises_with_a_valid_example(changes, message):
     with pytest.raises(ValueError, match=message):
         Priors(**changes)
 
@@ -90,7 +90,7 @@ def test_a_prior_that_cannot_be_sampled_is_named_with_one_that_can(changes, mess
         dist.TransformedDistribution(dist.Normal(0.0, 1.0), dist.transforms.ExpTransform()),
     ],
 )
-def test_priors_of_positive_numbers_are_those_of_positive_parameters(prior):
+def test_priors_with_positive_support_are_valid_for_positive_parameters(prior):
     assert Priors(timescale=prior, noise_std=prior, noise_variance=prior).timescale is prior
 
 

@@ -30,7 +30,7 @@ def X():
 
 
 def difference_of_densities(coordinates, model, X, extra, rng, **options):
-    """Log density in the coordinates minus that of the original model, with the volume of the map."""
+    """Return the log density in the coordinates minus that of the model and the log |det| of the Jacobian."""
     u = rng.standard_normal(len(coordinates._laplace.centre))
     reparametrized = coordinates.reparam(model)
 
@@ -62,7 +62,7 @@ def difference_of_densities(coordinates, model, X, extra, rng, **options):
         {"priors": Priors(loadings=dist.HalfNormal(1.0)), "n_components": 1},
     ],
 )
-def test_density_is_that_of_the_model_times_the_volume(X, rng, options):
+def test_density_is_that_of_the_model_times_the_jacobian_determinant(X, rng, options):
     coordinates = FactorialAR1Reparam(X, **options)
     difference = difference_of_densities(coordinates, factorial_ar1_model, X, {}, rng, **options)
     assert abs(difference) < 1e-8
@@ -102,7 +102,7 @@ def test_models_with_other_sites_are_errors(X):
     fixed = numpyro.handlers.condition(factorial_ar1_model, {"offset": np.zeros(2)})
     with pytest.raises(ValueError, match="offset is observed"):
         run(coordinates.reparam(fixed), X, n_components=1)
-    assert run(model, X, n_components=1).shape == X.shape  # errors leave nothing behind
+    assert run(model, X, n_components=1).shape == X.shape  # also after errors
 
 
 def test_single_precision_is_an_error(X):

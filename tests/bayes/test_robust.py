@@ -1,4 +1,4 @@
-"""Student-t noise in the Bayesian model: the sampler by its invariance, predictions by integrals."""
+"""Student-t noise in the Bayesian model: tests of invariance of the sampler, predictions by integration."""
 
 import copy
 import types
@@ -27,7 +27,7 @@ FEW = dict(n_warmup=100, n_draws=60, n_chains=2, n_predictive=30, verbose=False,
 
 
 def test_slice_samples_have_the_target_distribution():
-    """Gamma of two shapes, in logarithms, side by side."""
+    """Logarithms of two gamma variables with different shapes, sampled together."""
     rng, shape = np.random.default_rng(0), np.array([0.7, 6.0])
     x, drawn = np.zeros(2), []
     for _ in range(6000):
@@ -38,7 +38,7 @@ def test_slice_samples_have_the_target_distribution():
 
 
 @pytest.mark.parametrize("noise", ["diagonal", pytest.param("isotropic", marks=pytest.mark.exhaustive)])
-def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
+def test_sweeps_leave_the_joint_distribution_invariant(noise):
     """Parameters have their priors if data are drawn anew after each sweep (Geweke 2004)."""
     rng = np.random.default_rng(3)
     priors = Priors(
@@ -62,7 +62,8 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
         new = signal + np.sqrt(chain.scale / weights) * rng.standard_normal(signal.shape)
         chain.values[:] = chain.mask * new
         if i >= 200:
-            # By the distribution functions of their priors, so that no moment hangs on a few large draws.
+            # Parameters are transformed by the distribution functions of their priors, so that a few large
+            # draws do not dominate the moments.
             standard = (
                 (chain.log_timescale - 1.0) / 0.6,
                 (np.log(chain.scale) + 1.0) / 0.8,
@@ -73,7 +74,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
             moments = [np.mean(rank**power) for rank in ranks for power in (1, 2)]
             found.append([*moments, np.log(chain.degrees), np.mean(chain.latents**2)])
     assert chain.values.base is panel.values
-    assert chain.hamiltonian.n_accepted > 800  # of moves without the latents
+    assert chain.hamiltonian.n_accepted > 800
     degrees = rng.gamma(9.0, 1.0 / 1.5, 200_000)
     log_degrees = np.log(degrees[degrees > 2.1])
     wanted = [*4 * [0.0, 1.0 / 12.0], log_degrees.mean(), 1.0]
@@ -81,7 +82,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
     batches = np.mean(np.reshape(found, (30, 40, -1)), axis=1)
     error = batches.std(axis=0, ddof=1) / np.sqrt(30)
     assert np.all(np.abs(batches.mean(axis=0) - wanted) < 4.5 * error)
-    assert np.all(error < [*4 * [0.03, 0.01], 0.15, 0.15])  # so that it would be seen if they had not
+    assert np.all(error < [*4 * [0.03, 0.01], 0.15, 0.15])  # small enough to detect other distributions
 
 
 def test_time_scales_are_drawn_for_fixed_factors_in_units_of_innovations(rng, monkeypatch):
@@ -112,8 +113,8 @@ def test_time_scales_are_drawn_for_fixed_factors_in_units_of_innovations(rng, mo
     assert found == pytest.approx(log_density(other) - log_density(current), abs=1e-3)
 
 
-def test_factors_at_known_parameters_are_those_of_the_integral():
-    """Two rows of two columns, one cell far off: moments by the trapezoidal rule over both latents."""
+def test_factors_at_known_parameters_have_the_moments_of_numerical_integration():
+    """Two rows of two columns with an outlier: moments by the trapezoidal rule over both states."""
     a, c, r, mu, nu = 0.8, np.array([1.0, 0.5]), np.array([0.3, 0.5]), np.array([0.2, 0.0]), 3.0
     x = np.array([[0.7, -0.4], [9.0, 0.5]])
     grid = np.linspace(-7.0, 7.0, 400)
@@ -167,7 +168,7 @@ def test_outliers_are_found_and_hardly_move_the_posterior(recording):
     assert low < 0.95 < high
     filled, lower, upper = fitted.impute(x, interval=0.95)
     assert np.all((lower < clean) & (clean < upper) | seen)
-    # Quantiles know that most noise is small; standard deviations have the outliers in them.
+    # Standard deviations include the variance of outliers; quantiles reflect that most noise is small.
     _, std = fitted.impute(x, return_std=True)
     assert np.all((upper - lower)[~seen] < 3.0 * std[~seen])
 
@@ -180,7 +181,7 @@ def test_draws_of_the_same_posterior_agree_with_maximum_likelihood(recording):
     assert fitted.log_likelihood(x) == pytest.approx(likeliest.log_likelihood(x), abs=15.0)
 
 
-def test_methods_with_student_noise(recording, tmp_path):
+def test_all_methods_with_student_noise(recording, tmp_path):
     clean, _, x, _, fitted = recording
     posterior = fitted.posterior(x)
     assert posterior.means.shape == (200, 1) and np.isnan(posterior.row_log_likelihoods).all()
@@ -206,9 +207,10 @@ def test_methods_with_student_noise(recording, tmp_path):
 
 
 def test_intervals_of_forecasts_are_quantiles_of_student_noise(recording):
-    """Far ahead every latent factor is standard normal: quantiles of drawn sums, at the draws of the fit.
+    """At long horizons factors are standard normal; quantiles are those of simulated observations.
 
-    Normal noise of the same variance has intervals half as wide again: most Student-t noise is small.
+    With normal noise of the same variance, intervals would be 1.5 times as wide: most Student-t noise is
+    small.
     """
     _, _, x, _, fitted = recording
     many = copy.deepcopy(fitted).set_params(n_predictive=120)
@@ -235,7 +237,7 @@ def test_known_and_isotropic_noise_are_accepted(recording):
         assert (np.ptp(scales) < 1e-12) == (spread is None)
 
 
-def test_what_robust_noise_does_not_go_with_is_refused(rng):
+def test_options_that_student_noise_does_not_support_raise(rng):
     x = rng.standard_normal((30, 2))
     for options, message in (
         ({"inference": "svi"}, "Use inference='nuts'"),
@@ -248,7 +250,7 @@ def test_what_robust_noise_does_not_go_with_is_refused(rng):
             BayesianSFA(1, **{"robust": True, **options}).fit([x, x])
 
 
-def test_outlier_scores_of_normal_noise_are_values_left_out(rng):
+def test_the_largest_outlier_score_with_normal_noise_is_the_outlier(rng):
     x = rng.standard_normal((60, 3)).cumsum(axis=0)
     x[20, 1] += 50.0
     fitted = BayesianSFA(1, inference="svi", n_draws=20, n_chains=1, verbose=False, random_state=0).fit(x)
@@ -259,7 +261,7 @@ def test_outlier_scores_of_normal_noise_are_values_left_out(rng):
 
 @pytest.mark.parametrize("normal", [0.0, 1.5])
 def test_a_factor_is_shifted_by_a_draw_of_its_conditional_distribution(rng, normal):
-    """Of the joint density of factors and offsets along the shift: mode, and standard deviation."""
+    """Mode and standard deviation are those of the joint density of factors and offsets along the shift."""
     times = [np.array([0.0, 1.0, 2.5, 3.0, 5.0]), np.array([0.0, 0.5, 2.0])]
     x = [rng.standard_normal((len(one), 3)) for one in times]
     priors = Priors(offset=dist.Normal(0.5, 1.3))

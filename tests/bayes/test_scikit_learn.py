@@ -1,21 +1,21 @@
-"""BayesianSFA keeps scikit-learn's contract, as far as a model of time series can."""
+"""scikit-learn's checks of estimators, except two that do not apply to time series."""
 
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import BayesianSFA
 
-# The quick set runs these checks on ProbabilisticSFA, by the same border.
+# The quick tests run these checks on ProbabilisticSFA, which has the same input validation.
 pytestmark = pytest.mark.exhaustive
 
 EXPECTED = {
-    "check_methods_subset_invariance": "rows are a time series: a part of it is inferred from less",
-    "check_methods_sample_order_invariance": "rows are a time series: their order is what is modelled",
+    "check_methods_subset_invariance": "rows are a time series: results of a part differ",
+    "check_methods_sample_order_invariance": "rows are a time series: results depend on their order",
 }
-# They look at how data are read, once for each shape that has to be compiled.
-OF_THE_BORDER = ("check_dtype_object", "check_positive_only_tag_during_fit")
+# These checks test input validation only, with several shapes that must be compiled.
+INPUT_VALIDATION = ("check_dtype_object", "check_positive_only_tag_during_fit")
 
-# What the contract asks does not depend on how many steps and draws there are.
+# The checks do not depend on the numbers of steps and draws.
 FEW = {"inference": "svi", "n_steps_svi": 3, "n_draws": 5, "n_chains": 2, "n_predictive": 3}
 
 
@@ -25,6 +25,6 @@ FEW = {"inference": "svi", "n_steps_svi": 3, "n_draws": 5, "n_chains": 2, "n_pre
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few draws
 def test_scikit_learn_contract(estimator, check):
-    if check.func.__name__ in OF_THE_BORDER:
-        pytest.skip("data are read as by ProbabilisticSFA, of which all checks are run")
+    if check.func.__name__ in INPUT_VALIDATION:
+        pytest.skip("input validation is that of ProbabilisticSFA, on which all checks are run")
     check(estimator)

@@ -1,4 +1,4 @@
-"""Models with other processes and AR(1) noise: their likelihood, their gradients, and fits."""
+"""Models with other processes and AR(1) noise: likelihood, gradients and fits."""
 
 import warnings
 
@@ -37,7 +37,7 @@ T, D = 12, 3
 
 
 def make_draws(rng, ar_noise=False, **counts):
-    """Parameters of a model with one AR(1) factor and so many processes of each other kind, by name."""
+    """Return parameters of a model with an AR(1) factor; `counts` are numbers of other processes, by name."""
     own = D if ar_noise else 0
     arrays = {
         "level_start": rng.uniform(5.0, 20.0, counts.get("level", 0)),
@@ -58,9 +58,9 @@ def make_draws(rng, ar_noise=False, **counts):
 
 
 def kernels(params, times):
-    """Covariance (N, N) of each process in turn, with the place of its state in the loadings.
+    """Yield, for each process, the index of its state in the loadings and its covariance (N, N).
 
-    Those of cycles are pairs: of each state with itself, and of the second state with the first.
+    For a cycle, yield two matrices: the covariance of each state, and of the second state with the first.
     """
     lag, signed, first = np.abs(times[:, None] - times), times[:, None] - times, 1
     elapsed = times - times[0]
@@ -86,7 +86,7 @@ def kernels(params, times):
 
 
 def covariance(params, times):
-    """Covariance (N D, N D) of the rows at times, by the kernels of the processes."""
+    """Return the covariance (N D, N D) of the observations at times, by the kernels of the processes."""
     lag = np.abs(times[:, None] - times)
     out = np.kron(np.eye(len(times)), np.diag(params.noise_variance))
     c = params.loadings
@@ -106,7 +106,7 @@ def covariance(params, times):
     return out
 
 
-# States of each kind of process, in the order of the loadings: whether columns have loadings on them.
+# Whether each state of a kind of process has loadings, in the order of the states.
 STATES = {
     "level": [True],
     "cycle": [True, True],
@@ -114,8 +114,8 @@ STATES = {
     "line": [True, False],
     "matern52": [True, False, False],
 }
-# Variances of a trend at its start in units of its steps. A dense Gaussian loses all digits with those of the
-# package.
+# Initial variances of a trend in units of its steps. With those of the package, a dense Gaussian has no
+# significant digits.
 START_OF_LINE, START_OF_SLOPE = 20.0, 5.0
 KINDS = [
     {"cycle": 1, "level": 1},
@@ -154,7 +154,7 @@ def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
     for name, array in params._asdict().items():
         for index in np.ndindex(array.shape):
             if name == "loadings" and array[index] == 0.0:
-                continue  # of a state without loadings, such as the derivative of a smooth factor
+                continue  # a state without loadings, such as the derivative of a smooth factor
             ends = []
             for sign in (1.0, -1.0):
                 moved = array.copy()
@@ -164,7 +164,7 @@ def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
             assert getattr(gradient, name)[index] == pytest.approx(slope, rel=1e-5, abs=1e-6), (name, index)
 
 
-def test_rotating_a_cycle_or_changing_signs_has_no_effect_and_is_undone(rng):
+def test_alignment_undoes_rotations_of_cycles_and_changes_of_signs(rng):
     params = make_draws(rng, cycle=1, matern32=1, level=1)
     angle = 2.0
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
@@ -179,7 +179,7 @@ def test_rotating_a_cycle_or_changing_signs_has_no_effect_and_is_undone(rng):
     np.testing.assert_allclose(back.loadings[0, 0], params.loadings, atol=1e-12)
 
 
-def test_the_weight_of_phases_has_the_same_integral_for_all_loadings(rng):
+def test_the_weight_of_phases_has_an_equal_integral_for_all_loadings(rng):
     reference = rng.standard_normal((D, 2))
     angles = np.linspace(0.0, 2.0 * np.pi, 400, endpoint=False)
     totals = []
@@ -194,7 +194,7 @@ def test_the_weight_of_phases_has_the_same_integral_for_all_loadings(rng):
 
 @pytest.fixture(scope="module")
 def cycle():
-    """A series of an AR(1) factor, a cycle and AR(1) noise with missing values, and what was there."""
+    """Return data of a factor, a cycle and AR(1) noise with missing values, complete data, and mask."""
     rng = np.random.default_rng(3)
     params = StateSpace(
         np.array([0.9]),
@@ -228,11 +228,11 @@ def fitted(cycle, request):
         random_state=0,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer draws than are wanted of a user
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer draws than recommended
         return model.fit(cycle[0])
 
 
-def test_a_cycle_with_ar_noise_is_found_with_its_uncertainty(fitted, cycle):
+def test_posterior_of_a_cycle_with_ar_noise_contains_its_parameters(fitted, cycle):
     X, whole, hidden = cycle
     draws = fitted.draws_
     period = 2.0 * np.pi / draws.rhythm_frequency[..., 0]
@@ -248,7 +248,7 @@ def test_a_cycle_with_ar_noise_is_found_with_its_uncertainty(fitted, cycle):
     np.testing.assert_array_equal(filled[~hidden], X[~hidden])
 
 
-def test_the_methods_give_the_states_of_the_processes_that_columns_share(fitted, cycle, tmp_path):
+def test_methods_return_all_states_except_those_of_ar_noise(fitted, cycle, tmp_path):
     X = cycle[0]
     assert fitted.transform(X).shape == (100, 3)
     assert fitted.posterior(X).covariances.shape == (100, 3, 3)
@@ -313,7 +313,7 @@ def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, 
     draws = fitted.draws_
     offset = draws.offset[:, thinned_indices(draws, 20)].mean(
         axis=(0, 1)
-    )  # of the draws that predictions average
+    )  # over the draws that predictions average
     hidden = np.isnan(X)
     np.testing.assert_allclose((parts.sum(axis=2) + offset)[hidden], fitted.impute(X)[hidden], atol=1e-9)
 
@@ -325,7 +325,7 @@ def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, 
         (Matern52, {"smooth": 1, "smoothness": 2.5}, "smoothness=2.5.*no priors.*Use 1.5"),
     ],
 )
-def test_processes_without_priors_are_refused_before_the_fit(rng, monkeypatch, kind, options, message):
+def test_processes_without_priors_raise_before_the_fit(rng, monkeypatch, kind, options, message):
     monkeypatch.delitem(SITES, kind)
     X = rng.standard_normal((20, 2))
     with pytest.raises(ValueError, match=message):
@@ -333,8 +333,8 @@ def test_processes_without_priors_are_refused_before_the_fit(rng, monkeypatch, k
 
 
 @pytest.mark.parametrize("options", [{"trend": "linear"}, {"trend": "level", "smooth": 1, "smoothness": 2.5}])
-def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
-    """All sites have a value, and the model has the parameters of the start at these."""
+def test_site_values_of_a_start_give_its_parameters(rng, options):
+    """All sites have a value, and the model at these values has the parameters of the start."""
     model = ModelSettings(1, "diagonal", None, False, False, **options)
     target = Target(1, NoiseVariances.diagonal(2), DEFAULT_PRIORS, kinds=model.kinds)
     params = FitOptions(1, processes=ProcessOptions(**options)).latents
@@ -352,7 +352,7 @@ def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
 
 @pytest.mark.parametrize(("name", "n_times"), [("level", 1), ("linear", 2)])
 def test_the_start_of_a_trend_has_a_flat_prior_in_units_of_the_data(name, n_times):
-    """Without observations of more than its start, a trend's loadings have the density of their prior."""
+    """If only the initial state of a trend is observed, the posterior of its loadings is their prior."""
     model = ModelSettings(1, 1.0, None, False, False, trend=name)
     target = Target(1, NoiseVariances.known(1), DEFAULT_PRIORS, kinds=model.kinds)
     X = np.array([[0.7], [-0.4]])[:n_times]
@@ -368,7 +368,7 @@ def test_the_start_of_a_trend_has_a_flat_prior_in_units_of_the_data(name, n_time
 
 
 @pytest.mark.exhaustive
-def test_a_trend_is_found_with_its_uncertainty(rng, tmp_path):
+def test_posterior_of_a_trend_contains_its_parameters(rng, tmp_path):
     level = np.cumsum(0.3 * rng.standard_normal(60))
     X = level[:, None] * [1.0, -0.5] + 0.3 * rng.standard_normal((60, 2))
     hidden = rng.random(X.shape) < 0.1

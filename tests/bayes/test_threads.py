@@ -1,4 +1,4 @@
-"""Models in several threads at once: NumPyro's handlers belong to the whole process."""
+"""Models in several threads: NumPyro has one list of handlers for the whole process."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ from probsfa.statespace.noise import NoiseVariances
 
 
 class Meeting(dist.Normal):
-    """A prior at which threads wait for each other, as long as they may both be at it."""
+    """A prior in which a thread waits for a second one; the barrier breaks if none arrives in time."""
 
     both = threading.Barrier(2, timeout=0.5)
 
@@ -57,14 +57,14 @@ def test_one_thread_at_a_time_runs_a_model_under_handlers(rng, trace):
     Meeting.both.reset()
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(trace_one, targets))
-    assert Meeting.both.broken  # no two were at it
+    assert Meeting.both.broken  # no two threads evaluated the prior at the same time
     assert together == list(map(trace_one, targets))
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_fits_in_several_threads_are_those_of_one(rng):
+def test_fits_in_several_threads_equal_those_in_one(rng):
     X = rng.standard_normal((30, 2)).cumsum(axis=0)
-    # Priors of their own, so that each fit has programs of its own to trace.
+    # Different priors, so that each fit traces its own programs.
     priors = [Priors(), Priors()]
 
     def fit(i):

@@ -1,4 +1,4 @@
-"""Programs for many vectors: every vector once, and the parameters that a single one stands for."""
+"""Parameters at many vectors, computed in batches."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from tests.tolerances import EXACT
 
 
 @pytest.mark.parametrize("n", [1, BATCH_SIZE - 1, BATCH_SIZE, 2 * BATCH_SIZE + 3])
-def test_blocks_give_every_vector_once(rng, n):
+def test_each_vector_is_computed_once(rng, n):
     vectors, shapes = rng.standard_normal((n, 3)), set()
 
     def program(block):
@@ -28,7 +28,7 @@ def test_blocks_give_every_vector_once(rng, n):
     assert shapes == {(BATCH_SIZE, 3)}
 
 
-def test_parameters_at_vectors_are_those_that_the_vectors_were_made_of(rng):
+def test_constrain_is_the_inverse_of_to_vector(rng):
     values = {
         "timescale": np.array([4.0, 20.0]),
         "loadings": rng.standard_normal((3, 2)),

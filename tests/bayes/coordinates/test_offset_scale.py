@@ -1,4 +1,4 @@
-"""Coordinates of the offset: the right width, the right volume."""
+"""Coordinates of the offset: posterior precision and Jacobian determinant."""
 
 import jax
 import jax.numpy as jnp
@@ -9,12 +9,12 @@ import scipy.linalg
 from probsfa.bayes.coordinates import offset_scale
 from probsfa.bayes.coordinates.offset_scale import make_offset_scale
 
-# Programs, where each operation would be compiled by itself.
+# Compiled programs; otherwise each operation would be compiled separately.
 precision_root, scaled_offset = map(jax.jit, (offset_scale.precision_root, offset_scale.scaled_offset))
 
 
 def dense_precision(decay, loadings, noise, n_steps, prior):
-    """Precision of the offset given a complete series: ones' Sigma^-1 ones of the joint distribution."""
+    """Return the precision of the offset: ``1' Sigma^-1 1`` of a complete series plus that of the prior."""
     d = len(noise)
     powers = [scipy.linalg.toeplitz(a ** np.arange(n_steps)) for a in decay]
     covariance = sum(np.kron(p, np.outer(c, c)) for p, c in zip(powers, loadings.T, strict=True))
@@ -32,11 +32,11 @@ def test_precision_is_that_of_a_long_series(rng, decay):
         root = np.asarray(precision_root(level, decay, loadings, noise))
     expected = dense_precision(decay, loadings, noise, n, prior)
     ratios = scipy.linalg.eigvalsh(root @ root.T, expected)
-    # The formula is that of a series without ends, which matter less the faster a latent forgets.
+    # The formula neglects the ends of the series, whose effect increases with the time scales.
     assert 0.85 < ratios.min() and ratios.max() < 1.05
 
 
-def test_offsets_at_the_reference_are_their_own_coordinates(rng):
+def test_coordinates_at_the_reference_equal_the_offset(rng):
     parameters = np.array([0.9, 0.5]), rng.standard_normal((4, 2)), rng.uniform(0.2, 1.0, 4)
     at = rng.standard_normal(4)
     with jax.enable_x64(True):
@@ -46,7 +46,7 @@ def test_offsets_at_the_reference_are_their_own_coordinates(rng):
     assert abs(float(log_det)) < 1e-12
 
 
-def test_log_determinant_is_that_of_the_map(rng):
+def test_log_determinant_is_that_of_the_jacobian(rng):
     parameters = np.array([0.9, 0.5]), rng.standard_normal((4, 2)), rng.uniform(0.2, 1.0, 4)
     others = np.array([0.99, 0.2]), rng.standard_normal((4, 2)), rng.uniform(0.2, 1.0, 4)
     with jax.enable_x64(True):

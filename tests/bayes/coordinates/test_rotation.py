@@ -1,4 +1,4 @@
-"""Coordinates of rotations: one-to-one, with the right volume, and blind to orders and signs."""
+"""Coordinates of rotations: inverse, Jacobian determinant, and invariance under signed permutations."""
 
 import itertools
 
@@ -11,11 +11,11 @@ from probsfa.bayes.coordinates.rotation import align, choose_frame, diagonalize,
 from tests.sampling import sparsely
 
 SHAPES = [(2, 2), (5, 2), (6, 3), (7, 5)]
-DIAGONALIZED = jax.jit(diagonalize)  # one program, where each operation would be compiled by itself
+DIAGONALIZED = jax.jit(diagonalize)  # one program; otherwise operations are compiled separately
 
 
 def problem(rng, d, k, members=None, apart=0.3):
-    """A frame, and time scales and loadings near its reference."""
+    """Return a frame, and time scales and loadings near its reference."""
     timescale, reference = 2.0 * rng.standard_normal(k), rng.standard_normal((d, k))
     members = np.arange(k) if members is None else np.array(members)
     frame = make_frame(timescale, reference, rng.uniform(0.5, 2.0, d), members)
@@ -24,7 +24,7 @@ def problem(rng, d, k, members=None, apart=0.3):
 
 
 def by_size(timescale, loadings):
-    """Latents in order of time scale, each with its largest loading positive."""
+    """Return factors in order of time scale, each with its largest loading positive."""
     order = np.argsort(timescale)
     loadings = np.asarray(loadings)[:, order]
     signs = np.sign(loadings[np.argmax(np.abs(loadings), axis=0), np.arange(len(order))])
@@ -32,7 +32,7 @@ def by_size(timescale, loadings):
 
 
 def rotated(frame, timescale, loadings):
-    """What the coordinates stand for, as NumPy arrays."""
+    """Return the parameters at coordinates, and the log determinant, as NumPy arrays."""
     with jax.enable_x64(True):
         found = DIAGONALIZED(frame, jnp.asarray(timescale), jnp.asarray(loadings))
         return tuple(np.asarray(x) for x in found)
@@ -50,7 +50,7 @@ def test_some_or_all_factors_are_recovered(rng, d, k, members):
 
 
 @sparsely(("d", "k"), SHAPES)
-def test_all_orders_and_signs_are_one_point(rng, d, k):
+def test_all_orders_and_signs_have_equal_coordinates(rng, d, k):
     frame, timescale, loadings = problem(rng, d, k)
     expected = align(frame, timescale, loadings)
     for order in itertools.islice(itertools.permutations(range(k)), 10):
@@ -63,7 +63,7 @@ def test_all_orders_and_signs_are_one_point(rng, d, k):
 @sparsely(("d", "k"), SHAPES)
 def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
     frame, _, _ = problem(rng, d, k)
-    timescale = np.arange(k) * 0.7  # ascending, as the members are
+    timescale = np.arange(k) * 0.7  # ascending, so that the members are in order
     frame = make_frame(timescale, frame.reference, np.ones(d), np.arange(k))
     changes = rng.standard_normal(k), rng.standard_normal((d, k))
     errors = []
@@ -71,7 +71,7 @@ def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
         near = timescale + step * changes[0], frame.reference + step * changes[1]
         got = align(frame, *near)
         errors.append(max(np.max(np.abs(x - y)) for x, y in zip(got, near, strict=True)))
-    assert errors[1] < 0.02 * errors[0]  # what is left is of the second order
+    assert errors[1] < 0.02 * errors[0]  # errors are of second order
 
 
 @sparsely("members", [None, (0, 1)], shown=[(0, 1)])
@@ -91,7 +91,7 @@ def test_log_determinant_is_that_of_the_numerical_jacobian(rng, d, k, members):
     assert abs(log_det - np.linalg.slogdet(jacobian)[1]) < 1e-6
 
 
-def test_the_process_does_not_jump_where_time_scales_cross(rng):
+def test_the_process_is_continuous_at_equal_time_scales(rng):
     """On a line through equal time scales the covariance function of the observations is continuous."""
     frame, _, loadings = problem(rng, 5, 2)
     centre = align(frame, np.array([1.0, 1.0]), loadings)
@@ -103,7 +103,7 @@ def test_the_process_does_not_jump_where_time_scales_cross(rng):
 
     for before, after in zip(covariances(-1e-6), covariances(1e-6), strict=True):
         np.testing.assert_allclose(before, after, atol=1e-4)
-    # The labels do change there.
+    # The order of the factors changes there.
     assert not np.allclose(
         rotated(frame, centre[0] + [-1e-3, 1e-3], centre[1])[1],
         rotated(frame, centre[0] + [1e-3, -1e-3], centre[1])[1],
@@ -111,7 +111,7 @@ def test_the_process_does_not_jump_where_time_scales_cross(rng):
     )
 
 
-def test_factors_that_are_hardly_seen_take_no_part(rng):
+def test_factors_with_uncertain_loadings_are_not_rotated(rng):
     loadings = rng.standard_normal((6, 3)) * np.array([1.0, 1e-3, 1.0])
     timescale, noise = np.array([50.0, 1e4, 2.0]), np.full(6, 0.5)
     frame = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)
@@ -120,7 +120,7 @@ def test_factors_that_are_hardly_seen_take_no_part(rng):
     assert choose_frame(timescale[:1], np.zeros(1), loadings[:, :1], loadings[:, :1], noise, 1000) is None
 
 
-def test_time_scales_that_may_be_equal_are_left_as_they_are(rng):
+def test_factors_whose_time_scales_may_be_equal_are_not_rotated(rng):
     loadings, noise = rng.standard_normal((6, 2)), np.full(6, 0.5)
     for ratio, known in [(1.0, False), (1.05, False), (2.0, True)]:
         timescale = np.array([10.0, 10.0 * ratio])
@@ -128,14 +128,14 @@ def test_time_scales_that_may_be_equal_are_left_as_they_are(rng):
         assert (frame is not None) == known
 
 
-def test_coordinates_of_nothing_have_no_density(rng):
+def test_coordinates_without_aligned_loadings_have_no_density(rng):
     frame, timescale, loadings = problem(rng, 5, 2)
     centre = align(frame, timescale, loadings)
     assert np.isnan(rotated(frame, centre[0], -centre[1])[2])
 
 
 @pytest.mark.parametrize("close", [(0, 1), (1, 2), ()])
-def test_factors_may_merge_if_any_two_neighbours_are_close(close):
+def test_factors_may_merge_if_two_adjacent_time_scales_are_close(close):
     coordinate = np.array([0.0, 2.0, 4.0])
     if close:
         coordinate[close[1]] = coordinate[close[0]] + 0.01

@@ -1,4 +1,4 @@
-"""The symmetry weight: choosing one of the mirror images changes no invariant."""
+"""The weight that selects one of the equivalent modes."""
 
 import math
 
@@ -13,13 +13,13 @@ from probsfa.bayes.coordinates.symmetry import SymmetryReference
 from tests.bayes.support import images
 from tests.tolerances import EXACT
 
-#: One program, where each operation would be compiled by itself.
+#: One program; otherwise each operation would be compiled separately.
 log_weight = jax.jit(symmetry.log_weight, static_argnums=3)
 
 
 @pytest.mark.parametrize("permuted", [True, False])
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_weights_add_to_one_over_the_images(rng, k, permuted):
+def test_weights_sum_to_one_over_the_images(rng, k, permuted):
     draw, c = rng.standard_normal(k), rng.standard_normal((4, k))
     reference = SymmetryReference(
         rng.standard_normal(k),
@@ -35,7 +35,7 @@ def test_weights_add_to_one_over_the_images(rng, k, permuted):
     assert abs(total - 1.0) < EXACT
 
 
-def test_weights_of_several_modes_add_to_one_and_choose_an_image_of_each(rng):
+def test_weights_of_several_modes_sum_to_one_and_select_the_modes(rng):
     timescales, loadings = rng.standard_normal((2, 2)), 3.0 * rng.standard_normal((2, 4, 2))
     widths = rng.uniform(0.1, 0.5, (2, 1, 1))
     reference = SymmetryReference(
@@ -52,7 +52,7 @@ def test_weights_of_several_modes_add_to_one_and_choose_an_image_of_each(rng):
 
 
 def test_the_weight_of_several_modes_is_a_ratio_of_normal_densities(rng):
-    """Of those around the modes, and around all of their images."""
+    """The densities are those around the modes, and those around all of their images."""
     reference = SymmetryReference(
         rng.standard_normal((2, 2)),
         rng.standard_normal((2, 4, 2)),
@@ -74,8 +74,8 @@ def test_the_weight_of_several_modes_is_a_ratio_of_normal_densities(rng):
 
 
 @pytest.mark.parametrize("members", [(), (0,), (0, 2), (0, 1, 2)])
-def test_images_that_are_one_point_of_the_coordinates_count_together(rng, members):
-    """Over all images the weights add to the number of images that each point stands for."""
+def test_images_with_equal_coordinates_are_all_selected(rng, members):
+    """The sum of the weights over all images is the number of images with equal coordinates."""
     k = 3
     reference = SymmetryReference(
         rng.standard_normal(k), rng.standard_normal((4, k)), np.full(k, 0.7), rng.uniform(0.5, 2.0, (4, k))

@@ -17,7 +17,7 @@ from tests.sampling import sparsely
 
 
 def difference(target, data, values, rng):
-    """Log density in the chart minus that in plain coordinates, with the volume of the map between them."""
+    """Return the log density in the chart minus that without it and the log |det| of the Jacobian."""
     charted = data._replace(chart=choose_chart(target, values, data))
     assert charted.chart != Chart()
     vector = target.to_vector(values)
@@ -25,7 +25,7 @@ def difference(target, data, values, rng):
     with jax.enable_x64(True):
 
         def plain(x):
-            """Vector of the same parameters in plain coordinates."""
+            """Return the vector of the same parameters without the chart."""
             free, _ = target.unravel(x, charted)
             scale = jnp.sqrt(-jnp.expm1(-2.0 / jnp.exp(free["timescale"])))
             parts = {**free, "loadings": free["loadings"] * scale}
@@ -40,7 +40,7 @@ def difference(target, data, values, rng):
         return float(ours - theirs + volume)
 
 
-# The last structure is that of no option: two columns share a variance, and one is known.
+# In the last structure two columns share a variance, and one variance is known.
 @sparsely(
     "noise",
     ["diagonal", "isotropic", None, NoiseVariances((0, 0, 1, -1))],
@@ -53,7 +53,7 @@ def test_density_does_not_depend_on_the_chart(rng, noise):
     assert abs(difference(target, data, values, rng)) < 1e-8
 
 
-def test_priors_that_name_the_factors_are_not_rotated(rng):
+def test_factors_with_different_priors_are_not_rotated(rng):
     named = Priors(timescale=dist.LogNormal(jnp.array([1.0, 3.0]), 1.0))
     target, data, values = small_problem(rng, named)
     chart = choose_chart(target, values, data)
@@ -75,14 +75,14 @@ def test_other_priors(rng, priors):
     assert abs(difference(target, data, values, rng)) < 1e-8
 
 
-def test_loadings_with_a_sign_have_plain_coordinates(rng):
+def test_positive_loadings_and_offset_have_no_chart(rng):
     target, data, values = small_problem(
         rng, Priors(loadings=dist.HalfNormal(1.0), offset=dist.HalfNormal(1.0))
     )
     assert choose_chart(target, values, data) == Chart()
 
 
-def test_hierarchical_models_are_rotated_but_their_offset_is_plain(rng):
+def test_hierarchical_models_have_rotations_but_no_offset_scale(rng):
     target, data, values = small_problem(rng)
     several = Target(K, NoiseVariances.diagonal(D), Priors(), n_sequences=2)
     twice = Series(*(np.stack([x, x]) for x in data.series[:3]), data.series.gaps)
@@ -114,7 +114,7 @@ def test_log_noise_and_log_det_follow_from_the_softplus_coordinate(rng, std):
 
 
 @pytest.mark.parametrize("prior", [dist.HalfNormal(1.0), dist.HalfCauchy(0.5), dist.Gamma(2.0, 3.0)])
-def test_noise_of_any_prior_has_the_volume_of_its_coordinates(rng, prior):
+def test_log_det_of_noise_coordinates_is_that_of_the_jacobian(rng, prior):
     """Coordinates are signed standard deviations, or logarithms if the density at zero is zero."""
     target, data, values = small_problem(rng, Priors(noise_std=prior, offset=dist.HalfNormal(1.0)))
     std = np.array([0.2, 0.5, 1.0, 3.0])
@@ -148,5 +148,5 @@ def test_noise_of_any_prior_has_the_volume_of_its_coordinates(rng, prior):
         (Priors(shrinkage=0.5, timescale=dist.LogNormal(jnp.array([1.0, 3.0]), 1.0)), False, True),
     ],
 )
-def test_orders_and_signs_are_free_if_their_priors_are_symmetric(rng, priors, order, signs):
+def test_symmetries_are_those_of_the_priors(rng, priors, order, signs):
     assert small_problem(rng, priors)[0].symmetry == (order, signs)

@@ -1,4 +1,4 @@
-"""The labelling of a maximum: every mirror image of a draw is brought to it, in rotated coordinates too."""
+"""All equivalent images of a draw have the labelling of the maximum, also in rotated coordinates."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.bayes.support import images, small_problem
 from tests.tolerances import EXACT
 
 
-def test_all_images_of_a_draw_fold_to_one(rng):
+def test_all_images_of_a_draw_fold_to_the_same_vector(rng):
     target, _, values = small_problem(rng)
     centre = target.to_vector(values)
     labelling = Labelling(target, LaplaceApproximation(centre, 0.1 * np.eye(target.size), 0.0, 0), None)
@@ -32,7 +32,7 @@ def test_all_images_of_a_draw_fold_to_one(rng):
     np.testing.assert_allclose(reference.loadings_width, 0.2)
 
 
-def test_rotated_coordinates_are_one_image_already(rng):
+def test_rotated_coordinates_need_no_symmetry_reference(rng):
     target, data, values = small_problem(rng)
     frame = choose_chart(target, values, data).rotation
     centre = target.to_vector(values)
@@ -43,8 +43,8 @@ def test_rotated_coordinates_are_one_image_already(rng):
 
 
 @pytest.mark.parametrize(("gap", "known"), [(1.0, False), (0.0, True), (3.0, False)])
-def test_a_maximum_where_two_time_scales_are_one_is_noticed(rng, gap, known):
-    """There the density in the chart has a spike, in which an optimizer may end."""
+def test_a_maximum_at_equal_time_scales_has_no_reliable_frame(rng, gap, known):
+    """At equal time scales the density has a spike, in which an optimizer may end."""
     target, data, values = small_problem(rng)
     frame = choose_chart(target, values, data).rotation
     loadings = values["loadings"]
@@ -71,7 +71,7 @@ def test_factors_with_uncertain_time_scales_leave_the_frame(rng):
         assert ([] if kept is None else list(kept.members)) == members
 
 
-def test_a_frame_of_some_factors_is_that_made_of_them(rng):
+def test_a_restricted_frame_is_that_made_of_its_factors(rng):
     loadings, logs, weights = rng.standard_normal((6, 3)), np.array([1.0, 3.0, 5.0]), rng.uniform(1.0, 3.0, 6)
     fewer = restricted(make_frame(logs, loadings, weights, np.arange(3)), np.array([True, False, True]))
     for part, wanted in zip(fewer, make_frame(logs, loadings, weights, np.array([0, 2])), strict=True):

@@ -1,4 +1,4 @@
-"""Labels: every mirror image of a draw gets the same one, and choosing one image changes no invariant."""
+"""Relabelling: all images of a draw by signed permutations get the same labels."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_factors_of_any_shape_are_relabelled(rng):
     np.testing.assert_array_equal(relabelling.latents(draws), -draws[..., ::-1])
 
 
-def test_close_pairs_are_named_with_their_probability(rng):
+def test_close_pairs_have_the_probability_of_the_reverse_order(rng):
     near = np.column_stack([np.full(1000, 2.0), np.full(1000, 1.0), np.tile([0.5, 1.5], 500)])
     assert close_pairs(near) == [(1, 2, 0.5)]
     assert close_pairs(near[:, :2]) == []

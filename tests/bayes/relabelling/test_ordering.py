@@ -1,4 +1,4 @@
-"""Draws in another order and with other signs are draws of the same model."""
+"""Permutations and sign changes of draws."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def test_canonical_order_is_slowest_first_with_the_largest_correlation_positive(
     order, signs = canonical_order(draws, scale)
     out = reordered(draws, order, signs)
     assert np.all(out.decay[..., 0] > out.decay[..., 1])
-    # In units of the columns the third is the largest of both latents: -0.5 / 0.1 and 1.0 / 0.1.
+    # In units of the columns, the third loading of both factors is the largest: -0.5 / 0.1 and 1.0 / 0.1.
     assert np.all(out.loadings[..., 2, :] > 0.0)
     np.testing.assert_allclose(np.abs(out.loadings[..., 0]), np.abs(draws.loadings[..., 1]))
 

@@ -1,4 +1,4 @@
-"""A posterior that is known: a normal density, in place of the model's."""
+"""A target with a known normal density."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from probsfa.bayes.coordinates.data import TargetData
 
 @dataclass(frozen=True)
 class GaussianTarget:
-    """Stands for a target whose density of vectors (P,) is normal, times ``exp(log_evidence)``."""
+    """A target whose density of vectors (P,) is normal, multiplied by ``exp(log_evidence)``."""
 
     size: int
     log_evidence: float = 0.0
@@ -24,7 +24,7 @@ class GaussianTarget:
         return np.full_like(vector, 1e-4)
 
     def precision(self):
-        """Far from round: standard deviations from 1e-3 to 10, correlated."""
+        """Return a precision with standard deviations from 1e-3 to 10 and correlations."""
         rng = np.random.default_rng(self.size)
         stds = np.geomspace(1e-3, 10.0, self.size)
         turned = np.linalg.qr(rng.standard_normal((self.size, self.size)))[0]

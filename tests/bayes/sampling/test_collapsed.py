@@ -1,4 +1,4 @@
-"""Parameters moved without the latents: their density by dense matrices, the move by its invariance."""
+"""Collapsed density by dense matrices, and invariance of the Hamiltonian Monte Carlo step."""
 
 import numpy as np
 import numpyro.distributions as dist
@@ -22,7 +22,7 @@ PRIORS = Priors(
 
 
 def problem(rng, noise):
-    """Seven rows of two columns at uneven times, of which one cell is missing, with weights of the cells."""
+    """Return a chain for seven uneven rows of two columns with a missing value; times, data and weights."""
     times = [np.array([0.0, 1.0, 2.5, 3.0]), np.array([0.0, 0.5, 2.0])]
     x = [rng.standard_normal((len(one), 2)) for one in times]
     x[0][2, 1] = np.nan
@@ -34,7 +34,7 @@ def problem(rng, noise):
 
 
 def by_dense_matrices(density, vector, times, x, weights, scale):
-    """Log density of the cells as one normal vector, and of the priors of the coordinates."""
+    """Return the log density of all values as one normal vector, plus the log prior of the coordinates."""
     params = density.to_parameters(vector, scale)
     value, first = 0.0, 0
     for when, rows in zip(times, x, strict=True):
@@ -53,7 +53,7 @@ def by_dense_matrices(density, vector, times, x, weights, scale):
     value += scipy.stats.norm(1.0, 0.6).logpdf(log_timescale).sum()
     value += scipy.stats.norm(0.3, 0.8).logpdf(params.loadings).sum()
     value += scipy.stats.norm(0.5, 1.0).logpdf(params.offset).sum()
-    # Of loadings in units of the innovations.
+    # Jacobian of loadings in units of the innovations.
     value -= 0.5 * len(params.offset) * np.sum(np.log(1.0 - params.decay**2))
     own = [params.noise_variance[density.noise.groups.index(i)] for i in range(density.noise.n_free)]
     value += scipy.stats.norm(-1.0, 0.8).logpdf(np.log(own)).sum()
@@ -76,13 +76,13 @@ def test_density_without_factors_is_that_of_dense_matrices(rng, noise):
             - by_dense_matrices(density, vector - step, times, x, weights, scale)
             for step in steps
         ]
-        # Priors are read off a table, straight between its points.
+        # Priors are interpolated linearly in a table.
         np.testing.assert_allclose(slope, np.array(wanted) / 2e-5, rtol=1e-4, atol=0.02)
-    # What the weights alone decide is left out, and prior densities have constants.
+    # Terms that depend on the weights only, and constants of the priors, are omitted.
     np.testing.assert_allclose(differences, differences[0], atol=1e-3)
 
 
-def test_coordinates_lead_back_to_the_parameters(rng):
+def test_to_parameters_is_the_inverse_of_to_vector(rng):
     chain, *_ = problem(rng, (0, 1))
     params, density = chain.params, chain.collapsed
     back = density.to_parameters(density.to_vector(params), params.noise_variance)
@@ -99,8 +99,8 @@ def test_density_is_zero_outside_the_range_of_the_parameters(rng):
         assert chain.collapsed(far, weights, chain.scale)[0] == -np.inf
 
 
-def test_trajectories_leave_a_distribution_as_it_is(rng):
-    """The logarithm of a gamma variable and a hyperbolic secant, mixed, from units that do not suit."""
+def test_trajectories_leave_a_distribution_invariant(rng):
+    """Combinations of a log-gamma and a hyperbolic secant variable, with a poor initial mass matrix."""
     mixed = np.array([[1.0, 0.5], [-0.4, 2.0]])
 
     def density(q):
@@ -126,7 +126,7 @@ def test_trajectories_leave_a_distribution_as_it_is(rng):
         assert abs(means.mean() - wanted) < 4.5 * error and error < 0.05 * max(np.std(values), 1.0)
 
 
-def test_units_are_those_of_the_curvature_and_are_learned(rng):
+def test_the_mass_matrix_is_the_curvature_or_adapted(rng):
     axes = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     covariance = axes * [4.0, 1.0, 0.01, 0.25] @ axes.T
     precision = np.linalg.inv(covariance)
@@ -145,8 +145,8 @@ def test_units_are_those_of_the_curvature_and_are_learned(rng):
 
 
 @pytest.mark.parametrize("log_timescale", [-8.0, 40.0])
-def test_a_time_scale_whose_decay_is_zero_or_one_stays_as_it_is(log_timescale):
-    """From such a decay it cannot be told again: the chain would be there for ever."""
+def test_a_time_scale_whose_decay_rounds_to_zero_or_one_is_unchanged(log_timescale):
+    """It could not be recovered from the decay, and the chain would never leave it."""
     chain, *_ = problem(np.random.default_rng(0), (0, 1))
     chain.hamiltonian = HamiltonianStep(np.eye(10))
     chain.log_timescale = np.array([log_timescale, 0.5])

@@ -1,4 +1,4 @@
-"""Potentials and gradients at many vectors: those of the density, for any threads and symmetry weight."""
+"""Potentials and gradients at many vectors, for any number of threads, with and without symmetry weight."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ def problem(rng):
 
 @sparsely("n_threads", [1, 2, 5], shown=[2])
 @sparsely("weighted", [True, False])
-def test_it_is_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads, weighted):
+def test_values_are_those_of_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads, weighted):
     monkeypatch.setattr(evaluation, "n_cores", lambda: n_threads)
     target, data = problem
     data = data if weighted else data._replace(symmetry_reference=None)
@@ -69,7 +69,7 @@ def test_many_vectors_need_one_compiled_program(problem, rng):
 def test_fused_kernels_are_used_outside_loops_only(problem, rng):
     target = problem[0]
     with jax.enable_x64(True):
-        # As many rows as are cut into segments.
+        # The likelihood of this many rows is computed in segments.
         data = jax.tree.map(jnp.asarray, TargetData(as_series(rng.standard_normal((128, D)))))
         vector = jnp.zeros(target.size)
         ours = evaluation._value_and_gradient.lower(target, data, vector).as_text()
@@ -79,7 +79,7 @@ def test_fused_kernels_are_used_outside_loops_only(problem, rng):
 
         inside = jax.jit(sampler).lower(vector).as_text()
     hint = 'xla_cpu_small_call = "true"'
-    # With it inside a loop, the compiler of JAX 0.10 ends the process.
+    # With the hint inside a loop, the compiler of JAX 0.10 aborts the process.
     assert hint in ours
     assert hint not in inside or jax.__version_info__ >= (0, 11)
 

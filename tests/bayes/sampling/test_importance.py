@@ -1,4 +1,4 @@
-"""Importance weights against distributions that are known."""
+"""Importance weights of known distributions."""
 
 import sys
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from probsfa.bayes.sampling.importance import resample, smoothed_weights
 
 
 def log_normal_tail(n, scale, rng):
-    """Log ratios of a normal density over a narrower one at its draws, and the tail index they tend to."""
+    """Return log ratios of normal densities, at draws of the narrower one, and their tail index."""
     draws = rng.standard_normal(n)
     return stats.norm.logpdf(draws, 0.0, scale) - stats.norm.logpdf(draws), 1.0 - 1.0 / scale**2
 
@@ -22,7 +22,7 @@ def test_the_tail_index_is_that_of_the_ratios(rng, scale):
     assert abs(smoothed_weights(ratios + 1000.0)[1] - wanted) < 0.15
 
 
-def test_the_largest_weights_are_smoothed_and_the_others_are_kept(rng):
+def test_only_the_largest_weights_are_smoothed(rng):
     ratios, _ = log_normal_tail(2500, 1.5, rng)
     weights = smoothed_weights(ratios)[0]
     order = np.argsort(ratios)
@@ -44,8 +44,8 @@ def test_weighted_moments_are_those_of_the_target(rng):
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_both_generations_of_arviz_are_supported(rng, monkeypatch, old):
-    """ArviZ 1 has the function in arviz-stats, where it expects log-likelihoods that are left out."""
+def test_both_major_versions_of_arviz_are_supported(rng, monkeypatch, old):
+    """ArviZ 1 has the function in arviz-stats; its argument is log-likelihoods, minus the log ratios."""
     calls = []
 
     def psislw(logs):

@@ -7,7 +7,7 @@ from probsfa.bayes.sampling.laplace import approximate_by_laplace
 from tests.bayes.sampling.gaussian import GaussianTarget
 
 
-def test_it_is_exact_where_the_posterior_is_normal(rng):
+def test_laplaces_approximation_of_a_normal_posterior_is_exact(rng):
     target = GaussianTarget(4, log_evidence=-12.5)
     start = target.mean() + 5.0 * rng.standard_normal(4)
     laplace = approximate_by_laplace(target, target.data(), start)

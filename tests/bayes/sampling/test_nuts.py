@@ -1,4 +1,4 @@
-"""The sampler in whitened coordinates: draws of a known density, whatever the way of running chains."""
+"""NUTS in whitened coordinates: draws of a known density, with all chain methods."""
 
 import threading
 
@@ -14,7 +14,7 @@ from tests.tolerances import mc_tolerance
 
 def sample(target, n_draws, chain_method="vectorized", report=None, **options):
     root = np.linalg.cholesky(target.covariance())
-    # Not the mean, about which the density is symmetric: a reflection would show.
+    # The centre is not the mean: the density is symmetric about the mean, where a reflection is not detected.
     centre = target.mean() + 0.5 * root.sum(axis=1)
     laplace = LaplaceApproximation(centre, 1.3 * root, 0.0, 0)
     return nuts.sample_chains(
@@ -40,7 +40,7 @@ def test_moments_are_those_of_the_density():
     assert 0.6 < chains.stats["acceptance_rate"].mean() < 0.99
     std = np.sqrt(np.diag(target.covariance()))
     flat = (chains.vectors.reshape(-1, 3) - target.mean()) / std
-    # Draws of one chain are not independent: at least half of them count.
+    # Draws are autocorrelated: the effective sample size is at least half of their number.
     assert np.all(np.abs(flat.mean(axis=0)) < mc_tolerance(1.0, 1000, 5))
     assert np.all(np.abs((flat**2).mean(axis=0) - 1.0) < mc_tolerance(2.0, 1000, 5))
     expected = target.covariance() / np.outer(std, std)
@@ -53,8 +53,8 @@ def test_moments_are_those_of_the_density():
 def test_chain_methods_agree(method):
     target = GaussianTarget(3)
     one, other = sample(target, 50), sample(target, 50, method)
-    # The same trajectories, where others would be a standard deviation apart. Rounding differs between
-    # compiled programs, and the hundred iterations of adaptation before the first draw amplify it.
+    # Different trajectories would differ by a standard deviation. Rounding errors differ between compiled
+    # programs, and the iterations of the warm-up amplify them.
     np.testing.assert_allclose(other.vectors[:, 0], one.vectors[:, 0], rtol=1e-4)
 
 

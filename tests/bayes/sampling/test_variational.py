@@ -1,4 +1,4 @@
-"""The variational guide: exact for a normal density, wherever its coordinates begin."""
+"""The variational guide is exact for a normal density, from any start."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from tests.tolerances import mc_tolerance
 
 
 def displaced(target):
-    """Coordinates off by half a standard deviation, and too wide by a fifth."""
+    """Return coordinates with a centre off by 0.5 standard deviations and a scale 20 % too large."""
     root = np.linalg.cholesky(target.covariance())
     return LaplaceApproximation(target.mean() + 0.5 * root.sum(axis=1), 1.2 * root, 0.0, 0)
 
@@ -34,7 +34,7 @@ def test_guide_draws_and_bound_are_those_of_the_posterior(rng):
     laplace = displaced(target)
     fit = fit_guide(target, target.data(), laplace, n_steps=60, seed=0)
     assert len(fit.elbo) == 60 and not fit.interrupted
-    # Each estimate is a mean over eight pairs of a number whose variance is half the size of the vector.
+    # Each estimate averages eight antithetic pairs; the variance of a pair is half the number of parameters.
     assert abs(np.mean(fit.elbo[-30:]) + 7.0) < mc_tolerance(1.5 / 8, 30, 5)
     std = np.sqrt(np.diag(target.covariance()))
     mean = laplace.apply(fit.guide.mean)
@@ -52,7 +52,7 @@ def test_guide_draws_and_bound_are_those_of_the_posterior(rng):
 
 
 def test_draws_have_the_shares_of_two_modes_for_any_shares_of_the_guides(rng):
-    """The weights of draws correct shares that the bounds of the guides estimate wrongly."""
+    """Importance weights correct wrong shares of the guides."""
     target = TwoGaussians(3, rng.standard_normal((3, 3)))
     modes = [
         GuideComponent(LaplaceApproximation(centre, root, 0.0, 0), Guide(np.zeros(3), 1.1 * np.eye(3)), share)
@@ -68,7 +68,7 @@ def test_draws_have_the_shares_of_two_modes_for_any_shares_of_the_guides(rng):
 
 
 def test_shares_of_a_mixture_are_those_of_the_evidence():
-    """Guides that are exact have bounds equal to the log evidence of their modes."""
+    """The ELBO of an exact guide is the log evidence of its mode."""
     laplace = LaplaceApproximation(np.zeros(2), np.eye(2), 0.0, 0)
     guide = Guide(np.zeros(2), np.eye(2))
     fits = [(laplace, GuideFit(guide, np.full(4, bound), False)) for bound in np.log([0.2, 0.8, 1e-4])]
@@ -78,7 +78,7 @@ def test_shares_of_a_mixture_are_those_of_the_evidence():
 
 @dataclass(frozen=True, eq=False)
 class TwoGaussians:
-    """Stands for a target with two modes that do not overlap, of known shares."""
+    """A target with two modes that do not overlap, with known shares."""
 
     size: int
     directions: np.ndarray
@@ -102,7 +102,7 @@ class TwoGaussians:
         return -logsumexp(jnp.log(jnp.array(self.shares)) - 0.5 * jnp.sum(apart**2, axis=1) - log_dets)
 
 
-def test_the_same_seed_gives_the_same_guide():
+def test_equal_seeds_give_equal_guides():
     target = GaussianTarget(3)
     one, same, other = (
         fit_guide(target, target.data(), displaced(target), n_steps=5, seed=s).guide for s in (1, 1, 2)
@@ -119,7 +119,7 @@ class HeavyTarget(GaussianTarget):
         return 5.5 * jnp.sum(jnp.log1p(vector**2 / 10.0))
 
 
-def test_proposals_wider_than_the_guide_have_weights_of_lighter_tails(monkeypatch):
+def test_widened_guides_have_importance_weights_with_lighter_tails(monkeypatch):
     target = HeavyTarget(6)
     laplace = LaplaceApproximation(np.zeros(6), np.eye(6), 0.0, 0)
     modes = mix([(laplace, fit_guide(target, target.data(), laplace, n_steps=60, seed=0))])
