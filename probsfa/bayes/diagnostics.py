@@ -14,7 +14,7 @@ from probsfa.bayes.convergence import (
 )
 from probsfa.bayes.draws import AnyDraws, timescales
 from probsfa.bayes.fitted import FittedPosterior
-from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
+from probsfa.bayes.relabelling.matching import close_pairs
 from probsfa.bayes.sampling.importance import MAX_TAIL_INDEX
 
 # Above this R-hat, the advice is not to increase n_draws alone: the chains disagree.
@@ -78,10 +78,12 @@ def report(fitted: FittedPosterior) -> FitReport:
     return FitReport(diagnostics, converged, status, _identifiability_warnings(draws))
 
 
-def relabelling_sentence(relabelling: Relabelling) -> str:
+def relabelling_sentence(fitted: FittedPosterior) -> str:
     """Return a message about the relabelling of the draws."""
+    relabelling = fitted.relabelling
+    reference = "maximum a posteriori" if fitted.degrees is None else "maximum of the likelihood"
     return (
-        "Each draw has the signed permutation of its factors closest to the maximum a posteriori: "
+        f"Each draw has the signed permutation of its factors closest to the {reference}: "
         f"{relabelling.n_permuted} of {len(relabelling.permutations)} draws were permuted, "
         f"{relabelling.n_flipped} had signs changed. Labels are ordered by median time scale."
     )
@@ -103,8 +105,8 @@ def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatA
         advice += ", with at least one chain in each mode." if len(shares) > 1 else "."
     kind = "a Gaussian approximation" if len(shares) == 1 else f"a mixture of {len(shares)} Gaussians"
     return (
-        f"{n_draws} draws from {kind} in whitened coordinates, with importance weights of tail index "
-        f"{pareto_k:.2f}.{modes_sentence}{advice}"
+        f"{n_draws} draws from {kind}, with importance weights (Pareto k {pareto_k:.2f})."
+        f"{modes_sentence}{advice}"
     )
 
 

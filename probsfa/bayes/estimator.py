@@ -157,7 +157,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Notes
     -----
     The posterior does not change if factors are permuted or change sign. Draws are therefore relabelled to be
-    closest to the maximum a posteriori. Several cycles, or several smooth factors, are not relabelled: their
+    closest to `map_`. Several cycles, or several smooth factors, are not relabelled: their
     periods or time scales should differ. Decays are positive. Columns of `transform` are the AR(1) factors,
     then the states of other processes.
 
@@ -346,7 +346,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         self.time_unit_ = fitted.units.time_unit
         self.time_unit_seconds_ = fitted.sequences.axis.seconds(self.time_unit_)
         self.timescales_ = np.median(timescales(fitted.draws, self.time_unit_), axis=(0, 1))
-        self.relabelling_ = relabelling_sentence(fitted.relabelling)
+        self.relabelling_ = relabelling_sentence(fitted)
         self.sample_stats_ = fitted.inferred.sample_stats
         self.__dict__.pop("elbo_", None)
         if fitted.inferred.elbo is not None:

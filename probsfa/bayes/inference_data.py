@@ -104,7 +104,7 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
     if fitted.inferred.sample_stats:
         stats = {name: (("chain", "draw"), values) for name, values in fitted.inferred.sample_stats.items()}
         groups["sample_stats"] = builder.dataset(stats, fitted.draws.decay.shape[:2])
-    groups["posterior"].attrs["relabelling"] = relabelling_sentence(fitted.relabelling)
+    groups["posterior"].attrs["relabelling"] = relabelling_sentence(fitted)
     groups["posterior"].attrs["inference"] = fitted.method
     if fitted.degrees is None:
         logs = groups["log_likelihood"]

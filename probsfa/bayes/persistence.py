@@ -243,7 +243,7 @@ def _check(state: dict[str, Any]) -> dict[str, int]:
     if sizes["L"] != sizes["C"] * sizes["N"] or np.any(orders != np.arange(sizes["K"])):
         raise ValueError("permutations must be an order of the factors for each draw")
     if ("degrees" in state) != bool(state["options"].get("robust", False)):
-        raise ValueError("degrees must be present for robust noise only")
+        raise ValueError("degrees must be present for Student-t noise only")
     return sizes
 
 

@@ -82,8 +82,8 @@ def check_settings(model: Any) -> None:
     if not isinstance(model.trend, str) and (model.trend != 0 or isinstance(model.trend, bool)):
         valid_names = " or ".join(map(repr, named_values("trend")))
         raise ValueError(
-            f"trend must be 0, {valid_names}; got {model.trend!r}. Several random walks are supported by "
-            "ProbabilisticSFA: their rotations have no effect on the likelihood."
+            f"trend must be 0, {valid_names}; got {model.trend!r}. Several random walks are not identified, "
+            "because their rotations have no effect on the likelihood; ProbabilisticSFA supports them."
         )
     _check_priors_of(ProcessOptions.of(model))
     structural += ["trend"] if model.trend else []

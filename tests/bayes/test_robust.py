@@ -164,6 +164,7 @@ def test_outliers_are_found_and_hardly_move_the_posterior(recording):
     assert roc_auc_score(off[seen], scores[seen]) > 0.99
     assert abs(np.corrcoef(fitted.transform(x)[:, 0], latents[:, 0])[0, 1]) > 0.95
     assert 2.1 <= fitted.degrees_of_freedom_ < 3.0 and "Student-t" in fitted.status_
+    assert "closest to the maximum of the likelihood" in fitted.relabelling_
     low, high = np.quantile(fitted.draws_.decay, [0.005, 0.995])
     assert low < 0.95 < high
     filled, lower, upper = fitted.impute(x, interval=0.95)

@@ -126,7 +126,7 @@ class Target:
                     priors[name] = site["fn"]
 
         with engine_settings():
-            # Traced without compilation: each operation of the model would be compiled separately.
+            # Only traced: if the model were run, each of its operations would be compiled separately.
             with handlers_lock:
                 jax.eval_shape(record_priors, jax.random.key(0))
             return {name: _Site.of(prior) for name, prior in priors.items()}
