@@ -16,9 +16,9 @@ def frame():
     """Eighty rows of three named columns with missing values, and the complete rows."""
     series = make_slow_mixture(80, 3, decay=[0.95, 0.5], noise_variance=0.2, random_state=2)
     index = pd.date_range("2020-01-01", periods=80, freq="h", tz="Europe/Paris", name="when")
-    whole = pd.DataFrame(5.0 + 100.0 * series.data, index=index, columns=["a", "b", "c"])
-    hidden = np.random.default_rng(0).random(whole.shape) < 0.15
-    return whole.mask(hidden), whole
+    complete = pd.DataFrame(5.0 + 100.0 * series.data, index=index, columns=["a", "b", "c"])
+    missing = np.random.default_rng(0).random(complete.shape) < 0.15
+    return complete.mask(missing), complete
 
 
 @pytest.fixture(scope="session")

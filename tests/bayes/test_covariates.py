@@ -62,10 +62,10 @@ def test_density_is_that_of_a_regression_with_correlated_errors(rng, model):
                 lag = np.abs(times[:, None] - times)
                 for d, (scale, tau) in enumerate(zip([0.5, 0.7], [2.0, 3.0], strict=True)):
                     whole += np.kron(np.exp(-lag / tau), np.diag(np.eye(D)[d] * scale**2))
-            seen = ~np.isnan(X[one]).ravel()
+            observed = ~np.isnan(X[one]).ravel()
             mean = (values["offset"] + U[one] @ coefficients.T).ravel()
             total += scipy.stats.multivariate_normal.logpdf(
-                X[one].ravel()[seen], mean[seen], whole[np.ix_(seen, seen)]
+                X[one].ravel()[observed], mean[observed], whole[np.ix_(observed, observed)]
             )
         return total
 
@@ -124,9 +124,9 @@ def by_draw(model, data):
 
 
 def conditional(mean, whole, values):
-    seen = ~np.isnan(values)
-    gain = np.linalg.solve(whole[np.ix_(seen, seen)], whole[seen]).T
-    return mean + gain @ (values - mean)[seen], whole - gain @ whole[seen]
+    observed = ~np.isnan(values)
+    gain = np.linalg.solve(whole[np.ix_(observed, observed)], whole[observed]).T
+    return mean + gain @ (values - mean)[observed], whole - gain @ whole[observed]
 
 
 def test_methods_are_mixtures_of_regressions(fitted, data):
@@ -145,9 +145,11 @@ def test_methods_are_mixtures_of_regressions(fitted, data):
     ahead = fitted.forecast(X, H, exog=U)
     np.testing.assert_allclose(ahead.means, means[T:], rtol=1e-9)
     np.testing.assert_allclose(ahead.std, np.sqrt(variances.reshape(-1, D)[T:]), rtol=1e-9)
-    seen = ~np.isnan(values)
+    observed = ~np.isnan(values)
     logs = [
-        scipy.stats.multivariate_normal.logpdf(values[seen], mean[seen], whole[np.ix_(seen, seen)])
+        scipy.stats.multivariate_normal.logpdf(
+            values[observed], mean[observed], whole[np.ix_(observed, observed)]
+        )
         for mean, whole, *_ in parts
     ]
     wanted = logsumexp(logs) - np.log(len(logs))
@@ -156,15 +158,17 @@ def test_methods_are_mixtures_of_regressions(fitted, data):
     factors = []
     for mean, whole, c, a in parts:
         cross = np.kron(a[0] ** np.abs(np.subtract.outer(np.arange(T), np.arange(T + H))), c[:, 0])
-        factors.append(cross[:, seen] @ np.linalg.solve(whole[np.ix_(seen, seen)], (values - mean)[seen]))
+        factors.append(
+            cross[:, observed] @ np.linalg.solve(whole[np.ix_(observed, observed)], (values - mean)[observed])
+        )
     np.testing.assert_allclose(
         fitted.transform(X, exog=U).to_numpy()[:, 0], np.mean(factors, axis=0), rtol=1e-7, atol=1e-9
     )
     shares = fitted.contributions(X, exog=U)
     assert shares.shape == (T, D, 1 + P)
     np.testing.assert_allclose(shares[:, :, 1:], U.to_numpy()[:T, None, :] * fitted.exog_coef_, rtol=1e-12)
-    scores, seen = fitted.outlier_scores(X, exog=U), ~np.isnan(X.to_numpy())
-    assert np.array_equal(np.isfinite(scores), seen) and np.mean(scores.to_numpy()[seen] ** 2) < 3.0
+    scores, observed = fitted.outlier_scores(X, exog=U), ~np.isnan(X.to_numpy())
+    assert np.array_equal(np.isfinite(scores), observed) and np.mean(scores.to_numpy()[observed] ** 2) < 3.0
 
 
 def test_draws_have_the_effects_of_covariates(fitted, data):
@@ -183,14 +187,14 @@ def test_draws_have_the_effects_of_covariates(fitted, data):
 def test_coefficients_have_the_posterior_of_a_regression_given_the_other_parameters(fitted, data):
     X, U = data
     values, rows = X.to_numpy().ravel(), U.to_numpy()[:T]
-    seen, centre = ~np.isnan(values), rows.mean(axis=0)
-    design = np.kron(rows - centre, np.eye(D))[seen]
+    observed, centre = ~np.isnan(values), rows.mean(axis=0)
+    design = np.kron(rows - centre, np.eye(D))[observed]
     prior = np.kron(np.diag(rows.std(axis=0) ** 2), np.diag(1.0 / np.nanvar(X.to_numpy(), axis=0)))
     means, variances = [], []
     for i in range(0, N, 6):
         a, c, r, mu, b = (np.asarray(part[0, i]) for part in fitted.draws_)
-        whole = joint(a, c, r, np.arange(T))[np.ix_(seen, seen)]
-        errors = (X.to_numpy() - mu - b @ centre).ravel()[seen]
+        whole = joint(a, c, r, np.arange(T))[np.ix_(observed, observed)]
+        errors = (X.to_numpy() - mu - b @ centre).ravel()[observed]
         covariance = np.linalg.inv(design.T @ np.linalg.solve(whole, design) + prior)
         means.append(covariance @ design.T @ np.linalg.solve(whole, errors))
         variances.append(np.diag(covariance))

@@ -165,8 +165,8 @@ def below_normal_observations(rng):
     y = x + 0.7 * rng.standard_normal(x.shape)
 
     def below():
-        hidden = numpyro.sample("x", FactorialAR1(*model, n_steps=6))
-        numpyro.sample("y", dist.Normal(hidden, 0.7).to_event(2), obs=y)
+        latent = numpyro.sample("x", FactorialAR1(*model, n_steps=6))
+        numpyro.sample("y", dist.Normal(latent, 0.7).to_event(2), obs=y)
 
     H, P = oracle.observation_matrix(model, 6), oracle.latent_covariance(model, [np.zeros((6, 2))])
     return below, model, H @ P @ H.T + np.diag(np.tile(model.noise, 6)), y

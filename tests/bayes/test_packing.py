@@ -24,8 +24,8 @@ def test_hierarchical_series_contain_each_sequence(rng):
     for i, (rows, n) in enumerate(zip(sequences.slices, sequences.lengths, strict=True)):
         np.testing.assert_array_equal(series.mask[i, :n], sequences.mask[rows])
         assert not series.mask[i, n:].any()
-        seen = sequences.mask[rows]
-        np.testing.assert_array_equal(series.values[i, :n][seen], sequences.values[rows][seen])
+        observed = sequences.mask[rows]
+        np.testing.assert_array_equal(series.values[i, :n][observed], sequences.values[rows][observed])
         assert series.gap_index[i, 0] == len(series.gaps)
         np.testing.assert_allclose(series.gaps[series.gap_index[i, 1:n]], np.diff(sequences.times[rows]))
 

@@ -158,20 +158,20 @@ def recording():
 
 def test_outliers_are_found_and_hardly_move_the_posterior(recording):
     clean, latents, x, off, fitted = recording
-    seen = ~np.isnan(x)
+    observed = ~np.isnan(x)
     scores = fitted.outlier_scores(x)
-    assert np.array_equal(np.isnan(scores), ~seen)
-    assert roc_auc_score(off[seen], scores[seen]) > 0.99
+    assert np.array_equal(np.isnan(scores), ~observed)
+    assert roc_auc_score(off[observed], scores[observed]) > 0.99
     assert abs(np.corrcoef(fitted.transform(x)[:, 0], latents[:, 0])[0, 1]) > 0.95
     assert 2.1 <= fitted.degrees_of_freedom_ < 3.0 and "Student-t" in fitted.status_
     assert "closest to the maximum of the likelihood" in fitted.relabelling_
     low, high = np.quantile(fitted.draws_.decay, [0.005, 0.995])
     assert low < 0.95 < high
     filled, lower, upper = fitted.impute(x, interval=0.95)
-    assert np.all((lower < clean) & (clean < upper) | seen)
+    assert np.all((lower < clean) & (clean < upper) | observed)
     # Standard deviations include the variance of outliers; quantiles reflect that most noise is small.
     _, std = fitted.impute(x, return_std=True)
-    assert np.all((upper - lower)[~seen] < 3.0 * std[~seen])
+    assert np.all((upper - lower)[~observed] < 3.0 * std[~observed])
 
 
 def test_draws_of_the_same_posterior_agree_with_maximum_likelihood(recording):
@@ -188,10 +188,12 @@ def test_all_methods_with_student_noise(recording, tmp_path):
     assert posterior.means.shape == (200, 1) and np.isnan(posterior.row_log_likelihoods).all()
     np.testing.assert_array_equal(fitted.transform(x), posterior.means)
     filtered = fitted.filter(x[:80])
-    struck, hidden = (
+    with_outlier, masked = (
         np.where(np.arange(80)[:, None] == [70, -1, -1, -1], value, x[:80]) for value in (1e6, np.nan)
     )
-    np.testing.assert_allclose(fitted.filter(struck).means[70:], fitted.filter(hidden).means[70:], atol=0.01)
+    np.testing.assert_allclose(
+        fitted.filter(with_outlier).means[70:], fitted.filter(masked).means[70:], atol=0.01
+    )
     onward = fitted.filter(x[80:100], filtered.state)
     np.testing.assert_allclose(onward.means, fitted.filter(x[:100]).means[80:], atol=1e-9)
     ahead = fitted.forecast(x, 3)

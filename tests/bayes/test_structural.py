@@ -38,7 +38,7 @@ T, D = 12, 3
 
 def make_draws(rng, ar_noise=False, **counts):
     """Return parameters of a model with an AR(1) factor; `counts` are numbers of other processes, by name."""
-    own = D if ar_noise else 0
+    n_ar_noise = D if ar_noise else 0
     arrays = {
         "level_start": rng.uniform(5.0, 20.0, counts.get("level", 0)),
         "rhythm_decay": rng.uniform(0.8, 0.95, counts.get("cycle", 0)),
@@ -46,13 +46,13 @@ def make_draws(rng, ar_noise=False, **counts):
         "smooth_rate": rng.uniform(0.3, 0.8, counts.get("matern32", 0)),
         "line_ratio": rng.uniform(0.5, 2.0, counts.get("line", 0)),
         "smoother_rate": rng.uniform(0.3, 0.8, counts.get("matern52", 0)),
-        "noise_decay": rng.uniform(0.3, 0.7, own),
-        "noise_scale": rng.uniform(0.4, 0.8, own),
+        "noise_decay": rng.uniform(0.3, 0.7, n_ar_noise),
+        "noise_scale": rng.uniform(0.4, 0.8, n_ar_noise),
     }
-    seen = [True]
+    is_loaded = [True]
     for kind, states in STATES.items():
-        seen += counts.get(kind, 0) * states
-    loadings = np.where(seen, rng.standard_normal((D, len(seen))), 0.0)
+        is_loaded += counts.get(kind, 0) * states
+    loadings = np.where(is_loaded, rng.standard_normal((D, len(is_loaded))), 0.0)
     parts = np.array([0.8]), loadings, rng.uniform(0.2, 0.6, D), rng.standard_normal(D)
     return StructuralDraws(*parts, **arrays)
 
@@ -140,11 +140,13 @@ def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
     X[5] = np.nan
     times = np.cumsum(rng.choice([1.0, 1.5, 3.0], T)) if uneven else np.arange(float(T))
     series = from_panel(make_panel(Sequences(X, (T,), times if uneven else None)))
-    seen = ~np.isnan(X).ravel()
+    observed = ~np.isnan(X).ravel()
 
     def dense(params):
-        mean = np.tile(params.offset, T)[seen]
-        return multivariate_normal.logpdf(X.ravel()[seen], mean, covariance(params, times)[seen][:, seen])
+        mean = np.tile(params.offset, T)[observed]
+        return multivariate_normal.logpdf(
+            X.ravel()[observed], mean, covariance(params, times)[observed][:, observed]
+        )
 
     with jax.enable_x64(True):
         value, gradient = jax.jit(jax.value_and_grad(log_likelihood))(
@@ -167,12 +169,12 @@ def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
 def test_alignment_undoes_rotations_of_cycles_and_changes_of_signs(rng):
     params = make_draws(rng, cycle=1, matern32=1, level=1)
     angle = 2.0
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    turned = params.loadings.copy()
-    turned[:, 2:4] = turned[:, 2:4] @ turn
-    turned[:, [1, 4]] *= -1.0
+    rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    rotated = params.loadings.copy()
+    rotated[:, 2:4] = rotated[:, 2:4] @ rotation
+    rotated[:, [1, 4]] *= -1.0
     times = np.arange(float(T))
-    other = params._replace(loadings=turned)
+    other = params._replace(loadings=rotated)
     np.testing.assert_allclose(covariance(other, times), covariance(params, times), atol=1e-12)
     draws = StructuralDraws(*(x[None, None] for x in other))
     back = aligned_with(draws, params.loadings)
@@ -186,8 +188,8 @@ def test_the_weight_of_phases_has_an_equal_integral_for_all_loadings(rng):
     with jax.enable_x64(True):
         for loadings in rng.standard_normal((3, D, 2)):
             phasor = loadings[:, 0] + 1j * loadings[:, 1]
-            turned = phasor * np.exp(1j * angles)[:, None]
-            logs = [float(log_phase_weight(reference, np.stack([z.real, z.imag], axis=1))) for z in turned]
+            rotated = phasor * np.exp(1j * angles)[:, None]
+            logs = [float(log_phase_weight(reference, np.stack([z.real, z.imag], axis=1))) for z in rotated]
             totals.append(np.mean(np.exp(logs)))
     np.testing.assert_allclose(totals, totals[0], rtol=1e-9)
 
@@ -207,8 +209,8 @@ def cycle():
         noise_scale=np.full(3, 0.4),
     )
     X = simulate(params.state_space, 100, rng)[0]
-    hidden = rng.random(X.shape) < 0.1
-    return np.where(hidden, np.nan, X), X, hidden
+    missing = rng.random(X.shape) < 0.1
+    return np.where(missing, np.nan, X), X, missing
 
 
 @pytest.fixture(scope="module", params=["svi", pytest.param("nuts", marks=pytest.mark.exhaustive)])
@@ -233,7 +235,7 @@ def fitted(cycle, request):
 
 
 def test_posterior_of_a_cycle_with_ar_noise_contains_its_parameters(fitted, cycle):
-    X, whole, hidden = cycle
+    X, whole, missing = cycle
     draws = fitted.draws_
     period = 2.0 * np.pi / draws.rhythm_frequency[..., 0]
     assert abs(np.mean(period) - 9.0) < 4.0 * np.std(period) and np.std(period) < 0.5
@@ -244,8 +246,8 @@ def test_posterior_of_a_cycle_with_ar_noise_contains_its_parameters(fitted, cycl
     assert np.all(of_mean > 0.6 * np.mean(sizes, axis=(0, 1)))
     filled, lower, upper = fitted.impute(X, interval=0.9)
     inside = (whole > lower) & (whole < upper)
-    assert np.mean(inside[hidden]) > 0.75
-    np.testing.assert_array_equal(filled[~hidden], X[~hidden])
+    assert np.mean(inside[missing]) > 0.75
+    np.testing.assert_array_equal(filled[~missing], X[~missing])
 
 
 def test_methods_return_all_states_except_those_of_ar_noise(fitted, cycle, tmp_path):
@@ -314,8 +316,8 @@ def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, 
     offset = draws.offset[:, thinned_indices(draws, 20)].mean(
         axis=(0, 1)
     )  # over the draws that predictions average
-    hidden = np.isnan(X)
-    np.testing.assert_allclose((parts.sum(axis=2) + offset)[hidden], fitted.impute(X)[hidden], atol=1e-9)
+    missing = np.isnan(X)
+    np.testing.assert_allclose((parts.sum(axis=2) + offset)[missing], fitted.impute(X)[missing], atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +373,7 @@ def test_the_start_of_a_trend_has_a_flat_prior_in_units_of_the_data(name, n_time
 def test_posterior_of_a_trend_contains_its_parameters(rng, tmp_path):
     level = np.cumsum(0.3 * rng.standard_normal(60))
     X = level[:, None] * [1.0, -0.5] + 0.3 * rng.standard_normal((60, 2))
-    hidden = rng.random(X.shape) < 0.1
+    missing = rng.random(X.shape) < 0.1
     model = BayesianSFA(
         1,
         trend="level",
@@ -385,12 +387,12 @@ def test_posterior_of_a_trend_contains_its_parameters(rng, tmp_path):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(np.where(hidden, np.nan, X))
+        model.fit(np.where(missing, np.nan, X))
     steps = model.to_datatree()["posterior"]["level_steps"].to_numpy()[0, :, :, 0]
     low, high = np.quantile(np.abs(steps), [0.02, 0.98], axis=0)
     assert np.all(low < [0.3, 0.15]) and np.all(high > [0.3, 0.15]) and np.all(low > 0.02)
-    lower, upper = model.impute(np.where(hidden, np.nan, X), interval=0.9)[1:]
-    assert np.mean(((X > lower) & (X < upper))[hidden]) > 0.7
+    lower, upper = model.impute(np.where(missing, np.nan, X), interval=0.9)[1:]
+    assert np.mean(((X > lower) & (X < upper))[missing]) > 0.7
     assert model.get_feature_names_out().tolist() == ["bayesiansfa0", "level0"]
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(probsfa.load(tmp_path / "model").transform(X), model.transform(X))

@@ -16,9 +16,9 @@ class GaussianTarget:
 
     def potential(self, vector, data):
         mean, precision = data.series
-        apart = vector - mean
+        deviation = vector - mean
         log_norm = 0.5 * (np.linalg.slogdet(self.precision())[1] - self.size * np.log(2.0 * np.pi))
-        return 0.5 * apart @ precision @ apart - log_norm - self.log_evidence
+        return 0.5 * deviation @ precision @ deviation - log_norm - self.log_evidence
 
     def difference_steps(self, vector):
         return np.full_like(vector, 1e-4)
@@ -27,8 +27,8 @@ class GaussianTarget:
         """Return a precision with standard deviations from 1e-3 to 10 and correlations."""
         rng = np.random.default_rng(self.size)
         stds = np.geomspace(1e-3, 10.0, self.size)
-        turned = np.linalg.qr(rng.standard_normal((self.size, self.size)))[0]
-        root = (np.eye(self.size) + 0.3 * turned) / stds
+        rotation = np.linalg.qr(rng.standard_normal((self.size, self.size)))[0]
+        root = (np.eye(self.size) + 0.3 * rotation) / stds
         return root.T @ root
 
     def mean(self):

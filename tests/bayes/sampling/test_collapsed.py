@@ -38,16 +38,16 @@ def by_dense_matrices(density, vector, times, x, weights, scale):
     params = density.to_parameters(vector, scale)
     value, first = 0.0, 0
     for when, rows in zip(times, x, strict=True):
-        apart = np.abs(when[:, None] - when)
+        lag = np.abs(when[:, None] - when)
         covariance = sum(
-            np.kron(a**apart, np.outer(c, c)) for a, c in zip(params.decay, params.loadings.T, strict=True)
+            np.kron(a**lag, np.outer(c, c)) for a, c in zip(params.decay, params.loadings.T, strict=True)
         )
-        own = weights[first : first + len(when)]
-        seen = ~np.isnan(rows).ravel()
-        noise = (params.noise_variance / np.where(own > 0.0, own, 1.0)).ravel()
-        covariance = (covariance + np.diag(noise))[np.ix_(seen, seen)]
-        mean = np.tile(params.offset, len(when))[seen]
-        value += scipy.stats.multivariate_normal(mean, covariance).logpdf(rows.ravel()[seen])
+        row_weights = weights[first : first + len(when)]
+        observed = ~np.isnan(rows).ravel()
+        noise = (params.noise_variance / np.where(row_weights > 0.0, row_weights, 1.0)).ravel()
+        covariance = (covariance + np.diag(noise))[np.ix_(observed, observed)]
+        mean = np.tile(params.offset, len(when))[observed]
+        value += scipy.stats.multivariate_normal(mean, covariance).logpdf(rows.ravel()[observed])
         first += len(when)
     log_timescale = np.log(-1.0 / np.log(params.decay))
     value += scipy.stats.norm(1.0, 0.6).logpdf(log_timescale).sum()
@@ -55,8 +55,8 @@ def by_dense_matrices(density, vector, times, x, weights, scale):
     value += scipy.stats.norm(0.5, 1.0).logpdf(params.offset).sum()
     # Jacobian of loadings in units of the innovations.
     value -= 0.5 * len(params.offset) * np.sum(np.log(1.0 - params.decay**2))
-    own = [params.noise_variance[density.noise.groups.index(i)] for i in range(density.noise.n_free)]
-    value += scipy.stats.norm(-1.0, 0.8).logpdf(np.log(own)).sum()
+    learned = [params.noise_variance[density.noise.groups.index(i)] for i in range(density.noise.n_free)]
+    value += scipy.stats.norm(-1.0, 0.8).logpdf(np.log(learned)).sum()
     return value
 
 
