@@ -1,4 +1,4 @@
-"""Selection of the parameters of the quick tests; ``pytest -m ""`` runs all of them."""
+"""Parametrization in which quick tests have few values; ``pytest -m ""`` runs the tests of all values."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -6,28 +6,28 @@ from typing import Any
 import pytest
 
 
-def sparsely(
-    names: str | tuple[str, ...], values: Iterable[Any], shown: int | Collection[Any] = 1, **options: Any
+def parametrize(
+    names: str | tuple[str, ...], values: Iterable[Any], quick: int | Collection[Any] = 1, **options: Any
 ) -> pytest.MarkDecorator:
-    """Return ``pytest.mark.parametrize`` with all but a few values marked exhaustive.
+    """Return ``pytest.mark.parametrize`` in which all but a few values are marked exhaustive.
 
     Parameters
     ----------
     names, values, **options
         As in ``pytest.mark.parametrize``.
-    shown : int or collection, default=1
+    quick : int or collection, default=1
         The values of the quick tests: the number of first values, or the values themselves.
     """
-    several = not isinstance(names, str) or "," in names
+    has_several_names = not isinstance(names, str) or "," in names
     sets = []
-    for place, value in enumerate(values):
-        quick = place < shown if isinstance(shown, int) else value in shown
-        marks = () if quick else pytest.mark.exhaustive
-        sets.append(pytest.param(*(value if several else (value,)), marks=marks))
+    for i, value in enumerate(values):
+        is_quick = i < quick if isinstance(quick, int) else value in quick
+        marks = () if is_quick else pytest.mark.exhaustive
+        sets.append(pytest.param(*(value if has_several_names else (value,)), marks=marks))
     return pytest.mark.parametrize(names, sets, **options)
 
 
-def checked(estimators: Sequence[Any], **options: Any) -> pytest.MarkDecorator:
+def parametrize_with_checks(estimators: Sequence[Any], **options: Any) -> pytest.MarkDecorator:
     """Return scikit-learn's ``parametrize_with_checks``; quick tests have the first estimator of each class.
 
     Checks of other settings of a class validate the same input by the same code, and are marked exhaustive.
@@ -37,12 +37,12 @@ def checked(estimators: Sequence[Any], **options: Any) -> pytest.MarkDecorator:
     estimators, **options
         As in ``parametrize_with_checks``.
     """
-    from sklearn.utils.estimator_checks import parametrize_with_checks  # slow to import
+    from sklearn.utils import estimator_checks  # slow to import
 
     first: dict[type, str] = {}
     for estimator in estimators:
         first.setdefault(type(estimator), repr(estimator))  # checks have clones
-    mark = parametrize_with_checks(list(estimators), **options).mark
+    mark = estimator_checks.parametrize_with_checks(list(estimators), **options).mark
     names, cases = mark.args
     sets = []
     for case in cases:

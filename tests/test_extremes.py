@@ -20,7 +20,7 @@ from probsfa import (
 from probsfa.datasets import hide_values, make_slow_mixture
 from probsfa.graphs import heat_kernel, nearest_neighbors
 from probsfa.graphs.moments import temporal_moments
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 
 def series(n_rows=60, n_features=3):
@@ -75,7 +75,7 @@ def test_a_column_that_varies_only_in_the_last_rows_is_valid():
     assert np.isfinite(SFA().fit(X).delta_values_).all()
 
 
-@sparsely("factor", [1e145, 1e-135, 1e100, 1e-100], shown=2)
+@parametrize("factor", [1e145, 1e-135, 1e100, 1e-100], quick=2)
 def test_scales_within_the_limits_give_the_same_imputation(factor):
     X = np.where(hide_values(series(), 0.1, random_state=0), np.nan, series())
     usual, scaled = (ProbabilisticSFA(1).fit(Y).impute(Y, return_std=True) for Y in (X, X * factor))
@@ -90,7 +90,7 @@ def test_functions_of_rows_raise_an_error_for_values_that_overflow(call):
         call(with_value(1e200), *arguments)
 
 
-@sparsely("estimator", ["LaplacianEigenmaps()", "SpectralClustering(3)"])
+@parametrize("estimator", ["LaplacianEigenmaps()", "SpectralClustering(3)"])
 def test_one_value_of_1e155_does_not_abort_the_interpreter(estimator):
     program = (
         f"import numpy as np; from probsfa import *; X = np.random.default_rng(0).standard_normal((80, 3))\n"

@@ -44,7 +44,7 @@ from probsfa.expansions import (
     RadialBasis,
 )
 from probsfa.graphs import Serial, from_sparse, temporal
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.saved import cases
 
 N = 60
@@ -304,7 +304,7 @@ def saved(tmp_path_factory):
     return path, X
 
 
-@sparsely("seed", range(60), shown=16)
+@parametrize("seed", range(60), quick=16)
 def test_changed_files_raise_an_error_of_one_line_or_give_the_same_results(saved, tmp_path, seed):
     path, X = saved
     rng = np.random.default_rng(seed)
@@ -340,7 +340,7 @@ def test_changed_files_raise_an_error_of_one_line_or_give_the_same_results(saved
         np.testing.assert_allclose(model.transform(X), probsfa.load(path).transform(X), rtol=1e-5, atol=1e-5)
 
 
-@sparsely("seed", range(30), shown=12)
+@parametrize("seed", range(30), quick=12)
 def test_damaged_bytes_raise_an_error_of_one_line(saved, tmp_path, seed):
     path, X = saved
     rng = np.random.default_rng(seed)
@@ -470,7 +470,7 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, update_checksum=False))
 
 
-@sparsely("seed", range(12), shown=4)
+@parametrize("seed", range(12), quick=4)
 @pytest.mark.parametrize("name", ["XSFA", "spectral clustering", "HierarchicalSFA", "ProbabilisticSFA"])
 def test_any_change_of_a_model_is_reported(rng, tmp_path, name, seed):
     path = tmp_path / "model.npz"

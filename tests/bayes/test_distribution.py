@@ -12,7 +12,7 @@ from scipy.stats import kstest, multivariate_normal, norm
 
 from probsfa.bayes import FactorialAR1, factorial_ar1_model
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import MISSING_PATTERNS, mask_values
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -36,8 +36,8 @@ def distribution_of(model, mask, **options):
 log_prob_of = jax.jit(lambda series, x: series.log_prob(x))
 
 
-@sparsely("pattern", MISSING_PATTERNS, shown=["scattered", "everything"])
-@sparsely("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)], shown=[(9, 4, 2)])
+@parametrize("pattern", MISSING_PATTERNS, quick=["scattered", "everything"])
+@parametrize("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)], quick=[(9, 4, 2)])
 def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, pattern):
     t, d, k = shape
     model = oracle.random_model(rng, d, k)
@@ -61,7 +61,7 @@ def test_several_sequences_and_uneven_gaps(rng):
     assert abs(float(log_prob) - wanted) < EXACT * abs(wanted)
 
 
-@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
+@parametrize("pattern", ["none", "scattered", "empty rows"], quick=["scattered"])
 def test_gradient_is_that_of_finite_differences_of_the_joint_gaussian(rng, pattern):
     model = positive_model(rng, 3, 2)
     (x,) = mask_values(rng, oracle.simulate(rng, model, [8]), pattern)
@@ -217,7 +217,7 @@ def test_negative_decays_require_integer_gaps():
     assert np.isfinite(FactorialAR1([-0.5], **series, gaps=[2.0]).log_prob(np.ones((3, 2))))
 
 
-@sparsely("noise", [1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3], shown=[1e-8])
+@parametrize("noise", [1e-8, 1e-6, 1e-4, 1e-2, 1.0, 1e3], quick=[1e-8])
 def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     model = positive_model(rng, 4, 2, noise)
     (x,) = mask_values(rng, oracle.simulate(rng, model, [50]), "scattered")
@@ -355,7 +355,7 @@ def small_data(rng, t=30):
     return (x - np.nanmean(x, axis=0)) / np.nanstd(x, axis=0)
 
 
-@sparsely("method", ["sequential", "vectorized", "parallel"], shown=0)
+@parametrize("method", ["sequential", "vectorized", "parallel"], quick=0)
 @pytest.mark.filterwarnings("ignore:There are not enough devices")
 def test_numpyro_samples_the_model_by_all_chain_methods(rng, method):
     x = small_data(rng)
@@ -372,7 +372,7 @@ def test_numpyro_samples_the_model_by_all_chain_methods(rng, method):
     assert all(np.all(np.isfinite(v)) for v in mcmc.get_samples().values())
 
 
-@sparsely("guide", [AutoLaplaceApproximation, AutoNormal], shown=0)
+@parametrize("guide", [AutoLaplaceApproximation, AutoNormal], quick=0)
 def test_numpyro_fits_guides_to_the_model(rng, guide):
     x = small_data(rng)
     auto = guide(factorial_ar1_model)

@@ -25,7 +25,7 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.engine.posterior import observation_moments, smooth
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.panel import make_panel
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import mc_tolerance
 
 
@@ -172,7 +172,7 @@ def test_lists_give_lists(sampled, frame):
     assert [d.shape for d in sampled.sample_posterior(pieces, 2)] == [(2, 50, 1), (2, 30, 1)]
 
 
-@sparsely("as_list", [True, False])
+@parametrize("as_list", [True, False])
 def test_fit_transform_passes_lengths_and_times_to_both(frame, as_list):
     X, times = frame[0].to_numpy(), np.arange(80.0) + (np.arange(80) >= 20)
     pieces = [X[:50], X[50:]], {"times": [times[:50], times[50:]]}
@@ -254,7 +254,7 @@ def test_known_noise(frame):
     assert np.isnan(known.diagnostics_["ess"]["noise_variance"]).all()
 
 
-@sparsely("options", [{"robust": True, "inference": "nuts"}, {"hierarchical": True}])
+@parametrize("options", [{"robust": True, "inference": "nuts"}, {"hierarchical": True}])
 def test_fits_have_a_new_noise_structure_and_given_priors(options, monkeypatch):
     """Two columns share a variance, by a new structure; the prior of the time scale is narrow."""
     tight = Priors(timescale=dist.LogNormal(np.log(500.0), 0.01), noise_variance=dist.InverseGamma(3.0, 1.0))
@@ -352,7 +352,7 @@ def test_an_interrupt_of_svi_keeps_the_guide_so_far(frame, monkeypatch):
     assert len(model.elbo_) == 10 and not model.converged_
 
 
-@sparsely("method", ["sequential", "parallel"], shown=0)
+@parametrize("method", ["sequential", "parallel"], quick=0)
 def test_chain_methods_have_the_same_mode_and_shapes(sampled, frame, method):
     model = clone(sampled).set_params(chain_method=method, n_draws=25, n_chains=2, n_warmup=50)
     with warnings.catch_warnings():

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 PROGRAM = """
 import warnings
@@ -16,7 +16,7 @@ print(BayesianSFA(1, inference="svi", n_steps_svi=25, verbose=False, random_stat
 """
 
 
-@sparsely("first", ["arviz", "numpyro", "numpy"], shown=[])
+@parametrize("first", ["arviz", "numpyro", "numpy"], quick=[])
 def test_order_of_imports_does_not_matter(first):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(first=first)], capture_output=True, text=True, check=False

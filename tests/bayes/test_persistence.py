@@ -17,7 +17,7 @@ from probsfa.bayes import Priors, persistence
 from probsfa.bayes.draws import parameters_of_draw, thinned_indices
 from probsfa.datasets import hide_values, make_slow_mixture
 from probsfa.statespace.filtering import run_filter
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.saved import cases
 from tests.tolerances import EXACT
 
@@ -88,7 +88,7 @@ def test_files_of_posteriors_contain_no_python_objects(model, tmp_path):
         assert {file[name].dtype.kind for name in file.files} <= set("fiuU")
 
 
-@sparsely(
+@parametrize(
     "options",
     [
         {"times": pd.date_range("2020", periods=40, freq="2h").to_numpy()},
@@ -97,7 +97,7 @@ def test_files_of_posteriors_contain_no_python_objects(model, tmp_path):
         {"priors": Priors(timescale=dist.LogNormal(2.0, 1.0), noise_std=dist.HalfNormal(1.0))},
         {"priors": Priors(shrinkage=0.3), "standardize": False},
     ],
-    shown=2,
+    quick=2,
 )
 def test_posteriors_of_every_kind_are_restored(data, tmp_path, options):
     fitted = fit(data, **options)

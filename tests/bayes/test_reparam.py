@@ -12,7 +12,7 @@ from numpyro.infer.util import log_density
 from probsfa.bayes import FactorialAR1Reparam, Priors, factorial_ar1_model
 from probsfa.bayes.reparam import COORDINATES
 from probsfa.datasets import make_slow_mixture
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def difference_of_densities(coordinates, model, X, extra, rng, **options):
     return float(difference(u))
 
 
-@sparsely(
+@parametrize(
     "options",
     [
         {},

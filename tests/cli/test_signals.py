@@ -11,7 +11,7 @@ import pytest
 
 from probsfa.cli import main
 from probsfa.cli._signals import GRACE_SECONDS, Stopped, raise_stopped_on_signals
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
@@ -89,7 +89,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@sparsely(
+@parametrize(
     ("verb", "number", "fit", "said"),
     [
         ("fit", signal.SIGINT, KEEPS, "interrupted"),
@@ -98,7 +98,7 @@ def folder(tmp_path):
         ("fit", signal.SIGTERM, SLEEPS, "terminated"),
         ("impute", signal.SIGINT, SWALLOWS, "interrupted"),
     ],
-    shown=1,
+    quick=1,
     ids=["Ctrl-C kept by the estimator", "SIGTERM while writing", "Ctrl-C", "SIGTERM", "Ctrl-C swallowed"],
 )
 def test_a_signal_leaves_the_old_file_and_no_other(folder, verb, number, fit, said):

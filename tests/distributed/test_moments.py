@@ -12,7 +12,7 @@ from probsfa.distributed._moments import temporal_moments as distributed_tempora
 from probsfa.expansions import Polynomial
 from probsfa.graphs.training_graph import graph_moments
 from tests.oracles import sfa as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
 dask = pytest.importorskip("dask", reason="needs probsfa[dask]")
@@ -38,8 +38,8 @@ def assert_same(found, expected):
     assert found.rank_ == expected.rank_
 
 
-@sparsely("chunk", [1, 3, 16, 60], shown=[1, 16])
-@sparsely("lag", [1, 5, 20], shown=[1, 20])
+@parametrize("chunk", [1, 3, 16, 60], quick=[1, 16])
+@parametrize("lag", [1, 5, 20], quick=[1, 20])
 @pytest.mark.parametrize("lengths", [None, [25, 2, 1, 32], [16, 16, 28]])
 def test_moments_equal_the_definition(X, chunk, lag, lengths):
     X = X[:60]

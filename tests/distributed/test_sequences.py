@@ -12,7 +12,7 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import make_parameters
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
 dask = pytest.importorskip("dask", reason="needs probsfa[dask]")
@@ -83,7 +83,7 @@ def test_a_list_of_sequences_some_to_a_task(X, in_memory, monkeypatch):
     assert_same(distributed.fit(ProbabilisticSFA(2), on_cluster), in_memory)
 
 
-@sparsely("noise", ["isotropic", 0.05])
+@parametrize("noise", ["isotropic", 0.05])
 def test_other_noise(X, noise):
     X = X - np.nanmean(X, axis=0)
     expected = ProbabilisticSFA(2, noise=noise).fit(X, lengths=LENGTHS)

@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 
 from probsfa import SFA
 from probsfa.expansions import DelayEmbedding
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 
 # Checks of scikit-learn for transformers that map rows independently.
 EXPECTED_FAILURES = {
@@ -19,7 +19,7 @@ EXPECTED_FAILURES = {
 }
 
 
-@checked(
+@parametrize_with_checks(
     [DelayEmbedding(), DelayEmbedding(1)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES if estimator.n_delays > 1 else {},
 )

@@ -21,7 +21,7 @@ from probsfa.expansions import (
 )
 from probsfa.expansions._base import is_stateless
 from tests.oracles.xsfa import monomials
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL, mc_tolerance
 
 ALL = [
@@ -40,7 +40,7 @@ ALL = [
 ]
 
 
-@checked(ALL)
+@parametrize_with_checks(ALL)
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)
 

@@ -18,7 +18,7 @@ from probsfa.extensions.bilinear.learning import switching
 from probsfa.extensions.bilinear.parameters import canonical, rescale, simulate
 from probsfa.statespace.panel import make_panel
 from tests.oracles import bilinear as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
 # Rows are inferred together: in another order, or a part of them, they are another series.
@@ -188,7 +188,7 @@ SHAPES = [  # rows, columns, latents, chains, missing
 ]
 
 
-@sparsely(("n_rows", "D", "K", "M", "missing"), SHAPES, shown=[SHAPES[1]])
+@parametrize(("n_rows", "D", "K", "M", "missing"), SHAPES, quick=[SHAPES[1]])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_bound_never_falls(rng, n_rows, D, K, M, missing):
     for noise in ("diagonal", "isotropic"):

@@ -32,7 +32,7 @@ from probsfa.extensions.experts.sampling import (
 )
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import experts as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
 TOGETHER = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
@@ -345,7 +345,7 @@ def test_linear_base_is_the_dense_conditional(rng, noisy):
 # ------------------------------------------------------------------ learning
 
 
-@sparsely("persistent", [True, False])
+@parametrize("persistent", [True, False])
 def test_gradient_of_long_chains_is_that_of_the_likelihood(rng, persistent):
     values = np.array([[1.1], [0.7]])
 

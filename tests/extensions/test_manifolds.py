@@ -20,7 +20,7 @@ from probsfa.extensions import (
 )
 from probsfa.extensions._kernel_manifold import KernelManifold, landmark_grid, project, solve_coefficients
 from tests.oracles import manifolds as oracle
-from tests.sampling import checked, sparsely
+from tests.sampling import parametrize, parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 SMALL = [
@@ -30,7 +30,7 @@ SMALL = [
 ]
 
 
-@checked(SMALL)
+@parametrize_with_checks(SMALL)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The graph has:UserWarning")
 def test_scikit_learn_contract(estimator, check):
@@ -212,7 +212,7 @@ def test_an_interrupted_choice_of_the_bandwidth_leaves_a_curve(rng, monkeypatch)
     assert not model.converged_ and model.bandwidth_ == 0.1 and np.isfinite(model.score(X))
 
 
-@sparsely("n_rows", [200, 400])
+@parametrize("n_rows", [200, 400])
 @pytest.mark.parametrize(
     ("curve", "noise", "bandwidths"),
     [
@@ -290,7 +290,7 @@ def test_autoencoder_beats_the_line_on_a_curve(rng):
     np.testing.assert_array_equal(model.inverse_transform(model.transform(X)), model.reconstruct(X))
 
 
-@sparsely(
+@parametrize(
     "curve",
     [
         lambda t: np.column_stack(

@@ -13,7 +13,7 @@ from probsfa.extensions import (
     ProductOfExpertsSFA,
 )
 from probsfa.extensions.experts import model as expert_model
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 SHAPES = [(2, 1, 1), (3, 1, 3), (12, 2, 5), (4, 6, 2)]  # rows, columns, latents
 KINDS = ["poisson", "bernoulli", "negative_binomial", "student_t", "categorical", "monotone", "quadratic"]
@@ -41,8 +41,8 @@ def emission_rows(rng, kind, n_rows, D):
     return X
 
 
-@sparsely("kind", KINDS, shown=["poisson", "monotone"])
-@sparsely(("n_rows", "D", "K"), SHAPES, shown=2)
+@parametrize("kind", KINDS, quick=["poisson", "monotone"])
+@parametrize(("n_rows", "D", "K"), SHAPES, quick=2)
 def test_bound_of_emissions_never_falls(rng, kind, n_rows, D, K):
     X = emission_rows(rng, kind, n_rows, D)
     link = kind if kind in ("monotone", "quadratic") else None
@@ -54,7 +54,7 @@ def test_bound_of_emissions_never_falls(rng, kind, n_rows, D, K):
     assert np.all(np.isfinite(model.transform(unknown))) and np.all(np.isfinite(model.impute(unknown)))
 
 
-@sparsely(("n_rows", "D", "K"), SHAPES, shown=0)  # test_bilinear.py has one in the quick set
+@parametrize(("n_rows", "D", "K"), SHAPES, quick=0)  # test_bilinear.py has one in the quick set
 def test_bound_of_gates_never_falls(rng, n_rows, D, K):
     X = rng.standard_normal((n_rows, D))
     if n_rows > 3:
@@ -66,7 +66,7 @@ def test_bound_of_gates_never_falls(rng, n_rows, D, K):
     assert np.all(np.isfinite(model.transform(unknown))) and np.all(np.isfinite(model.impute(unknown)))
 
 
-@sparsely(("n_rows", "D", "K"), SHAPES, shown=1)
+@parametrize(("n_rows", "D", "K"), SHAPES, quick=1)
 def test_products_of_experts_fill_columns_of_which_nothing_is_known(rng, monkeypatch, n_rows, D, K):
     monkeypatch.setattr(expert_model, "_N_BURN_IN", 10)  # no distribution is read
     X = rng.standard_normal((n_rows, D))

@@ -6,7 +6,7 @@ import scipy.linalg
 
 from probsfa import graphs
 from probsfa.graphs import _free_responses
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT, SPECTRAL
 
 Y = np.random.default_rng(0).standard_normal(60)
@@ -41,7 +41,7 @@ def test_free_responses_of_the_temporal_graph_are_cosines(n):
 
 @pytest.mark.parametrize("sparse", ["dense", "inverse", "Lanczos"])
 @pytest.mark.parametrize("kind", KINDS)
-@sparsely("k", [1, 4, 30], shown=[4, 30])
+@parametrize("k", [1, 4, 30], quick=[4, 30])
 def test_free_responses_are_the_generalized_eigenvectors(monkeypatch, kind, k, sparse):
     graph = KINDS[kind]
     if sparse != "dense":

@@ -9,7 +9,7 @@ from probsfa import graphs
 from probsfa.graphs import _window, moments, training_graph
 from probsfa.graphs._combined import SubsetGraph
 from probsfa.graphs.training_graph import graph_moments
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import STREAM
 
 KINDS = {
@@ -45,7 +45,7 @@ def expected_moment(graph, X):
 
 
 @pytest.mark.parametrize("kind", MORE_KINDS)
-@sparsely("size", [1, 7, 1000], shown=[7])
+@parametrize("size", [1, 7, 1000], quick=[7])
 def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch, rng, kind, size):
     X, y = rng.standard_normal((100, 7)), rng.random(100)
     for module in (moments, _window):
@@ -67,7 +67,7 @@ def test_results_do_not_depend_on_the_size_of_panels(monkeypatch, rng, block_siz
     np.testing.assert_allclose(found, A, atol=STREAM * np.abs(A).max())
 
 
-@sparsely("kind", KINDS, shown=2)
+@parametrize("kind", KINDS, quick=2)
 def test_temporary_memory_is_a_few_panels(monkeypatch, rng, kind):
     X, y = rng.standard_normal((50_000, 40)), rng.random(50_000)
     graph = KINDS[kind](y)

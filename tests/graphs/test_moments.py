@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from probsfa.graphs import moments as module
 from probsfa.graphs.moments import Moments, MomentStream, block_rows, temporal_moments
 from tests.oracles import sfa as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT, STREAM
 
 
@@ -52,7 +52,7 @@ LENGTHS = [[60], [1, 20, 3, 1, 35], [2] * 30, [41, 19], [1] * 60]
 
 
 @pytest.mark.parametrize("lag", [1, 2, 7, 40])
-@sparsely("lengths", LENGTHS, shown=LENGTHS[:2])
+@parametrize("lengths", LENGTHS, quick=LENGTHS[:2])
 @pytest.mark.parametrize("gaps", [False, True])
 def test_equals_the_definition(rng, small_blocks, lag, lengths, gaps):
     X = with_gaps(rng, (60, 3)) if gaps else rng.standard_normal((60, 3))

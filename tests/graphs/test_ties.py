@@ -12,7 +12,7 @@ from probsfa.graphs._labels import label_groups
 from probsfa.graphs.training_graph import graph_moments
 from probsfa.sfa import GraphSFA
 from tests.oracles import graphs as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT, STREAM, mc_tolerance
 
 # At most 4! 3! orders; labels occur once, twice and many times.
@@ -44,7 +44,7 @@ def test_reordering_of_equal_labels_is_the_mean_over_their_orders(name):
 
 @pytest.mark.parametrize("shape", [None, "any"])
 @pytest.mark.parametrize("mirrored", [True, False])
-@sparsely("d", [1, 2, 4, 5], shown=[2, 5])
+@parametrize("d", [1, 2, 4, 5], quick=[2, 5])
 @pytest.mark.parametrize("name", TIED)
 def test_window_over_equal_labels_is_the_mean_over_their_orders(rng, name, d, mirrored, shape):
     y = TIED[name]

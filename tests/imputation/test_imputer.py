@@ -22,7 +22,7 @@ import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.imputation import ProbabilisticImputer
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT
 
 # Interpolation is as good as the model on some of these series, which causes a warning.
@@ -63,7 +63,7 @@ def odd(frame):
     return odd
 
 
-@checked([imputer(), imputer(add_indicator=True, keep_empty_features=True)])
+@parametrize_with_checks([imputer(), imputer(add_indicator=True, keep_empty_features=True)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -15,7 +15,7 @@ from probsfa.monitoring.statistics import (
 from probsfa.statespace.filtering import row_errors
 from tests.oracles import monitoring as oracle
 from tests.oracles import statespace
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, uneven_times
 from tests.tolerances import SPECTRAL
 
@@ -56,8 +56,8 @@ def expected(dense, x, which, name, times=None):
     return np.where(degrees > 0, convert_degrees_of_freedom(values, degrees, full), np.nan)
 
 
-@sparsely(
-    "missing", ["none", "scattered", "empty rows", "one column"], shown=["none", "scattered", "empty rows"]
+@parametrize(
+    "missing", ["none", "scattered", "empty rows", "one column"], quick=["none", "scattered", "empty rows"]
 )
 @pytest.mark.parametrize("kind", ["even", "uneven", "AR(1) noise"])
 def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, missing, kind):

@@ -21,7 +21,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import to_model
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -61,7 +61,7 @@ def fitted():
 # ------------------------------------------------ small noise, float32, jitter (dynamax, cuthbert)
 
 
-@sparsely("noise", [1e-2, 1e-4, 1e-6, 1e-8], shown=[1e-8])
+@parametrize("noise", [1e-2, 1e-4, 1e-6, 1e-8], quick=[1e-8])
 def test_log_likelihood_at_small_noise(noise):
     """At 1e-8, covariances in float32 gave NaN, square roots errors of -6184; jitter biases float64."""
     rng = np.random.default_rng(0)
@@ -87,7 +87,7 @@ def test_posterior_stays_positive_at_small_noise():
 
 
 @QUIET
-@sparsely("noise", [1e-1, 1e-3, 1e-4], shown=[1e-4])
+@parametrize("noise", [1e-1, 1e-3, 1e-4], quick=[1e-4])
 def test_fits_at_small_noise_converge(noise):
     """EM was hundreds of nats below the maximum after 3,000 iterations at noise of at most 1e-3."""
     rng = np.random.default_rng(4)
@@ -256,8 +256,8 @@ def test_more_than_a_hundred_series():
 
 
 @QUIET
-@sparsely("n_rows", [2, 3])
-@sparsely("n_features", [1, 3], shown=[3])
+@parametrize("n_rows", [2, 3])
+@parametrize("n_features", [1, 3], quick=[3])
 def test_shortest_series(n_rows, n_features):
     x = np.random.default_rng(n_rows).standard_normal((n_rows, n_features))
     found = ProbabilisticSFA(1).fit(x)
@@ -269,7 +269,7 @@ def test_shortest_series(n_rows, n_features):
 # ------------------------------------------------ units (deeptime, sksfa)
 
 
-@sparsely("scale", [1e-4, (1e-3, 1, 1e3, 1, 1), (1e-6, 1, 1e6, 1, 1)], shown=[1e-4])
+@parametrize("scale", [1e-4, (1e-3, 1, 1e3, 1, 1), (1e-6, 1, 1e6, 1, 1)], quick=[1e-4])
 def test_scales_are_free(fitted, scale):
     """Data times 1e-4 raised ZeroRankError (deeptime); mixed scales gave wrong numbers (also sksfa)."""
     _, data, estimator = fitted
@@ -278,7 +278,7 @@ def test_scales_are_free(fitted, scale):
     np.testing.assert_allclose(found.transform(data * scale), estimator.transform(data), rtol=1e-4, atol=1e-5)
 
 
-@sparsely("offset", [1e6, 1e8], shown=[1e8])
+@parametrize("offset", [1e6, 1e8], quick=[1e8])
 def test_offsets_are_free(fitted, offset):
     """Uncentred sums lose all digits at an offset of 1e8 (MDP, tsdr)."""
     _, data, estimator = fitted
@@ -384,7 +384,7 @@ def dynamic_factor(x):
         )
 
 
-@sparsely("own_start", [True, False], shown=0)
+@parametrize("own_start", [True, False], quick=0)
 def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
     """EM of statsmodels ignores the stationary start and stops at the first decrease of the likelihood."""
     rng = np.random.default_rng(10)

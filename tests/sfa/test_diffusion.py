@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from probsfa import graphs
 from probsfa.sfa import DiffusionMap, LaplacianEigenmaps
 from tests.oracles.eigenmaps import diffusion_map, heat_kernel, ring
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 
@@ -24,7 +24,7 @@ def expected_failures(estimator):
     return {f"check_{name}": isolated for name in checks}
 
 
-@checked(
+@parametrize_with_checks(
     [
         DiffusionMap(),
         DiffusionMap(affinity="nearest_neighbors", alpha=0.5, time=2),

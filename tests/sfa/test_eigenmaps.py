@@ -22,7 +22,7 @@ from probsfa.sfa import SFA
 from probsfa.sfa.spectral.eigenmaps import LaplacianEigenmaps
 from tests.oracles import sfa
 from tests.oracles.eigenmaps import eigenvalues, gsfa, heat_kernel, nystroem, path, ring
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 NORMALIZATIONS = ["random_walk", "symmetric", "unnormalized"]
@@ -42,7 +42,7 @@ def expected_failures(estimator):
     return {f"check_{name}": ISOLATED for name in checks}
 
 
-@checked(
+@parametrize_with_checks(
     [
         LaplacianEigenmaps(),
         LaplacianEigenmaps(affinity="rbf"),

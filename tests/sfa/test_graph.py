@@ -20,13 +20,13 @@ from probsfa.graphs._combined import SubsetGraph
 from probsfa.sfa import SFA, GraphSFA
 from tests.oracles import graphs as oracle
 from tests.oracles import sfa as sfa_oracle
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 NAMES = ["temporal", "nearest_neighbors", "clustered", "serial", "mixed", "sliding_window", "reordering"]
 
 
-@checked(
+@parametrize_with_checks(
     [GraphSFA(graph=name) for name in NAMES]
     + [GraphSFA(1, graph="clustered", expansion=FunctionTransformer(np.arcsinh))]
 )

@@ -11,11 +11,11 @@ from probsfa import graphs
 from probsfa.expansions import FourierFeatures, Polynomial, Power
 from probsfa.metrics import principal_angles
 from probsfa.sfa import IGSFA, GraphSFA, HierarchicalSFA, Layer
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 
-@checked(
+@parametrize_with_checks(
     [
         IGSFA(graph="clustered"),
         IGSFA(2, graph="serial", expansion=Polynomial(2), scaling="qr"),

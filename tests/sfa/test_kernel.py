@@ -21,7 +21,7 @@ from probsfa.sfa.kernel.problem import KernelColumns, KernelFunctions
 from tests.oracles import graphs as graph_oracle
 from tests.oracles import kernel_sfa as oracle
 from tests.oracles import sfa
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 KERNELS = ["additive_chi2", "chi2", "linear", "poly", "polynomial", "rbf", "laplacian", "cosine"]
@@ -34,7 +34,7 @@ def series(rng, n, d=3, fast=0.5):
     return slow @ rng.standard_normal((d, d)) + fast * rng.standard_normal((n, d))
 
 
-@checked(
+@parametrize_with_checks(
     [
         KernelSFA(),
         KernelSFA(n_support=4, regularization=1e-3),

@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Splin
 from probsfa.expansions import Polynomial
 from probsfa.sfa import SFA
 from tests.oracles import sfa as oracle
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL, STREAM
 
 ESTIMATORS = [
@@ -44,7 +44,7 @@ def test_an_expansion_of_a_wrong_type_is_named(rng, expansion):
         SFA(expansion=expansion).fit(rng.standard_normal((20, 2)))
 
 
-@checked(ESTIMATORS)
+@parametrize_with_checks(ESTIMATORS)
 @pytest.mark.filterwarnings("ignore:The .* rows have rank:UserWarning", "ignore:.*SCIPY_ARRAY_API")
 @pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows:UserWarning")
 def test_scikit_learn_contract(estimator, check):

@@ -13,11 +13,13 @@ from probsfa import graphs
 from probsfa.metrics import principal_angles
 from probsfa.sfa import GraphSFA
 from tests.oracles import graphs as oracle
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 
-@checked([GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)])
+@parametrize_with_checks(
+    [GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)]
+)
 @pytest.mark.filterwarnings("ignore:The serial graph of . groups:UserWarning", "ignore:.*SCIPY_ARRAY_API")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

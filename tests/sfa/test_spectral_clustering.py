@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler, scale
 
 from probsfa.sfa.spectral.clustering import SpectralClustering, eigengap
 from tests.oracles.eigenmaps import path, product
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 ISOLATED = "scikit-learn gives samples without affinity to any training point: no cluster to predict"
@@ -29,7 +29,7 @@ def expected_failures(estimator):
     return {**isolated, "check_clustering": "scikit-learn gives points here, not affinities"}
 
 
-@checked(
+@parametrize_with_checks(
     [
         SpectralClustering(),
         SpectralClustering(affinity="rbf"),

@@ -26,11 +26,11 @@ from probsfa.sfa.supervised import choice
 from probsfa.sfa.supervised.choice import _row_space_coordinates, whole_blocks
 from probsfa.sfa.supervised.classifier import GaussianClassifier
 from probsfa.sfa.supervised.regressor import RidgeStep
-from tests.sampling import checked, sparsely
+from tests.sampling import parametrize, parametrize_with_checks
 from tests.tolerances import EXACT
 
 
-@checked(
+@parametrize_with_checks(
     [
         GraphSFAClassifier(cv=2),
         GraphSFAClassifier("auto", preset="images", cv=2),
@@ -414,7 +414,7 @@ def test_a_list_of_images_is_not_treated_as_sequences_without_a_warning(rng, mak
         model.predict(X)
 
 
-@sparsely("seed", range(3))
+@parametrize("seed", range(3))
 def test_predictions_depend_on_the_samples_alone(seed):
     """When folds depended on positions, and directions on rounding, R2 changed from 0.32 to -0.1."""
     rng = np.random.default_rng(seed)
@@ -543,7 +543,7 @@ def test_a_ring_of_degrees_requires_the_period(rng):
         GraphSFARegressor(graph="ring", cv=2).fit(X, y)
 
 
-@sparsely("graph", ["serial", "mixed", "sliding_window", "reordering"], shown=2)
+@parametrize("graph", ["serial", "mixed", "sliding_window", "reordering"], quick=2)
 def test_the_error_of_a_regressor_is_below_that_of_rounding_to_groups(rng, graph):
     X, y = curve(rng, 800)
     found = GraphSFARegressor(graph=graph, expansion=Polynomial(2), n_labels=10).fit(X[:400], y[:400])

@@ -7,7 +7,7 @@ from sklearn.exceptions import NotFittedError
 from probsfa.expansions import Polynomial
 from probsfa.sfa import SFA, XSFA
 from tests.oracles import xsfa as oracle
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import SPECTRAL
 
 
@@ -25,7 +25,7 @@ def spiral(s):
     return np.column_stack([radius * np.cos(1.5 * np.pi * s[:, 0]), radius * np.sin(1.5 * np.pi * s[:, 0])])
 
 
-@checked([XSFA(1), XSFA(2, expansion=Polynomial(2), source_degree=2)])
+@parametrize_with_checks([XSFA(1), XSFA(2, expansion=Polynomial(2), source_degree=2)])
 @pytest.mark.filterwarnings("ignore:The [0-9]* rows have rank")
 @pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
 def test_scikit_learn_contract(estimator, check):

@@ -17,7 +17,7 @@ from probsfa.statespace.calibration import (
     distance_to_observed,
     small_sample_factors,
 )
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 
 def held_out(rng, n_blocks, length, std_at):
@@ -135,7 +135,7 @@ def hide_days(x, part, **given):
     return hide_blocks(x, 24, part, **given)
 
 
-@sparsely("hide", [hide_days, hide_values])
+@parametrize("hide", [hide_days, hide_values])
 def test_coverage_in_data_of_the_model(hide):
     found = []
     for seed in range(3):

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
-from tests.sampling import checked, sparsely
+from tests.sampling import parametrize, parametrize_with_checks
 from tests.statespace.support import mask_values, scaled_error, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -134,7 +134,7 @@ def test_sample_draws_from_the_model(series):
     assert abs((residual**2).mean() - 1.0) < mc_tolerance(2.0, residual.size)
 
 
-@sparsely("seed_type", [int, np.random.default_rng, np.random.RandomState])
+@parametrize("seed_type", [int, np.random.default_rng, np.random.RandomState])
 def test_random_state_of_the_estimator_is_the_default(series, seed_type):
     _, data, fitted = series
     one, other = (clone(fitted).set_params(random_state=seed_type(5)) for _ in range(2))
@@ -267,7 +267,7 @@ def test_filter_resumes_with_times(timed):
     np.testing.assert_allclose(np.vstack([first.means, second.means]), at_once.means, rtol=1e-10, atol=1e-12)
 
 
-@sparsely("unit", [1.0, 3600.0, 0.1, 1e-3], shown=[3600.0])
+@parametrize("unit", [1.0, 3600.0, 0.1, 1e-3], quick=[3600.0])
 def test_evenly_spaced_times_are_equivalent_to_no_times(series, unit):
     """For any time step, also if its multiples are rounded."""
     _, data, fitted = series
@@ -316,7 +316,7 @@ def test_time_reversal_changes_nothing(series):
     assert scaled_error(fitted.transform(data[::-1])[::-1], fitted.transform(data)) < EXACT
 
 
-@sparsely("offset", [0.0, 1e4], shown=[1e4])
+@parametrize("offset", [0.0, 1e4], quick=[1e4])
 def test_the_fit_does_not_depend_on_the_units_of_columns(series, offset):
     """Column scales from 1e-8 to 1e8 only rescale the parameters."""
     _, data, fitted = series
@@ -382,7 +382,7 @@ def expected_failures(estimator):
     return {} if estimator.noise == 0.0 else EXPECTED
 
 
-@checked(
+@parametrize_with_checks(
     [ProbabilisticSFA(n_components=1), ProbabilisticSFA(n_components=1, noise=0.0)],
     expected_failed_checks=expected_failures,
 )

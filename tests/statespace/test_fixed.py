@@ -10,7 +10,7 @@ from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as ar1_oracle
 from tests.oracles import block_processes as block_oracle
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -101,7 +101,7 @@ def test_a_pattern_of_zeros_ends_at_the_maximum_of_the_dense_gaussian(series):
     assert fitted.log_likelihood_ < ProbabilisticSFA(2, **EXACT).fit(x).log_likelihood_
 
 
-@sparsely("solver", ["lbfgs", "em"])
+@parametrize("solver", ["lbfgs", "em"])
 def test_other_parameters_are_maximized_with_fixed_decays_noise_and_loadings(series, solver):
     model, x = series
     fixed = {
@@ -158,10 +158,10 @@ def test_fixed_parameters_are_not_counted_and_have_no_standard_errors(series):
 EACH_COLUMN = [0.05, 0.06, 0.02, 0.03]
 
 
-@sparsely(
+@parametrize(
     ("noise", "rhythms"),
     [(0.05, 0), (0.05, 1), (EACH_COLUMN, 0), (EACH_COLUMN, 1)],
-    shown=[(0.05, 1), (EACH_COLUMN, 0)],
+    quick=[(0.05, 1), (EACH_COLUMN, 0)],
 )
 def test_known_noise_is_unchanged_with_fixed_parameters(series, noise, rhythms):
     """In an earlier version it was replaced by the residual variance of the start: 0.3 instead of 0.1."""
@@ -314,10 +314,10 @@ def test_a_fixed_period_is_unchanged_and_has_no_standard_error(cycle):
     assert fitted.bic(x) - free.bic(x) == pytest.approx(gained - n, abs=1e-6)
 
 
-@sparsely(
+@parametrize(
     ("start", "solver"),
     [(20.0, "lbfgs"), (20.0, "em"), (8.0, "lbfgs"), (8.0, "em")],
-    shown=[(20.0, "lbfgs"), (8.0, "em")],
+    quick=[(20.0, "lbfgs"), (8.0, "em")],
 )
 def test_a_period_ends_within_its_range(cycle, start, solver):
     _, x = cycle

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from probsfa import ProbabilisticSFA
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import uneven_times
 from tests.tolerances import small_noise_tolerance
 
@@ -163,10 +163,10 @@ ACCEPTED["one value in a column"][0][30, 2] = 1.0
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # For random walks, two latent factors predict worse than linear interpolation, which impute reports.
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
-@sparsely(
+@parametrize(
     "case",
     list(ACCEPTED),
-    shown=[
+    quick=[
         "two rows",
         "constant column",
         "scales",

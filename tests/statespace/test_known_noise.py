@@ -9,7 +9,7 @@ import probsfa
 from probsfa import BayesianSFA, ProbabilisticSFA
 from probsfa.datasets import hide_values, make_slow_mixture
 from tests.oracles.statespace import Model, complete_entries
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT, OPTIM
 
 KNOWN = [0.05, 0.2, 0.4]  # a list, as a user may give it
@@ -94,7 +94,7 @@ def test_bayesian_fits_keep_known_variances(data):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@sparsely("noise", [1e-20, 1e-14, 1e-16, 1e-300])
+@parametrize("noise", [1e-20, 1e-14, 1e-16, 1e-300])
 @pytest.mark.parametrize("n_components", [1, 3, 5])
 def test_noise_near_zero_is_raised_to_its_lower_bound(data, n_components, noise):
     model = ProbabilisticSFA(n_components, noise=noise, max_iter=30).fit(data)

@@ -40,7 +40,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import ResidualStructure as Structure
 from probsfa.statespace.residual_structure import residual_structure
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import to_model, to_panel
 
 ONE_AND_TWO = [{"n_components": 1}, {"n_components": 2}]
@@ -640,7 +640,7 @@ def test_factors_and_a_cycle_are_recovered(seed):
 # --------------------------------------------------------------------------------- number of factors alone
 
 
-@sparsely("decay", [(0.95,), (0.98, 0.8), (0.98, 0.9, 0.6)], shown=0)
+@parametrize("decay", [(0.95,), (0.98, 0.8), (0.98, 0.9, 0.6)], quick=0)
 def test_the_number_of_factors_is_recovered(decay):
     """The model of `select_model` with these numbers, fitted to all values."""
     X = make_slow_mixture(500, 8, decay=decay, noise_variance=0.3, random_state=0).data

@@ -13,7 +13,7 @@ from probsfa.statespace import (
 )
 from probsfa.statespace.innovations import make_innovation_parameters
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import scaled_error
 from tests.tolerances import EXACT
 
@@ -107,7 +107,7 @@ def numerical_maximum(x, decay, rng, field, starts=4):
     return min(ends, key=lambda end: end.fun).x.reshape(3, 3)
 
 
-@sparsely("decay", [(-0.7, 0.4, -0.2), (0.9, 0.5, 0.1), (0.1, 0.6, 0.3)])
+@parametrize("decay", [(-0.7, 0.4, -0.2), (0.9, 0.5, 0.1), (0.1, 0.6, 0.3)])
 def test_directions_do_not_depend_on_the_decays(rng, decay):
     """For any decays the directions are those of SFA, slower for larger decays (text after eq. 23)."""
     x = series(200)

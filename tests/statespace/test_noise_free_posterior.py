@@ -10,7 +10,7 @@ from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
 
@@ -43,7 +43,7 @@ def with_missing(X, rng, pattern):
     return X
 
 
-@sparsely("n_features", [3, 1, 4])
+@parametrize("n_features", [3, 1, 4])
 @pytest.mark.parametrize("pattern", ["scattered", "rows", "column", "all but one value"])
 def test_imputation_equals_the_joint_distribution_of_the_values(rng, pattern, n_features):
     X, model = fitted_mixture(rng, n_features, n_components=min(2, n_features))
@@ -70,7 +70,7 @@ def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
     assert model.log_likelihood(incomplete) == pytest.approx(expected.log_likelihood, abs=1e-6)
 
 
-@sparsely("noise", [1e-9, 1e-7])
+@parametrize("noise", [1e-9, 1e-7])
 def test_imputation_with_little_noise_converges_to_the_limit(rng, noise):
     X, model = fitted_mixture(rng)
     incomplete = with_missing(X, rng, "scattered")

@@ -5,7 +5,7 @@ import pytest
 
 from probsfa.statespace.engine.posterior import draw_factors, draw_states, simulate, simulate_latents, smooth
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import (
     mask_values,
     of_decay,
@@ -17,7 +17,7 @@ from tests.statespace.support import (
 from tests.tolerances import EXACT, mc_tolerance
 
 
-@sparsely("pattern", ["none", "scattered", "empty rows", "everything"], shown=["scattered"])
+@parametrize("pattern", ["none", "scattered", "empty rows", "everything"], quick=["scattered"])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_draws_have_the_posterior_distribution(rng, pattern, sampling):
     """A draw is an affine function of standard normals, which is evaluated at zero and at unit vectors.

@@ -7,15 +7,15 @@ import pytest
 
 from probsfa.statespace.engine.posterior import log_likelihood
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, to_panel, to_parameters
 
 REASON = "statsmodels, of the test extra, is not installed"
 dynamic_factor_mq = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor_mq", reason=REASON)
 
 
-@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
-@sparsely("noise", [0.3, 1e-3], shown=[1e-3])
+@parametrize("pattern", ["none", "scattered", "empty rows"], quick=["scattered"])
+@parametrize("noise", [0.3, 1e-3], quick=[1e-3])
 def test_log_likelihood_equals_statsmodels(rng, pattern, noise):
     """Parameters of statsmodels: loadings, decays, innovation scales sqrt(1 - a^2), noise variances."""
     model = oracle.random_model(rng, 5, 3, noise)

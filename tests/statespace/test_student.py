@@ -30,7 +30,7 @@ from probsfa.statespace.prediction_errors import left_out_row_moments
 from probsfa.statespace.student import bound_at, infer_weights, left_out_moments, value_moments, weights_at
 from tests.oracles import statespace as oracle
 from tests.oracles import student as definition
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
@@ -66,7 +66,7 @@ def weighted():
     return model, x, weights, definition.weighted_posterior(model, x, weights)
 
 
-@sparsely("strategy", STRATEGIES, shown=["recursions", "core"])
+@parametrize("strategy", STRATEGIES, quick=["recursions", "core"])
 def test_weights_divide_noise_variances_in_every_strategy(weighted, strategy):
     model, x, weights, dense = weighted
     params, panel = to_parameters(model), to_panel([x])
@@ -243,7 +243,7 @@ def test_the_density_that_determines_tails_has_correct_derivatives(weighted, mon
     np.testing.assert_allclose(loss(start)[1], numerical, rtol=1e-5, atol=1e-5)
 
 
-@sparsely("nu", [3.0, 6.0])
+@parametrize("nu", [3.0, 6.0])
 def test_degrees_of_freedom_by_value_are_not_too_high(nu):
     """At the maximum of the lower bound, they would be 4.6 instead of 3, and 25 instead of 6."""
     series = make_slow_mixture(1500, 8, decay=[0.98, 0.9, 0.6], noise_variance=1e-9, random_state=0)
@@ -257,7 +257,7 @@ def test_degrees_of_freedom_by_value_are_not_too_high(nu):
 # -------------------------------------------------------------------------------------------------- the fit
 
 
-@sparsely(
+@parametrize(
     ("n_rows", "n_features", "n_components", "robust_kind", "pattern"),
     [
         (2, 1, 1, "cell", "none"),
@@ -267,7 +267,7 @@ def test_degrees_of_freedom_by_value_are_not_too_high(nu):
         (40, 4, 2, "cell", "scattered"),
         (17, 6, 1, "row", "first and last rows"),
     ],
-    shown=2,
+    quick=2,
 )
 def test_the_bound_never_decreases(rng, n_rows, n_features, n_components, robust_kind, pattern):
     model = oracle.random_model(rng, n_features, min(n_components, 3))
@@ -709,7 +709,7 @@ def test_a_gaussian_fit_deletes_degrees_of_freedom(recording):
     assert not hasattr(again, "degrees_of_freedom_")
 
 
-@sparsely(
+@parametrize(
     "options",
     [
         {"rhythms": [24.0], "tol": 0.1},  # the factor explains nothing, and converges slowly
@@ -718,7 +718,7 @@ def test_a_gaussian_fit_deletes_degrees_of_freedom(recording):
         {"noise": 0.3},
         {"noise": "ar1", "max_iter": 1000},  # the factor and AR(1) noise explain the same
     ],
-    shown=0,
+    quick=0,
 )
 def test_robust_fits_support_other_processes_and_noise(rng, options):
     t = np.arange(240)

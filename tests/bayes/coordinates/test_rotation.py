@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from probsfa.bayes.coordinates.rotation import align, choose_frame, diagonalize, make_frame, may_merge
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 SHAPES = [(2, 2), (5, 2), (6, 3), (7, 5)]
 DIAGONALIZED = jax.jit(diagonalize)  # one program; otherwise operations are compiled separately
@@ -49,7 +49,7 @@ def test_some_or_all_factors_are_recovered(rng, d, k, members):
     np.testing.assert_array_equal(got[1][:, others], loadings[:, others])
 
 
-@sparsely(("d", "k"), SHAPES)
+@parametrize(("d", "k"), SHAPES)
 def test_all_orders_and_signs_have_equal_coordinates(rng, d, k):
     frame, timescale, loadings = problem(rng, d, k)
     expected = align(frame, timescale, loadings)
@@ -60,7 +60,7 @@ def test_all_orders_and_signs_have_equal_coordinates(rng, d, k):
             np.testing.assert_allclose(x, y, atol=1e-11)
 
 
-@sparsely(("d", "k"), SHAPES)
+@parametrize(("d", "k"), SHAPES)
 def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
     frame, _, _ = problem(rng, d, k)
     timescale = np.arange(k) * 0.7  # ascending, so that the members are in order
@@ -74,8 +74,8 @@ def test_coordinates_are_the_parameters_near_the_reference(rng, d, k):
     assert errors[1] < 0.02 * errors[0]  # errors are of second order
 
 
-@sparsely("members", [None, (0, 1)], shown=[(0, 1)])
-@sparsely(("d", "k"), SHAPES)
+@parametrize("members", [None, (0, 1)], quick=[(0, 1)])
+@parametrize(("d", "k"), SHAPES)
 def test_log_determinant_is_that_of_the_numerical_jacobian(rng, d, k, members):
     frame, timescale, loadings = problem(rng, d, k, members)
     start = np.concatenate([x.ravel() for x in align(frame, timescale, loadings)])

@@ -13,7 +13,7 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import Series
 from probsfa.statespace.noise import NoiseVariances
 from tests.bayes.support import D, K, small_problem
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 
 def difference(target, data, values, rng):
@@ -41,10 +41,10 @@ def difference(target, data, values, rng):
 
 
 # In the last structure two columns share a variance, and one variance is known.
-@sparsely(
+@parametrize(
     "noise",
     ["diagonal", "isotropic", None, NoiseVariances((0, 0, 1, -1))],
-    shown=[NoiseVariances((0, 0, 1, -1))],
+    quick=[NoiseVariances((0, 0, 1, -1))],
 )
 def test_density_does_not_depend_on_the_chart(rng, noise):
     target, data, values = small_problem(rng, noise=noise)
@@ -61,7 +61,7 @@ def test_factors_with_different_priors_are_not_rotated(rng):
     assert abs(difference(target, data, values, rng)) < 1e-8
 
 
-@sparsely(
+@parametrize(
     "priors",
     [
         Priors(noise_variance=dist.InverseGamma(2.0, 0.5)),

@@ -13,7 +13,7 @@ from probsfa.bayes.model import as_series
 from probsfa.bayes.sampling import evaluation
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.statespace.noise import NoiseVariances
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 K, D = 2, 3
 
@@ -32,8 +32,8 @@ def problem(rng):
         )
 
 
-@sparsely("n_threads", [1, 2, 5], shown=[2])
-@sparsely("weighted", [True, False])
+@parametrize("n_threads", [1, 2, 5], quick=[2])
+@parametrize("weighted", [True, False])
 def test_values_are_those_of_the_density_and_its_gradient(problem, rng, monkeypatch, n_threads, weighted):
     monkeypatch.setattr(evaluation, "n_cores", lambda: n_threads)
     target, data = problem

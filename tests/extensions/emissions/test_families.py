@@ -6,7 +6,7 @@ from scipy import stats
 
 from probsfa.extensions.emissions.families import FAMILIES
 from tests.oracles import emissions as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 SHAPES = {
     "gaussian": [np.log(0.4)],
@@ -113,7 +113,7 @@ def test_density_and_distribution_are_those_of_scipy(name):
     np.testing.assert_allclose(family.cdf(x, MEANS, shape), given.cdf(x), rtol=1e-10)
 
 
-@sparsely("name", NAMES, shown=["poisson"])
+@parametrize("name", NAMES, quick=["poisson"])
 def test_predicted_moments_and_quantiles_are_those_of_the_mixture(name):
     """Moments by quadrature; a quantile is the smallest value that the mixture reaches."""
     _, shape = cells_of(name)

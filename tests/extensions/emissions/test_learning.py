@@ -11,7 +11,7 @@ from probsfa.extensions.emissions.links import LINKS
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.noise import NoiseVariances
 from tests.extensions.emissions.support import cells, draw, parameters, shape_of
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 NAMES = list(FAMILIES)
 
@@ -43,9 +43,9 @@ def test_gradient_is_that_of_differences(name, uneven):
         assert gradient @ direction == pytest.approx(slope, abs=2e-5 * (1.0 + np.max(np.abs(gradient))))
 
 
-@sparsely("name", NAMES, shown=["negative_binomial"])
-@sparsely(
-    "n_rows, n_features, decay", [(2, 1, (0.9,)), (40, 4, (0.9, 0.5)), (20, 1, (0.95, 0.6, 0.1))], shown=2
+@parametrize("name", NAMES, quick=["negative_binomial"])
+@parametrize(
+    "n_rows, n_features, decay", [(2, 1, (0.9,)), (40, 4, (0.9, 0.5)), (20, 1, (0.95, 0.6, 0.1))], quick=2
 )
 def test_run_never_falls(name, n_rows, n_features, decay):
     params = parameters(n_features, decay)
@@ -236,7 +236,7 @@ def linked_series(function, seed=0, n_rows=300, n_features=6):
 FUNCTIONS = {"monotone": lambda eta: np.tanh(1.5 * eta), "quadratic": lambda eta: eta + 0.5 * eta**2}
 
 
-@sparsely("name", list(FUNCTIONS), shown=["quadratic"])
+@parametrize("name", list(FUNCTIONS), quick=["quadratic"])
 def test_a_link_is_learned(name):
     X, latents, params = linked_series(FUNCTIONS[name])
     X[50:60, 0] = np.nan

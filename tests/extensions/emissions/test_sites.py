@@ -10,7 +10,7 @@ from probsfa.statespace.engine.posterior import smooth
 from probsfa.statespace.panel import make_panel
 from tests.extensions.emissions.support import cells, draw, parameters, shape_of
 from tests.oracles import emissions as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
 NAMES = list(FAMILIES)
@@ -59,9 +59,9 @@ def test_no_other_gaussian_has_a_higher_bound(name):
     np.testing.assert_allclose(inferred.lag_one_covariances[:, 0, 0], np.diag(covariance, 1), atol=1e-4)
 
 
-@sparsely("name", NAMES, shown=["poisson"])
-@sparsely(
-    "n_rows, n_features, decay", [(2, 1, (0.9,)), (20, 1, (0.95, 0.6, 0.1)), (40, 6, (0.99, -0.5))], shown=2
+@parametrize("name", NAMES, quick=["poisson"])
+@parametrize(
+    "n_rows, n_features, decay", [(2, 1, (0.9,)), (20, 1, (0.95, 0.6, 0.1)), (40, 6, (0.99, -0.5))], quick=2
 )
 def test_bound_never_falls(name, n_rows, n_features, decay):
     """Many series of few shapes: far from the model, with rows and columns of which nothing is observed."""

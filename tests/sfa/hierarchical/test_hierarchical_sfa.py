@@ -16,7 +16,7 @@ from probsfa.sfa import SFA
 from probsfa.sfa.graph import GraphSFA
 from probsfa.sfa.hierarchical import HierarchicalSFA, Layer, cascade_layers, escalante_wiskott_layers
 from tests.oracles import hierarchical as oracle
-from tests.sampling import checked
+from tests.sampling import parametrize_with_checks
 from tests.tolerances import EXACT, SPECTRAL
 
 
@@ -29,7 +29,7 @@ def _walk(rng, n_rows, n_columns):
     return X @ np.linalg.qr(rng.standard_normal((n_columns, n_columns)))[0]
 
 
-@checked(
+@parametrize_with_checks(
     [
         HierarchicalSFA([Layer(1)]),
         HierarchicalSFA([Layer(1, field=1), Layer(1)], n_jobs=2, storage="recompute"),

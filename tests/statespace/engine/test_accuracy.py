@@ -8,7 +8,7 @@ from tests.statespace.support import needs_core
 
 pytest.importorskip("mpmath", reason="the oracle computes with mpmath")
 from tests.oracles import extended_precision as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.engine.random_models import (
     SAME,
     close_rows,
@@ -40,7 +40,7 @@ def test_two_rows_close_to_each_other(gap):
     assert_is_exact(close_rows(gap))
 
 
-@sparsely("strategy", ["segmented", "scan", "recursions"], shown=["segmented", "scan"])
+@parametrize("strategy", ["segmented", "scan", "recursions"], quick=["segmented", "scan"])
 def test_two_rows_close_to_each_other_in_jax(strategy):
     """With ``A' Q^-1 A`` posterior means of segments had errors of 0.1 standard deviations."""
     with use_strategy(strategy):

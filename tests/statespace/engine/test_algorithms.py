@@ -11,7 +11,7 @@ from probsfa.statespace.noise import StudentNoise
 from probsfa.statespace.student import filter_row_by_row
 from tests.oracles import block_processes
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.engine.algorithms import (
     ALGORITHMS,
     COMPILED,
@@ -49,8 +49,8 @@ def model_of(rng, n_features, n_components, slowest=0.98):
     return model._replace(decay=np.linspace(slowest, 0.1, n_components))
 
 
-@sparsely(("name", "sampling"), SAMPLINGS, shown=EACH_ONCE)
-@sparsely("pattern", list(MISSING_PATTERNS), shown=["scattered"])
+@parametrize(("name", "sampling"), SAMPLINGS, quick=EACH_ONCE)
+@parametrize("pattern", list(MISSING_PATTERNS), quick=["scattered"])
 def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, pattern, sampling):
     model = model_of(rng, 4, 3)
     lengths = [41, 1, 22]
@@ -61,7 +61,7 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, patter
 
 @pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.parametrize("n_components", [1, 2, 4, 5, 6, 7, 8, 9, 13])
-@sparsely("pattern", ["none", "scattered", "empty rows", "everything"], shown=["scattered", "everything"])
+@parametrize("pattern", ["none", "scattered", "empty rows", "everything"], quick=["scattered", "everything"])
 def test_compiled_kernels_for_any_number_of_states(rng, name, n_components, pattern):
     skip_without_core(name)
     model = model_of(rng, 3, n_components)
@@ -92,7 +92,7 @@ def test_compiled_kernels_for_any_number_of_columns(rng, name, n_features):
     assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
 
 
-@sparsely("other", ["core recursions", "recursions"])
+@parametrize("other", ["core recursions", "recursions"])
 @pytest.mark.parametrize("n_components", [32, 33, 70, 160])
 def test_many_states(rng, other, n_components):
     """Compare two algorithms without common code, because the joint Gaussian would be too large."""
@@ -116,10 +116,10 @@ PAIRS = [
 ]
 
 
-@sparsely(
+@parametrize(
     ("name", "sampling", "kind"),
     PAIRS,
-    shown=[
+    quick=[
         *(pair for pair in PAIRS if pair[0] in COMPILED and pair[2] != "line"),
         ("recursions", "uneven", "both"),
         *((name, "uneven", kind) for name, kind in OF_UNROLLED.items()),
@@ -131,14 +131,14 @@ def test_cycles_and_smooth_processes(rng, algorithm, kind, sampling):
     assert_pairs_are(params, data, times, panel, algorithm)
 
 
-@sparsely("name", list(ALGORITHMS), shown=COMPILED)
+@parametrize("name", list(ALGORITHMS), quick=COMPILED)
 def test_covariances_of_complete_series_become_steady(rng, algorithm):
     """In the steady state, the compiled recursions compute only means."""
     model = model_of(rng, 4, 3, slowest=0.9)
     assert_is_the_joint_gaussian(algorithm, model, oracle.simulate(rng, model, [150, 60]))
 
 
-@sparsely("name", list(ALGORITHMS), shown=COMPILED)
+@parametrize("name", list(ALGORITHMS), quick=COMPILED)
 def test_a_series_that_is_steady_twice(rng, algorithm):
     """Missing values end a steady state; another pattern of missing values leads to a new one."""
     model = model_of(rng, 4, 3, slowest=0.9)
@@ -148,7 +148,7 @@ def test_a_series_that_is_steady_twice(rng, algorithm):
     assert_is_the_joint_gaussian(algorithm, model, [x])
 
 
-@sparsely("name", list(ALGORITHMS), shown=[*COMPILED, "recursions"])
+@parametrize("name", list(ALGORITHMS), quick=[*COMPILED, "recursions"])
 def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
     """Weights w change noise variances to r / w, and the normalisation; compare with a model for each row."""
     model = model_of(rng, 3, 2)
@@ -171,12 +171,12 @@ def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
     assert scaled_error(found.covariances, blocks) < EXACT
 
 
-@sparsely("noise", [1e-8, 1e-4, 1e2], shown=[1e-8, 1e2])
-@sparsely("slowest", [0.5, 1.0 - 1e-6], shown=[1.0 - 1e-6])
-@sparsely(
+@parametrize("noise", [1e-8, 1e-4, 1e2], quick=[1e-8, 1e2])
+@parametrize("slowest", [0.5, 1.0 - 1e-6], quick=[1.0 - 1e-6])
+@parametrize(
     "name",
     ["core recursions", "recursions", "segmented", "scan"],
-    shown=["core recursions", "recursions"],  # test_accuracy.py has tiny noise for all
+    quick=["core recursions", "recursions"],  # test_accuracy.py has tiny noise for all
 )
 def test_any_noise_and_time_scale(rng, name, noise, slowest):
     """Compare with the joint Gaussian in seventy digits."""

@@ -7,7 +7,7 @@ import numpy as np
 from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.engine.algorithms import ALGORITHMS, skip_without_core
 from tests.statespace.support import mask_values, scaled_error, to_panel, uneven_times
 from tests.tolerances import EXACT
@@ -42,10 +42,10 @@ KINDS = list(product([True, False], [False, True]))
 CASES = [(asked, k, *KINDS[(j + k) % 4]) for j, asked in enumerate(ALGORITHMS) for k in range(3)]
 
 
-@sparsely(
+@parametrize(
     ("asked", "n_components", "rhythm", "even"),
     CASES,
-    shown=[case for case in CASES if "core" in case[0] or case[:2] == ("recursions", 2)],
+    quick=[case for case in CASES if "core" in case[0] or case[:2] == ("recursions", 2)],
 )
 def test_every_algorithm_computes_the_joint_gaussian(rng, asked, n_components, rhythm, even):
     params = make_model(rng, n_components, rhythm=rhythm)

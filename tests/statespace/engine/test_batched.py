@@ -9,7 +9,7 @@ import pytest
 import scipy.linalg
 
 from probsfa.statespace.engine import batched, compiler, segmented
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 
 def test_large_matrices_use_the_library_of_an_accelerator(rng, monkeypatch):
@@ -43,7 +43,7 @@ def test_products_of_many_small_numbers_do_not_vanish():
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
-@sparsely("n", [1, 3, 10], shown=[3])
+@parametrize("n", [1, 3, 10], quick=[3])
 def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
     roots, right = rng.standard_normal((4, n, n)), rng.standard_normal((4, n, 5))
@@ -73,7 +73,7 @@ def test_loops_are_used_for_single_kernels_only():
     assert text() == hinted
 
 
-@sparsely("n", [1, 4], shown=[4])
+@parametrize("n", [1, 4], quick=[4])
 def test_both_forms_agree(rng, n):
     roots = rng.standard_normal((n, n, 5))
     matrix = np.einsum("iks,jks->ijs", roots, roots) + 0.1 * np.eye(n)[:, :, None]

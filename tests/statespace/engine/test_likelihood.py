@@ -7,7 +7,7 @@ import numpy as np
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.engine.posterior import log_likelihood
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
@@ -23,7 +23,7 @@ def _arrays(rng, n_steps, pattern="scattered"):
     return _parts(params), (panel.values, panel.mask, panel.gap_index)
 
 
-@sparsely("n_steps", [40, 400])
+@parametrize("n_steps", [40, 400])
 def test_likelihood_for_jax_is_the_likelihood(rng, n_steps):
     model = oracle.random_model(rng, 4, 2)
     data = mask_values(rng, oracle.simulate(rng, model, [n_steps]), "scattered")
@@ -34,7 +34,7 @@ def test_likelihood_for_jax_is_the_likelihood(rng, n_steps):
     assert scaled_error(float(found), log_likelihood(params, panel)) < EXACT
 
 
-@sparsely("n_steps", [40, 400])
+@parametrize("n_steps", [40, 400])
 def test_gradient_of_the_likelihood_is_that_of_finite_differences(rng, n_steps):
     params, data = _arrays(rng, n_steps)
     with jax.enable_x64(True):
@@ -62,7 +62,7 @@ def test_gradient_by_values_is_zero_where_they_are_missing(rng):
     np.testing.assert_array_equal(slopes != 0.0, mask > 0.0)
 
 
-@sparsely("n_steps", [24, 256])
+@parametrize("n_steps", [24, 256])
 def test_gradient_is_differentiable_again(rng, n_steps):
     params, data = _arrays(rng, n_steps)
     with jax.enable_x64(True):
@@ -82,7 +82,7 @@ def test_gradient_is_differentiable_again(rng, n_steps):
             )
 
 
-@sparsely("n_steps", [40, 400])
+@parametrize("n_steps", [40, 400])
 def test_several_parameter_sets_at_once(rng, n_steps):
     params, data = _arrays(rng, n_steps)
     with jax.enable_x64(True):

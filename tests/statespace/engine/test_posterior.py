@@ -21,7 +21,7 @@ from probsfa.statespace.engine.posterior import (
 )
 from probsfa.statespace.panel import padded_length
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import (
     MISSING_PATTERNS,
     STRICT,
@@ -44,9 +44,9 @@ def assert_same_law(found, wanted, tolerance=EXACT):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
 
 
-@sparsely("n_steps", [1, 2, 25], shown=[25])
+@parametrize("n_steps", [1, 2, 25], quick=[25])
 @pytest.mark.parametrize("pattern", list(MISSING_PATTERNS))
-@sparsely("shape", list(SHAPES), shown=["D above K"])
+@parametrize("shape", list(SHAPES), quick=["D above K"])
 def test_posterior_equals_the_joint_gaussian(rng, n_steps, pattern, shape):
     model = oracle.random_model(rng, *SHAPES[shape])
     data = mask_values(rng, oracle.simulate(rng, model, [n_steps]), pattern)
@@ -55,8 +55,8 @@ def test_posterior_equals_the_joint_gaussian(rng, n_steps, pattern, shape):
     assert_same_law(found, oracle.joint_posterior(model, data))
 
 
-@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
-@sparsely("lengths", [(12,), (1, 1, 1), (1, 9, 2), (5, 7)], shown=[(1, 9, 2)])
+@parametrize("pattern", ["none", "scattered", "empty rows"], quick=["scattered"])
+@parametrize("lengths", [(12,), (1, 1, 1), (1, 9, 2), (5, 7)], quick=[(1, 9, 2)])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, pattern, sampling):
     model = oracle.random_model(rng, 5, 3)
@@ -172,7 +172,7 @@ def filter_all(params, panel):
     return filter_rows(params, panel, np.zeros(k), np.eye(k))
 
 
-@sparsely("pattern", ["none", "scattered", "empty rows"], shown=["scattered"])
+@parametrize("pattern", ["none", "scattered", "empty rows"], quick=["scattered"])
 def test_filter_equals_the_textbook_loop(rng, pattern):
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [5, 7]), pattern)
@@ -234,8 +234,8 @@ def test_covariances_are_symmetric_and_positive(rng):
         assert np.all(np.isfinite(found.std)) and found.std.max() <= 1.0 + 1e-12
 
 
-@sparsely("shape", ["D below K", "D equals K", "D above K"])
-@sparsely("noise", [1e-2, 1e-4, 1e-6, 1e-8, 1e-10], shown=[1e-10])
+@parametrize("shape", ["D below K", "D equals K", "D above K"])
+@parametrize("noise", [1e-2, 1e-4, 1e-6, 1e-8, 1e-10], quick=[1e-10])
 def test_small_noise_stays_accurate(rng, noise, shape):
     """Seventy-digit arithmetic is the reference; jitter and covariance differences are inaccurate."""
     d, k = SHAPES[shape]

@@ -12,7 +12,7 @@ from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.engine.posterior import smooth, strategy_for_sampling
 from probsfa.statespace.engine.scan import ParallelScan
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -22,8 +22,8 @@ def assert_same(found, wanted, tolerance=EXACT):
         assert scaled_error(one, other) < tolerance, name
 
 
-@sparsely("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
-@sparsely("noise", [1e-4, 1e-8, 1e3], shown=[])
+@parametrize("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
+@parametrize("noise", [1e-4, 1e-8, 1e3], quick=[])
 def test_any_noise_against_decimals(rng, noise, size):
     """Errors are at most those due to rounding of ``C'x / r``; combinations add none."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
@@ -75,7 +75,7 @@ def test_curvature(rng):
     both_ways(rng, 1, derive)
 
 
-@sparsely("n", [1, 2, 3, 8, 100], shown=[3, 8])
+@parametrize("n", [1, 2, 3, 8, 100], quick=[3, 8])
 def test_scan_is_the_product_of_all_before(rng, n):
     with jax.enable_x64(True):
         matrices = rng.standard_normal((3, 3, n)) / np.sqrt(3.0)
@@ -97,7 +97,7 @@ def random_rows(rng, n_rows, n, n_segments):
     )
 
 
-@sparsely("n", [1, 3, 10], shown=[3])
+@parametrize("n", [1, 3, 10], quick=[3])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)

@@ -10,7 +10,7 @@ import pytest
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.engine import settings
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 
 
 def fit_anyhow(model, X, **given):
@@ -54,7 +54,7 @@ def second_derivative(function):
     return jax.jacrev(jax.grad(function))
 
 
-@sparsely("derivative", [second_derivative, jax.grad, lambda f: f])  # the first contains the others
+@parametrize("derivative", [second_derivative, jax.grad, lambda f: f])  # the first contains the others
 def test_rank_promotion_that_the_user_forbids_does_not_break_derivatives(rng, derivative):
     with jax.enable_x64(True):
         values = jnp.asarray(rng.standard_normal((12, 3)))

@@ -25,7 +25,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import StateSpace, make_parameters
 from tests.oracles import ar1_noise as oracle
 from tests.oracles.statespace import numerical_hessian
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.engine.test_ar1_noise_states import make_data, make_model
 from tests.statespace.support import scaled_error, to_panel
 
@@ -39,8 +39,8 @@ def in_coordinates(params, even, noise="diagonal"):
     return coordinates, states, to_vector(coordinates, states)
 
 
-@sparsely("rhythm", [False, True], shown=[True])
-@sparsely("even", [True, False], shown=[False])
+@parametrize("rhythm", [False, True], quick=[True])
+@parametrize("even", [True, False], quick=[False])
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
     params = make_model(rng, 1, rhythm=rhythm)
     data, times, panel = make_data(rng, params, even=even)
@@ -75,7 +75,7 @@ def spectral_matrix(params, omega):
 
 
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic"])
-@sparsely("even", [True, False])
+@parametrize("even", [True, False])
 def test_information_is_that_of_whittles_formula(rng, noise, even):
     params = make_model(rng, 2, rhythm=True, n_features=3)
     params = params.replace(noise_scale=np.array([0.7, 1.1, 0.5]))
@@ -186,7 +186,7 @@ def draw(seed, n_rows=400, noise_scale=(0.8, 1.0, 0.6, 0.9)):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@sparsely("solver", ["lbfgs", "em"])
+@parametrize("solver", ["lbfgs", "em"])
 def test_the_likelihood_is_never_below_that_of_white_noise(solver):
     _, x = draw(0, 150, (0.8, 0.6, 0.7))
     x[40:60, 0] = np.nan

@@ -12,7 +12,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.ar1 import cubic_decay
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import (
     mask_values,
     scaled_error,
@@ -50,8 +50,8 @@ def m_step(model, data, times, kind, floor=NO_FLOOR):
     )
 
 
-@sparsely("noise", ["diagonal", "isotropic", "known"])
-@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
+@parametrize("noise", ["diagonal", "isotropic", "known"])
+@parametrize("sampling", ["even", "uneven"], quick=["uneven"])
 def test_m_step_is_the_numerical_optimum(rng, sampling, noise):
     model, data, times = case(rng, sampling, (4, 7), noise=noise, shape=(3, 2))
     found = to_model(m_step(model, data, times, noise))
@@ -68,9 +68,9 @@ def test_m_step_is_the_numerical_optimum(rng, sampling, noise):
     assert np.max(np.abs(oracle.numerical_gradient(value, at))) < 1e-6
 
 
-@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
-@sparsely("noise", ["diagonal", "isotropic", "known"])
-@sparsely("variance", [1.0, 1e-4], shown=[1e-4])
+@parametrize("sampling", ["even", "uneven"], quick=["uneven"])
+@parametrize("noise", ["diagonal", "isotropic", "known"])
+@parametrize("variance", [1.0, 1e-4], quick=[1e-4])
 def test_em_never_lowers_the_likelihood(rng, sampling, noise, variance):
     model, data, times = case(rng, sampling, noise=noise, variance=variance)
     start = model._replace(loadings=rng.standard_normal((5, 3)), decay=np.array([0.9, 0.6, 0.2]))
@@ -82,7 +82,7 @@ def test_em_never_lowers_the_likelihood(rng, sampling, noise, variance):
     assert values[-1] > values[0] + 1.0
 
 
-@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
+@parametrize("sampling", ["even", "uneven"], quick=["uneven"])
 def test_noise_floor_holds_and_keeps_the_likelihood_rising(rng, sampling):
     model, data, times = case(rng, sampling)
     floor = np.array([0.5, 1e-6, 0.2, 1e-6, 0.1])
@@ -154,7 +154,7 @@ def test_fit_em_reports_a_rising_history(rng):
     )
 
 
-@sparsely("tol", [10.0, 0.5], shown=[0.5])
+@parametrize("tol", [10.0, 0.5], quick=[0.5])
 def test_fit_em_does_not_stop_after_one_step(rng, tol):
     """The remaining gain is predicted from the ratio of two gains, which one step does not provide."""
     model, data, _ = case(rng, lengths=(25,))
@@ -227,7 +227,7 @@ def test_interrupt_keeps_the_best(rng):
     assert scaled_error(result.params.loadings, wanted.loadings) == 0.0
 
 
-@sparsely("tol", [1.0, 0.01], shown=[0.01])
+@parametrize("tol", [1.0, 0.01], quick=[0.01])
 def test_em_stops_no_further_from_the_top_than_it_states(tol):
     """Compare with the log-likelihood after many more iterations."""
     rng = np.random.default_rng(5)

@@ -14,7 +14,7 @@ from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, to_model, to_panel, to_parameters, uneven_times
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -30,8 +30,8 @@ def draw(rng, noise=0.3, n_rows=100):
 
 
 @QUIET
-@sparsely("solver", ["auto", "lbfgs", "em"], shown=["lbfgs"])
-@sparsely("noise", ["diagonal", "isotropic", 0.3], shown=["isotropic"])
+@parametrize("solver", ["auto", "lbfgs", "em"], quick=["lbfgs"])
+@parametrize("noise", ["diagonal", "isotropic", 0.3], quick=["isotropic"])
 def test_solvers_agree(rng, solver, noise):
     model, data = draw(rng)
     best = ProbabilisticSFA(2, noise=noise, tol=1e-6).fit(data)
@@ -48,8 +48,8 @@ def test_solvers_agree(rng, solver, noise):
         np.testing.assert_allclose(found.noise_variance_, 0.3, rtol=1e-14)
 
 
-@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
-@sparsely("noise", ["diagonal", "isotropic"])
+@parametrize("sampling", ["even", "uneven"], quick=["uneven"])
+@parametrize("noise", ["diagonal", "isotropic"])
 def test_fits_end_at_a_maximum(rng, sampling, noise):
     """All derivatives of the likelihood are zero, by differences of a textbook Kalman filter."""
     model, data = draw(rng)
@@ -73,7 +73,7 @@ def test_fits_end_at_a_maximum(rng, sampling, noise):
     assert np.max(np.abs(slope[free])) < 1e-2
 
 
-@sparsely("noise", [1e-6, 1e-3, 0.3, 3.0], shown=[0.3])
+@parametrize("noise", [1e-6, 1e-3, 0.3, 3.0], quick=[0.3])
 def test_likelihood_exceeds_that_of_the_true_parameters_after_few_evaluations(rng, noise):
     model, data = draw(rng, noise)
     fitted = ProbabilisticSFA(2).fit(data)
@@ -124,8 +124,8 @@ def test_the_prior_keeps_variances_of_heywood_cases_positive(rng):
     assert without.log_likelihood_ - 0.1 < fitted.log_likelihood_ <= without.log_likelihood_ + 1e-3
 
 
-@sparsely("solver", ["lbfgs", "em"], shown=["lbfgs"])
-@sparsely("noise", ["diagonal", "isotropic"])
+@parametrize("solver", ["lbfgs", "em"], quick=["lbfgs"])
+@parametrize("noise", ["diagonal", "isotropic"])
 def test_fits_end_where_likelihood_and_prior_have_no_slope(rng, solver, noise):
     """By differences of a textbook Kalman filter and of the density ``rho / (rho + 1e-4)``."""
     data = heywood_data(rng)[:60]
@@ -162,7 +162,7 @@ def test_invalid_priors_are_refused(rng, prior):
 
 @QUIET
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-@sparsely("max_iter", [1, 2, 5, 10, 15, 25, 50], shown=[10])
+@parametrize("max_iter", [1, 2, 5, 10, 15, 25, 50], quick=[10])
 def test_a_heywood_case_is_prevented_or_reported_after_few_evaluations(rng, solver, max_iter):
     data = heywood_data(rng)
     fitted = ProbabilisticSFA(3, solver=solver, max_iter=max_iter).fit(data)
@@ -196,7 +196,7 @@ def test_every_status_states_a_remedy():
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-@sparsely("max_iter", [1, 2, 5], shown=[2])
+@parametrize("max_iter", [1, 2, 5], quick=[2])
 def test_max_iter_is_respected_and_reported(rng, solver, max_iter):
     model, data = draw(rng)
     with pytest.warns(ConvergenceWarning, match="max_iter"):
@@ -207,7 +207,7 @@ def test_max_iter_is_respected_and_reported(rng, solver, max_iter):
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-@sparsely("at", [1, 2, 4, 8], shown=[4])
+@parametrize("at", [1, 2, 4, 8], quick=[4])
 def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     model, data = draw(rng)
     whole = objective.expected_statistics
@@ -230,7 +230,7 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     assert np.all(np.isfinite(fitted.impute(data)))
 
 
-@sparsely("at", [0, 3, 10], shown=[3])
+@parametrize("at", [0, 3, 10], quick=[3])
 def test_an_interrupt_while_starting_returns_a_start(rng, at, monkeypatch):
     """After Ctrl-C before the first posterior, the result has parameters and their likelihood."""
     model, data = draw(rng)
@@ -281,7 +281,7 @@ def test_the_bar_moves_while_gaps_are_imputed_for_a_start(capsys):
     assert "log-likelihood -5, step 1 of initial parameters" in capsys.readouterr().err
 
 
-@sparsely("at", [5, 15], shown=[15])
+@parametrize("at", [5, 15], quick=[15])
 def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
     """The fit returns the start with the highest Whittle likelihood so far."""
     model, data = draw(rng)

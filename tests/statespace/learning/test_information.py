@@ -12,7 +12,7 @@ from probsfa.statespace.learning.fisher_metric import (
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import of_decay, scaled_error, to_panel, to_parameters, uneven_times
 
 
@@ -155,10 +155,10 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
     )
 
 
-@sparsely("damping", [0.0, 1e-3, 1.0], shown=[0.0, 1e-3])
-@sparsely("variance", [0.3, 1e-5], shown=[1e-5])
+@parametrize("damping", [0.0, 1e-3, 1.0], quick=[0.0, 1e-3])
+@parametrize("variance", [0.3, 1e-5], quick=[1e-5])
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
-@sparsely("shape", [(1, 1), (2, 3), (3, 3), (7, 3)], shown=[(2, 3), (7, 3)])
+@parametrize("shape", [(1, 1), (2, 3), (3, 3), (7, 3)], quick=[(2, 3), (7, 3)])
 def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     """With fixed coordinates, missing values, curvature terms and small noise."""
     d, k = shape

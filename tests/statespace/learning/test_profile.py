@@ -14,7 +14,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.ar1 import MAX_DECAY
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, to_model, to_panel, to_parameters, uneven_times
 
 
@@ -41,7 +41,7 @@ def dense_profile(like, data, decay, times=None):
     return -end.fun
 
 
-@sparsely("level", [0.9, 0.5])
+@parametrize("level", [0.9, 0.5])
 def test_limits_are_those_of_the_dense_profile_likelihood(small, level):
     data, model = small
     profile = model.profile_timescale(data, level=level)

@@ -27,12 +27,12 @@ from probsfa.statespace.processes import BlockMoments
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from tests.oracles import block_processes as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.engine.block_models import KINDS, make_data, make_model
 
 
-@sparsely("kind", list(KINDS), shown=["both"])
-@sparsely("even", [False, True])
+@parametrize("kind", list(KINDS), quick=["both"])
+@parametrize("even", [False, True])
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
     params = make_model(rng, kind)
     data, times, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
@@ -55,7 +55,7 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
         assert abs(found[i] - slope) < 2e-6 * max(1.0, abs(found[i])), i
 
 
-@sparsely("kind", list(KINDS), shown=["both"])
+@parametrize("kind", list(KINDS), quick=["both"])
 @pytest.mark.parametrize("even", [True, False])
 def test_the_m_step_is_a_maximum_and_em_increases_the_likelihood(rng, kind, even):
     params = make_model(rng, kind)

@@ -6,7 +6,7 @@ import pytest
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.processes import trend
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import parametrize
 from tests.statespace.support import mask_values, to_model, uneven_times
 
 SHAPE = (2, 1)
@@ -26,8 +26,8 @@ def fitted_case(sampling, noise):
     return estimator, found, data, times, units
 
 
-@sparsely("noise", ["diagonal", "isotropic", "fixed"])
-@sparsely("sampling", ["even", "uneven"], shown=["uneven"])
+@parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@parametrize("sampling", ["even", "uneven"], quick=["uneven"])
 def test_standard_errors_equal_the_numerical_ones(sampling, noise):
     estimator, model, data, times, units = fitted_case(sampling, noise)
     even = units is None
