@@ -365,8 +365,8 @@ def _with_cycles(
 def _with_another_cycle(model: LinearGaussianModel, sequences: Sequences) -> StateSpace:
     """Return parameters with an additional stochastic cycle, initialized from the residuals of a model."""
     fitted = model.fitted
-    params = fitted.standardised_params
-    panel = model.standardised_panel(sequences)
+    params = fitted.standardized_params
+    panel = model.standardized_panel(sequences)
     latents = Latents(params.n_components, {Rhythm: params.latents.counts.get(Rhythm, 0) + 1})
     noise = Noise(NoiseVariances.diagonal(params.n_features), np.zeros(params.n_features))
     return rescale(enlarged(params, panel, latents, noise), fitted.shift, fitted.scale)

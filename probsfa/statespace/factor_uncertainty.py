@@ -41,7 +41,7 @@ def covariances_of_fit(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> Fl
     """
     if fitted.n_values is None or fitted.lengths is None:
         return None
-    params = fitted.standardised_params.state_space
+    params = fitted.standardized_params.state_space
     if fitted.tails is not None:
         params = params.replace(noise_variance=params.noise_variance * fitted.tails.location_variance)
     coordinates = fitted.coordinates(evenly_sampled=evenly_sampled)

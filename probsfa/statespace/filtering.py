@@ -92,7 +92,7 @@ class _FilteredStates:
     @property
     def innovations(self) -> FloatArray:
         """Standardized prediction errors (T, D)."""
-        return standardised_errors(self.values, *self.one_step)
+        return standardized_errors(self.values, *self.one_step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +306,7 @@ def gains(result: FilterResult) -> FloatArray:
     return np.asarray((covariances @ filtered.params.loadings.T) * precisions[:, None, :])
 
 
-def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
+def standardized_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
     """Return errors divided by predicted standard deviations; NaN for missing values or zero deviations."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(std > 0.0, (values - means) / std, np.nan)

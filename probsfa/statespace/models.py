@@ -37,7 +37,7 @@ from probsfa.statespace.filtering import (
     misfit_message,
     one_step,
     run_filter,
-    standardised_errors,
+    standardized_errors,
 )
 from probsfa.statespace.fitted_model import FittedModel
 from probsfa.statespace.gross_outliers import candidate_rows, gross_outliers, outlier_message
@@ -601,7 +601,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Return one-step predictions, their standard deviations and standardized errors, all (N, D)."""
         filtering, steps = filter_all(self._state_space, make_panel(timed))
         predictions = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
-        return *predictions, standardised_errors(timed.values, *predictions)
+        return *predictions, standardized_errors(timed.values, *predictions)
 
     def _left_out_errors(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
         """Return standardized errors of values, rows, and blocks of rows that are left out."""
@@ -616,14 +616,14 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             hidden = hide_blocks(values, block, 0.1, random_state=0)
             posterior = self._posterior(replace(sequences, values=np.where(hidden, np.nan, values)))
             means, variances = observation_moments(params, posterior.means, posterior.covariances)
-            errors_of_blocks = standardised_errors(values, means, np.sqrt(variances))
+            errors_of_blocks = standardized_errors(values, means, np.sqrt(variances))
             errors["blocks"] = np.where(hidden, errors_of_blocks, np.nan)
         return errors
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
         """Return absolute leave-one-out errors of observed values, in predicted standard deviations."""
         means, variances = self.leave_one_out_moments(sequences)
-        return np.abs(standardised_errors(sequences.values, means, np.sqrt(variances)))
+        return np.abs(standardized_errors(sequences.values, means, np.sqrt(variances)))
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Return standard errors of the parameters, from the observed information of the data."""
@@ -631,14 +631,14 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         panel = self._panel(sequences.standardized(fitted.shift, fitted.scale))
         coordinates = self.fitted.coordinates(evenly_sampled=panel.evenly_sampled)
         floors = self._noise_floors(sequences)
-        params = fitted.standardised_params.state_space
+        params = fitted.standardized_params.state_space
         return standard_errors(
             coordinates, params, panel, floors, fitted.scale, fitted.time_unit, fitted.params
         )
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
         """Return the profile likelihood interval of the time scale of a latent factor."""
-        fitted, params = self.fitted, self.fitted.standardised_params.state_space
+        fitted, params = self.fitted, self.fitted.standardized_params.state_space
         panel = self._panel(sequences.standardized(fitted.shift, fitted.scale))
         coordinates = self.fitted.coordinates(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, self._noise_floors(sequences))
@@ -660,8 +660,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.with_time_unit(self.fitted.time_unit))
 
-    def standardised_panel(self, sequences: Sequences) -> Panel:
-        """Return the rows in the units of ``fitted.standardised_params``."""
+    def standardized_panel(self, sequences: Sequences) -> Panel:
+        """Return the rows in the units of ``fitted.standardized_params``."""
         return self._panel(sequences.standardized(self.fitted.shift, self.fitted.scale))
 
 

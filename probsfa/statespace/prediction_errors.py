@@ -7,7 +7,7 @@ from scipy.special import ndtri
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.posterior import observation_moments
-from probsfa.statespace.filtering import standardised_errors
+from probsfa.statespace.filtering import standardized_errors
 from probsfa.statespace.leave_one_out import leave_one_out_moments
 from probsfa.statespace.parameters import StateSpace
 
@@ -64,7 +64,7 @@ def left_out_errors(
     Parameters are those of :func:`.leave_one_out_moments`.
     """
     means, variances = leave_one_out_moments(values, means, variances, noise_variance)
-    return standardised_errors(values, means, np.sqrt(variances))
+    return standardized_errors(values, means, np.sqrt(variances))
 
 
 def left_out_rows(
@@ -91,7 +91,7 @@ def left_out_rows(
         NaN where a value is missing, or where rounding errors dominate.
     """
     means, explained = left_out_row_moments(params, values, means, covariances)
-    return standardised_errors(values, means, np.sqrt(explained + params.noise_variance))
+    return standardized_errors(values, means, np.sqrt(explained + params.noise_variance))
 
 
 def left_out_row_moments(

@@ -61,8 +61,8 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
 
 def expected_gain_of_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
     """Return the approximate maximum gain in log-likelihood from another stochastic cycle, in nats."""
-    params = model.fitted.standardised_params.state_space
-    centred = [rows - params.offset for rows in interpolate_to_grid(model.standardised_panel(sequences))]
+    params = model.fitted.standardized_params.state_space
+    centred = [rows - params.offset for rows in interpolate_to_grid(model.standardized_panel(sequences))]
     return likelihood_gain_of_cycle(params, centred)
 
 

@@ -7,7 +7,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.posterior import log_likelihood
-from probsfa.statespace.filtering import filter_all, one_step, standardised_errors
+from probsfa.statespace.filtering import filter_all, one_step, standardized_errors
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace, with_more_latents
 from probsfa.statespace.processes.matern import Matern32
@@ -90,7 +90,7 @@ def _excess_autocorrelation(states: StateSpace, timed: Sequences) -> float:
     """Return the Box-Pierce statistic of one-step prediction errors, less its expectation for white noise."""
     filtering, steps = filter_all(states, make_panel(timed))
     predictions = one_step(states, steps, filtering.means, filtering.covariances)
-    errors: FloatArray = standardised_errors(timed.values, *predictions)
+    errors: FloatArray = standardized_errors(timed.values, *predictions)
     correlations = autocorrelation(errors, timed.lengths, np.arange(1, _N_LAGS + 1))
     has_pairs = correlations.n_pairs > 0
     squares = np.where(has_pairs, correlations.n_pairs * np.nan_to_num(correlations.values) ** 2, 0.0)

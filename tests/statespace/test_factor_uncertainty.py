@@ -43,7 +43,7 @@ def test_covariances_are_those_of_the_dense_information(missing):
     mask = np.random.default_rng(0).random(X.shape) >= missing
     model = ProbabilisticSFA(1).fit(np.where(mask, X, np.nan))
     fitted = model._model.fitted
-    params = fitted.standardised_params
+    params = fitted.standardized_params
     c, r = params.loadings[:, 0], params.noise_variance
     inverse = np.linalg.inv(dense_information(params.decay[0], c, r, len(X), mask))
     row = (c / r) / np.sum(c**2 / r)

@@ -163,7 +163,7 @@ def test_standard_errors_equal_the_numerical_ones(series):
     series = series[:100, [0, 3]]
     model = ProbabilisticSFA(0, rhythms=[PERIOD], smooth=1, max_iter=60, tol=1e-7).fit(series)
     errors = model.standard_errors(series)
-    fitted_params, unit = model._model.fitted.standardised_params, model._model.fitted
+    fitted_params, unit = model._model.fitted.standardized_params, model._model.fitted
     coordinates = Coordinates(fitted_params.latents, NoiseVariances.diagonal(2), True)
     panel = to_panel([(series - unit.shift) / unit.scale])
     at = to_vector(coordinates, fitted_params)

@@ -343,7 +343,7 @@ class MaximumLikelihood:
         return states.replace(noise_variance=noise)
 
     @property
-    def standardised_params(self) -> StateSpace:
+    def standardized_params(self) -> StateSpace:
         """The parameters of the standardised data."""
         return rescale(self.params, -self.shift / self.scale, 1.0 / self.scale)
 

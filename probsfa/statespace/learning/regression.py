@@ -516,7 +516,7 @@ def standard_errors_with(
     panel = make_panel(
         without_effects.standardized(fitted.shift, fitted.scale).with_time_unit(fitted.time_unit)
     )
-    params, scale = fitted.standardised_params.state_space, fitted.scale
+    params, scale = fitted.standardized_params.state_space, fitted.scale
     coordinates = fitted.coordinates(evenly_sampled=panel.evenly_sampled)
     free = free_coordinates(coordinates, params, fitted.options.noise_floors)
     free[offsets_in_trends(coordinates, params)] = False

@@ -93,7 +93,7 @@ def test_progress_is_reported_in_data_units(data):
 
 def test_parameters_in_standardised_units_have_the_likelihood_of_standardised_data(data, fitted):
     standardised = (data - fitted.shift) / fitted.scale
-    model = to_model(fitted.standardised_params)
+    model = to_model(fitted.standardized_params)
     wanted = oracle.kalman_loop(model, [standardised]).row_log_likelihoods.sum()
     volume = make_problem(in_memory(data), FitOptions(2)).log_volume
     assert fitted.log_likelihood == pytest.approx(wanted - volume, rel=EXACT)
