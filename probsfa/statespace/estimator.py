@@ -465,7 +465,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         --------
         >>> from probsfa import ProbabilisticSFA
         >>> model = ProbabilisticSFA.from_parameters([0.9], [[1.0], [2.0]], 0.1)
-        >>> X, latents = model.sample(50, random_state=0)
+        >>> X, factors = model.sample(50, random_state=0)
         >>> model.transform(X).shape, model.forecast(X, 3).means.shape
         ((50, 1), (3, 2))
         """

@@ -47,7 +47,7 @@ class IdiosyncraticPosterior:
     params : StateSpace
         Parameters of a model with AR(1) noise whose factors are AR(1) processes.
     panel : Panel
-        Packed observations, in the units of the parameters.
+        Observations, in the units of the parameters.
     start : ndarray of shape (T, K), optional
         Approximate posterior means of the factors.
     n_draws : int, default=32

@@ -146,7 +146,7 @@ class Latents:
 
     @cached_property
     def states(self) -> dict[type[Process], slice]:
-        """States of each kind of process."""
+        """Slice of the states of each kind of process."""
         slices, first = {}, self.n_components
         for kind, count in self.counts.items():
             slices[kind] = slice(first, first + kind.n_states * count)
@@ -155,7 +155,7 @@ class Latents:
 
     @cached_property
     def coordinates(self) -> dict[type[Process], slice]:
-        """Positions of the free coordinates of each kind of process, after those of the decays."""
+        """Slice of the free coordinates of each kind of process; coordinates of the decays are first."""
         slices, first = {}, self.n_components
         for kind, count in self.counts.items():
             slices[kind] = slice(first, first + kind.n_free() * count)
@@ -542,7 +542,7 @@ class StateSpace:
         )
 
     def without_ar1_noise_states(self) -> Self:
-        """Return the model of this :attr:`state_space`: the last ``D`` AR(1) factors become AR(1) noise."""
+        """Return the model with this :attr:`state_space`, whose last ``D`` AR(1) factors are AR(1) noise."""
         k = self.n_components - self.n_features
         noise = slice(k, self.n_components)
         return self.replace(

@@ -22,7 +22,7 @@ N_ROWS, N_COLUMNS = 30, 2
 
 
 @pytest.fixture(scope="module")
-def asked():
+def case():
     """A model, its parameters, rows with missing values, and their times for the oracle."""
     rng = np.random.default_rng(5)
     params = make_model(rng, 2).replace(noise_scale=np.array([0.9, 0.6]))
@@ -32,12 +32,12 @@ def asked():
 
 
 def flat(rows, column):
-    """Flat numbers of cells."""
+    """Return the flat indices of values."""
     return np.asarray(rows) * N_COLUMNS + column
 
 
-def test_attributes_describe_the_noise(asked):
-    model, params, _, _ = asked
+def test_attributes_describe_the_noise(case):
+    model, params, _, _ = case
     assert model.noise == "ar1" and model.loadings_.shape == (2, 2)
     np.testing.assert_array_equal(model.noise_decay_, params.noise_decay)
     np.testing.assert_allclose(model.noise_timescales_, -1.0 / np.log(params.noise_decay))
@@ -55,8 +55,8 @@ def test_attributes_describe_the_noise(asked):
     assert not hasattr(white, "noise_decay_") and not white.params_.has_ar1_noise
 
 
-def test_factors_are_those_that_columns_share(asked):
-    model, params, data, times = asked
+def test_factors_exclude_the_ar1_noise(case):
+    model, params, data, times = case
     mean, covariance = oracle.posterior_of_latents(params, data, times)
     posterior = model.posterior(data[0])
     assert scaled_error(model.transform(data[0]), mean) < EXACT
@@ -66,8 +66,8 @@ def test_factors_are_those_that_columns_share(asked):
     assert draws.shape == (3, N_ROWS, 2)
 
 
-def test_imputation_uses_the_ar1_noise(asked):
-    model, params, data, times = asked
+def test_imputation_uses_the_ar1_noise(case):
+    model, params, data, times = case
     filled, std = model.impute(data[0], return_std=True)
     missing = np.flatnonzero(np.isnan(data[0]).ravel())
     mean, covariance = oracle.given(params, data, times, missing)
@@ -75,8 +75,8 @@ def test_imputation_uses_the_ar1_noise(asked):
     assert scaled_error(std.ravel()[missing] ** 2, np.diag(covariance)) < EXACT
 
 
-def test_contributions_add_up_with_that_of_the_ar1_noise(asked):
-    model, params, data, _ = asked
+def test_contributions_include_the_ar1_noise(case):
+    model, params, data, _ = case
     parts = model.contributions(data[0])
     assert parts.shape == (N_ROWS, N_COLUMNS, 3)
     np.testing.assert_allclose(parts[:, :, :2], model.transform(data[0])[:, None] * params.loadings)
@@ -84,8 +84,8 @@ def test_contributions_add_up_with_that_of_the_ar1_noise(asked):
     np.testing.assert_allclose((parts.sum(axis=2) + model.mean_)[missing], model.impute(data[0])[missing])
 
 
-def test_forecasts_carry_the_ar1_noise_on(asked):
-    model, params, data, times = asked
+def test_forecasts_include_the_ar1_noise(case):
+    model, params, data, times = case
     forecast = model.forecast(data[0], 4)
     longer = [np.vstack([data[0], np.full((4, 2), np.nan)])]
     ahead = N_ROWS * N_COLUMNS + np.arange(8)
@@ -95,8 +95,8 @@ def test_forecasts_carry_the_ar1_noise_on(asked):
     assert np.asarray(forecast.latent_means).shape == (4, 2)
 
 
-def test_predictions_one_row_ahead_carry_the_ar1_noise_and_filters_go_on(asked):
-    model, params, data, times = asked
+def test_one_step_predictions_include_the_ar1_noise(case):
+    model, params, data, times = case
     result = model.filter(data[0])
     for t in (1, 13, 29):
         mean, covariance = oracle.given(
@@ -104,8 +104,8 @@ def test_predictions_one_row_ahead_carry_the_ar1_noise_and_filters_go_on(asked):
         )
         assert scaled_error(result.predictions[t], mean) < EXACT
         assert scaled_error(result.prediction_std[t] ** 2, np.diag(covariance)) < EXACT
-    latents, _ = oracle.posterior_of_latents(params, [data[0][:14]], [times[0][:14]])
-    assert scaled_error(result.means[13], latents[13]) < EXACT
+    factors, _ = oracle.posterior_of_latents(params, [data[0][:14]], [times[0][:14]])
+    assert scaled_error(result.means[13], factors[13]) < EXACT
     assert result.means.shape == (N_ROWS, 2) and result.std.shape == (N_ROWS, 2)
     assert result.log_likelihood == pytest.approx(oracle.log_likelihood(params, data, times), rel=EXACT)
     first = model.filter(data[0][:11])
@@ -114,10 +114,10 @@ def test_predictions_one_row_ahead_carry_the_ar1_noise_and_filters_go_on(asked):
     assert scaled_error(second.predictions, result.predictions[11:]) < EXACT
 
 
-def test_values_left_out_are_reported_by_all_others(asked):
-    model, params, data, times = asked
-    whole = model._model._posterior(model._check(data[0], None, None))
-    moments = observation_moments(params.state_space, whole.means, whole.covariances)
+def test_leave_one_out_moments_equal_the_joint_gaussian(case):
+    model, params, data, times = case
+    posterior = model._model._posterior(model._check(data[0], None, None))
+    moments = observation_moments(params.state_space, posterior.means, posterior.covariances)
     mean, variance = leave_one_out_moments(data[0], *moments, params.noise_variance)
     for t, d in [(4, 0), (17, 1)]:
         if not np.isnan(data[0][t, d]):
@@ -126,8 +126,8 @@ def test_values_left_out_are_reported_by_all_others(asked):
             assert variance[t, d] == pytest.approx(spread[0, 0], rel=1e-7)
 
 
-def test_news_are_of_the_values_that_came_in(asked):
-    model, _, data, _ = asked
+def test_news_of_new_values(case):
+    model, _, data, _ = case
     x = data[0].copy()
     x[-1] = [np.nan, 0.7]
     news = model.news(x[:-2], x, target=(N_ROWS - 1, 0))
@@ -137,8 +137,8 @@ def test_news_are_of_the_values_that_came_in(asked):
     assert news.after == pytest.approx(model.impute(x)[-1, 0], rel=1e-9)
 
 
-def test_draws_of_values_have_the_moments_of_the_joint_gaussian(asked):
-    model, params, data, times = asked
+def test_draws_of_values_have_the_moments_of_the_joint_gaussian(case):
+    model, params, data, times = case
     missing = np.flatnonzero(np.isnan(data[0]).ravel())[:6]
     draws = model.sample_posterior(data[0], 4000, of="values", random_state=0)
     mean, covariance = oracle.given(params, data, times, np.flatnonzero(np.isnan(data[0]).ravel()))
@@ -148,17 +148,17 @@ def test_draws_of_values_have_the_moments_of_the_joint_gaussian(asked):
     np.testing.assert_allclose(np.cov(drawn.T), covariance[:6, :6], atol=0.15 * std.max() ** 2)
 
 
-def test_samples_have_the_covariances_of_the_model(asked):
-    model, params, _, _ = asked
-    x, latents = model.sample(60_000, random_state=1)
-    assert latents.shape == (60_000, 2)
+def test_samples_have_the_covariances_of_the_model(case):
+    model, params, _, _ = case
+    x, factors = model.sample(60_000, random_state=1)
+    assert factors.shape == (60_000, 2)
     wanted = oracle.value_covariance(params, [np.arange(2.0)])
     both = np.hstack([x[:-1], x[1:]])
     np.testing.assert_allclose(np.cov(both.T), wanted, atol=0.06 * wanted.max())
 
 
-def test_diagnosis_finds_nothing_where_the_noise_has_the_ar1_noise_it_should(asked):
-    model, params, _, _ = asked
+def test_diagnose_suggests_ar1_noise_only_if_the_model_lacks_it(case):
+    model, params, _, _ = case
     x, _ = model.sample(800, random_state=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -166,14 +166,14 @@ def test_diagnosis_finds_nothing_where_the_noise_has_the_ar1_noise_it_should(ask
     wrong = ProbabilisticSFA.from_parameters(
         params.decay, params.loadings, params.noise_variance + params.noise_scale**2
     )
-    told = wrong.diagnose(x - params.offset)
+    diagnostics = wrong.diagnose(x - params.offset)
     assert not any("autocorrelated" in sentence for sentence in right.advice)
-    assert any("autocorrelated" in sentence and "noise='ar1'" in sentence for sentence in told.advice)
-    assert np.abs(right.autocorrelation[0]).max() < 0.12 < np.abs(told.autocorrelation[0]).max()
+    assert any("autocorrelated" in sentence and "noise='ar1'" in sentence for sentence in diagnostics.advice)
+    assert np.abs(right.autocorrelation[0]).max() < 0.12 < np.abs(diagnostics.autocorrelation[0]).max()
 
 
-def test_files_hold_the_ar1_noise(asked, tmp_path):
-    model, params, data, _ = asked
+def test_files_contain_the_ar1_noise(case, tmp_path):
+    model, params, data, _ = case
     model.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
     for one, other in zip(loaded.params_.to_arrays().values(), params.to_arrays().values(), strict=True):
@@ -182,7 +182,7 @@ def test_files_hold_the_ar1_noise(asked, tmp_path):
     assert loaded.noise == "ar1"
 
 
-def test_streams_are_fitted_as_arrays_are():
+def test_streams_have_the_same_fit_as_arrays():
     model = ProbabilisticSFA.from_parameters([0.95], [[1.0], [0.7]], 0.2, noise_decay=0.5, noise_scale=0.7)
     x, _ = model.sample(200, random_state=0)
     options = {"noise": "ar1", "tol": 0.5, "max_iter": 30}
@@ -215,7 +215,7 @@ def test_constant_columns_stay_constant():
         ({"noise_decay": [0.5, 0.5], "noise_scale": 1.0}, "noise_decay"),
     ],
 )
-def test_what_is_not_ar1_noise_is_refused(arguments, message):
+def test_invalid_ar1_noise_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_parameters([0.9], [[1.0]], 0.1, **arguments)
 
@@ -227,14 +227,14 @@ def test_options_and_parameters_must_agree():
         ProbabilisticSFA(1, noise="ar2").fit(np.random.default_rng(0).standard_normal((20, 2)))
 
 
-def test_the_form_of_the_paper_has_white_noise():
+def test_innovation_parameters_require_white_noise():
     params = make_parameters([0.9], [[1.0]], 0.1, noise_decay=0.5, noise_scale=1.0)
     with pytest.raises(ValueError, match="params has AR"):
         innovation_parameters(params)
 
 
-def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
-    model = asked[0]
+def test_broken_files_with_ar1_noise_are_refused(case, tmp_path):
+    model = case[0]
     broken = ProbabilisticSFA.from_parameters(**model.params_.to_arrays())
     for name, value, message in [
         ("noise_decay", np.array([0.5, 1.5]), "noise_decay"),
@@ -248,7 +248,7 @@ def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
             probsfa.load(tmp_path / "broken.npz")
 
 
-def test_state_space_and_back(rng):
+def test_the_state_space_form_can_be_inverted(rng):
     params = make_model(rng, 2, rhythm=True)
     back = params.state_space.without_ar1_noise_states()
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
@@ -264,7 +264,7 @@ def test_state_space_and_back(rng):
 
 
 def statespace_peer(params, x):
-    """The model in matrices of statsmodels' own."""
+    """Return the model as an MLEModel of statsmodels."""
     mlemodel = pytest.importorskip("statsmodels.tsa.statespace.mlemodel", reason="of the test extra")
     decay = np.append(params.decay, params.noise_decay)
     peer = mlemodel.MLEModel(x - params.offset, k_states=len(decay), k_posdef=len(decay))
@@ -285,7 +285,7 @@ def test_log_likelihood_equals_statsmodels(rng):
 
 
 def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_errors(rng):
-    """Of statsmodels' DynamicFactor, whose errors are AR(1) processes without white noise."""
+    """Errors of DynamicFactor of statsmodels are AR(1) processes without white noise."""
     factors = pytest.importorskip("statsmodels.tsa.statespace.dynamic_factor", reason="of the test extra")
     params = make_model(rng, 1, n_features=3).replace(
         noise_variance=np.full(3, 1e-9), noise_scale=np.array([0.9, 0.6, 1.2]), offset=np.zeros(3)
@@ -295,7 +295,7 @@ def test_log_likelihood_tends_to_that_of_a_dynamic_factor_with_autoregressive_er
         data[0], k_factors=1, factor_order=1, error_order=1, error_cov_type="diagonal"
     )
     peer.ssm.tolerance = 0
-    # The factor's innovations have variance one there.
+    # Innovations of factors have unit variance in DynamicFactor.
     unit = np.sqrt(1.0 - params.decay**2)
     errors = params.noise_scale**2 * (1.0 - params.noise_decay**2)
     vector = np.concatenate([(params.loadings * unit).ravel(), errors, params.decay, params.noise_decay])
