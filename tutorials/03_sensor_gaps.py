@@ -24,7 +24,7 @@ from probsfa.metrics import coverage, rmse
 # %% [markdown]
 # ## A raw file
 #
-# The example has six weeks of temperature, dew point and pressure at three airports, in the format of a
+# The example has six weeks of temperature, dew point and pressure at three airports. It has the format of a
 # data logger, with the code -999 for missing values. In addition, two sensors fail for days.
 
 # %%

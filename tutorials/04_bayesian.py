@@ -64,9 +64,9 @@ ax.set(xlabel="time scale (days)", title="posterior of two time scales, 110 days
 _ = ax.legend(fontsize="small")
 
 # %% [markdown]
-# The limits of the 90 % interval of the slower time scale differ by a factor of about five, because 110 days
-# are only about five of its time scales. The prior is grey; the difference between prior and posterior is
-# due to the data.
+# The limits of the 90 % interval of the slower time scale differ by a factor of about five. The reason is
+# that 110 days are only about five such time scales. The prior is grey; the difference between prior and
+# posterior is due to the data.
 #
 # ## Convergence of the sampler
 #

@@ -219,8 +219,8 @@ _ = ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.9))
 
 # %% [markdown]
 # Twenty-one values are a small sample. [A benchmark](../benchmarks/RESULTS.md#nowcast) includes the dynamic
-# factor model of statsmodels, which has smaller errors for these 21 values, and larger errors for the
-# hundreds of values in hidden edges.
+# factor model of statsmodels. Its errors are smaller for these 21 values, and larger for the hundreds of
+# values in hidden edges.
 #
 # ## Interpretation of the common factor
 #
