@@ -21,8 +21,8 @@ MAX_UNROLLED = 8
 def _for_library(n_rows: int) -> bool:
     """Return whether matrices of this size are passed to a library.
 
-    CPUs never use a library, because a program with library calls on batches of 2,048 matrices did not end
-    (JAX 0.10).
+    CPUs never use a library, because a program with library calls on batches of 2,048 matrices never
+    finished (JAX 0.10).
     """
     return n_rows > MAX_UNROLLED and not on_cpu()
 
@@ -114,7 +114,8 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
 def whiten(matrix: Array, right: Array) -> Array:
     """Return the solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
 
-    For use outside the loop over rows. Inside :func:`.one_kernel` it is a loop, which compiles quickly.
+    For use outside the loop over rows. If :func:`.single_kernels` is true, it is a loop, which compiles
+    quickly.
     """
     if not single_kernels():
         return solve_lower(*cholesky(matrix), right)
@@ -132,14 +133,14 @@ def whiten(matrix: Array, right: Array) -> Array:
 
 
 def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
-    """Solve with ``L = U'``, or with its transpose ``U``, in one library call."""
+    """Solve with ``U'``, or with ``U`` if `transposed`, in one library call."""
     columns = jnp.moveaxis(right, -1, 0)
     solution = triangular_solve(upper.T, columns, left_side=True, lower=True, transpose_a=transposed)
     return jnp.moveaxis(solution, 0, -1)
 
 
 def products(values: Array) -> Array:
-    """Return products (N, S) of groups of eight successive numbers (K, S), to compute fewer logarithms.
+    """Return products (ceil(K / 8), S) of eight successive numbers each (K, S), to compute fewer logarithms.
 
     Products of more numbers may overflow or underflow.
     """

@@ -32,7 +32,7 @@ def single_kernels() -> bool:
 # Fusion emitters of XLA without MLIR. Emitters with MLIR take two to four times as long to compile, and the
 # programs are not faster.
 _SIMPLE_FUSIONS = MappingProxyType({"xla_cpu_use_fusion_emitters": False})
-# Lower optimization level, for programs whose loops are vector operations already.
+# Lower optimization level, for programs whose loops already consist of vector operations.
 _FAST_COMPILATION = MappingProxyType({"xla_backend_optimization_level": 1})
 
 
@@ -50,13 +50,14 @@ def _supported_options(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 def compiler_options(*, low_optimization: bool) -> dict[str, Any]:
-    """Return options that shorten compilation without slower programs; empty except on CPUs.
+    """Return options that shorten compilation and do not make programs slower; empty except on CPUs.
 
     Parameters
     ----------
     low_optimization : bool
-        Whether to lower the optimization level. Loops of vector instructions or library calls are as fast
-        with a lower level; loops of :mod:`.segmented` are half as fast at eight states.
+        Whether to lower the optimization level. It does not affect the speed of loops of vector
+        instructions or library calls, but halves the speed of the loops of :mod:`.segmented` at eight
+        states.
     """
     if not on_cpu():
         return {}
@@ -110,9 +111,9 @@ def compile_program(*static_argnames: str) -> Callable[[Callable[..., Any]], Pro
 def one_kernel(function: _F) -> _F:
     """Decorate a function so that the compiler makes one kernel instead of one for each operation.
 
-    Without this decorator, a loop over time on a CPU calls a kernel for each operation, whose overhead
-    exceeds its work (about three times at K = 5). The request is a hint in the metadata of the program, which
-    other compilers ignore; results are the same up to rounding. Only CPUs get the hint. See
+    Without this decorator, a loop over time on a CPU calls a kernel for each operation, and the calls take
+    longer than the operations (about three times as long at K = 5). The decorator adds a hint to the metadata
+    of the program, on CPUs only; compilers may ignore it. Results are the same up to rounding. See
     :func:`without_kernel_hints`.
     """
 
@@ -125,7 +126,8 @@ def one_kernel(function: _F) -> _F:
     def second_copy(*args: Any) -> Any:
         return without_hint(*args)
 
-    # Two separate functions have separate caches in JAX. The traced operations depend on `single_kernels`.
+    # JAX caches traced operations for each function. They depend on `single_kernels`, so that two functions
+    # are required.
     compiled = {True: jax.jit(without_hint), False: jax.jit(second_copy)}
 
     @wraps(function)
@@ -162,9 +164,10 @@ def _copy(values: Any) -> Any:
 def materialize(values: _T) -> _T:
     """Return values that the compiler computes once and stores, not again at each use.
 
-    The compiler repeats sequences of scalar operations on a batch, so that the cost grows with the fourth
-    power of the size of matrices. A function call that must not be inlined prevents this; it is not used on
-    accelerators, whose compilers may not support it.
+    Without this function, the compiler repeats sequences of scalar operations on a batch at each use, so that
+    the cost grows with the fourth power of the size of matrices. A call of a function that must not be
+    inlined prevents this. On accelerators, values are returned as they are, because their compilers may not
+    support such calls.
     """
     if not on_cpu():
         return values

@@ -1,16 +1,19 @@
-"""Gaussian distributions of a state, and the transition from one state to the next.
+"""Gaussian distributions of a state vector, and the transition from one state vector to the next.
 
-All recursions of the engine use these two classes. A transition predicts the next state, and propagates
-information about the next state back to the current state. The state consists of independent blocks of one,
-two or three states. The classes of processes (:mod:`probsfa.statespace.processes`) compute the matrices of
-the blocks from parameters. This module contains the algebra of block-diagonal matrices, and the expected
-moments of successive states, which determine the score and the M-step of the dynamics.
+All recursions of the engine use :class:`Gaussian` and :class:`Transition`. A transition predicts the next
+state vector, and propagates information about it back to the current one. A state vector of dimension ``K``
+consists of independent blocks of one, two or three states. The classes of processes
+(:mod:`probsfa.statespace.processes`) compute the matrices of the blocks from parameters. This module contains
+the algebra of block-diagonal matrices, and the expected moments of successive states, which determine the
+score and the M-step of the dynamics.
 
 AR(1) processes of unit variance are first, with one state each, followed by groups of blocks of equal size,
 smaller blocks first. At the start of a sequence, states are uncorrelated and have unit variance.
 
-Arrays describe one state, with mean (K,) and covariance (K, K), or a batch of states along the last axis,
-with mean (K, S) and covariance (K, K, S).
+Arrays describe one state vector, with mean (K,) and covariance (K, K), or a batch of ``S`` state vectors
+along the last axis, with mean (K, S) and covariance (K, K, S). Arrays of blocks have shape (P, B, B): ``P``
+blocks of ``B`` states each. ``z_t`` is the current and ``z_t+1`` the next state vector; ``'`` denotes the
+transpose.
 """
 
 from __future__ import annotations
@@ -40,13 +43,13 @@ class Gaussian(NamedTuple):
     covariance: Array
 
 
-def _library(array: Any) -> Any:
-    """Return the array library of an array: NumPy or ``jax.numpy``."""
+def _namespace(array: Any) -> Any:
+    """Return the namespace of an array: NumPy or ``jax.numpy``."""
     return array.__array_namespace__()
 
 
 def _broadcast_to_states(entry: Any, like: Any) -> Any:
-    """Reshape an entry of all blocks (P,), or a batch (P, S), to multiply states (P, J) or (P, J, S)."""
+    """Reshape an entry of each block (P,), or a batch (P, S), to multiply states (P, J) or (P, J, S)."""
     return entry[:, None] if like.ndim > entry.ndim else entry
 
 
@@ -83,10 +86,10 @@ class Blocks(NamedTuple):
                 sum(_broadcast_to_states(group[:, i, j], blocks[:, j]) * blocks[:, j] for j in range(size))
                 for i in range(size)
             ]
-            product = _library(states).stack(rows, axis=1)
+            product = _namespace(states).stack(rows, axis=1)
             parts.append(product.reshape(count * size, *product.shape[2:]))
             n += count * size
-        return _library(states).concatenate(parts)
+        return _namespace(states).concatenate(parts)
 
     def times_from_right(self, matrix: Any) -> Any:
         """Return the product ``X M`` of a matrix ``X`` (J, K) and this matrix ``M``, or a batch of them."""
@@ -103,13 +106,13 @@ class Blocks(NamedTuple):
         size = self.n_states
         identity = np.eye(size, dtype=self.diagonal.dtype)
         batched = identity.reshape(size, size, *(1,) * (self.diagonal.ndim - 1))
-        return self.times(_library(self.diagonal).asarray(batched))
+        return self.times(_namespace(self.diagonal).asarray(batched))
 
 
 class Group(NamedTuple):
     """Transitions of blocks of equal size, (P, B, B) for one row.
 
-    ``Q`` is stored, because ``1 - A A'`` has no significant digits for slow processes, and differs from ``Q``
+    ``Q`` is stored, because ``I - A A'`` has no significant digits for slow processes, and differs from ``Q``
     for non-stationary processes.
 
     Attributes
@@ -124,15 +127,15 @@ class Group(NamedTuple):
     innovation: Any
 
 
-class Terms(NamedTuple):
-    """Rows and columns of all entries within blocks, which sums over transitions contain."""
+class BlockEntries(NamedTuple):
+    """Row and column indices (L,) of all entries within blocks, which sums over transitions contain."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
 
 
 @cache
-def entries(sizes: tuple[int, ...]) -> Terms:
+def entries(sizes: tuple[int, ...]) -> BlockEntries:
     """Return the indices of all entries within blocks of given sizes, block after block and row by row.
 
     Examples
@@ -145,11 +148,11 @@ def entries(sizes: tuple[int, ...]) -> Terms:
         first + np.indices((size, size)).reshape(2, -1) for first, size in zip(firsts, sizes, strict=False)
     ]
     rows, columns = np.concatenate(blocks, axis=1) if blocks else np.zeros((2, 0))
-    return Terms(rows.astype(np.int32), columns.astype(np.int32))
+    return BlockEntries(rows.astype(np.int32), columns.astype(np.int32))
 
 
 class Transition(NamedTuple):
-    """Transition from a state to the next one: ``z' = A z + e`` with ``Cov e = Q``.
+    """Transition from a state to the next one: ``z_t+1 = A z_t + e`` with ``Cov e = Q``.
 
     At the start of a sequence ``A = 0`` and ``Q = I``. All methods accept NumPy or JAX arrays, and a batch of
     states along the last axis if ``decay`` is a batch.
@@ -157,8 +160,8 @@ class Transition(NamedTuple):
     Attributes
     ----------
     decay : Array of shape (K_1,), (K_1, S) for a batch, or (T, K_1) for the transitions of many rows
-        Diagonal of ``A`` for AR(1) processes, for which ``Q = 1 - a^2``. Methods of one transition require
-        the shapes of one transition or of a batch.
+        Diagonal of ``A`` for AR(1) processes, for which ``Q = 1 - a^2``. The methods of one transition or a
+        batch do not accept the shape (T, K_1).
     groups : tuple of Group
         Transitions of all larger blocks.
     """
@@ -176,7 +179,7 @@ class Transition(NamedTuple):
         """``Q``."""
         return Blocks(self.innovation_variance, tuple(group.innovation for group in self.groups))
 
-    def _entries(self) -> Terms:
+    def _entries(self) -> BlockEntries:
         """Return the :func:`entries` within the blocks of this transition."""
         sizes = [size for group in self.groups for size in [group.matrix.shape[1]] * group.matrix.shape[0]]
         return entries((*(1,) * self.decay.shape[0], *sizes))
@@ -193,7 +196,7 @@ class Transition(NamedTuple):
         groups = tuple(Group(*map(function, group)) for group in self.groups)
         return Transition(function(self.decay), groups)
 
-    def _with(self, function: Callable[[Any, Any], Any], other: Transition) -> Transition:
+    def _map_pairs(self, function: Callable[[Any, Any], Any], other: Transition) -> Transition:
         """Apply a function to pairs of an array and the corresponding array of another transition."""
         pairs = zip(self.groups, other.groups, strict=True)
         groups = tuple(Group(*map(function, first, second)) for first, second in pairs)
@@ -204,31 +207,31 @@ class Transition(NamedTuple):
         return self.map(lambda rows: rows[index])
 
     def start_unless(self, condition: Array) -> Transition:
-        """Return transitions of rows for which a condition (T,) holds, and sequence starts for other rows."""
-        where = _library(condition).where
+        """Replace the transitions of rows for which a condition (T,) is false by sequence starts."""
+        where = _namespace(condition).where
 
         def select(rows: Any, start: Any) -> Any:
             extra = rows.ndim - self.decay.ndim
             return where(condition.reshape(-1, *(1,) * (1 + extra)), rows, start)
 
-        return self._with(select, self.starting())
+        return self._map_pairs(select, self.starting())
 
     def followed_by(self, after: Transition) -> Transition:
         """Return the transitions from each row to the next; ``after`` is the transition from the last row."""
-        join = _library(self.decay).concatenate
-        return self._with(lambda rows, last: join([rows[1:], last[None]]), after)
+        join = _namespace(self.decay).concatenate
+        return self._map_pairs(lambda rows, last: join([rows[1:], last[None]]), after)
 
     def with_first(self, first: Transition) -> Transition:
         """Replace the transition to the first row; for NumPy arrays only."""
-        return self._with(lambda rows, new: np.concatenate([new[None], rows[1:]]), first)
+        return self._map_pairs(lambda rows, new: np.concatenate([new[None], rows[1:]]), first)
 
     def preceded_by(self, first: Transition) -> Transition:
         """Prepend a transition; for NumPy arrays only."""
-        return self._with(lambda rows, new: np.concatenate([new[None], rows]), first)
+        return self._map_pairs(lambda rows, new: np.concatenate([new[None], rows]), first)
 
     def starting(self) -> Transition:
         """Return transitions of the same shape that start a sequence: ``A = 0``, ``Q = I``."""
-        zero = self.map(lambda rows: _library(rows).zeros_like(rows))
+        zero = self.map(lambda rows: _namespace(rows).zeros_like(rows))
         groups = tuple(
             Group(group.matrix, group.innovation + np.eye(group.matrix.shape[-1])) for group in zero.groups
         )
@@ -236,7 +239,7 @@ class Transition(NamedTuple):
 
     def as_batch(self) -> Transition:
         """Return the transitions of many rows as a batch."""
-        return self.map(lambda rows: _library(rows).moveaxis(rows, 0, -1))
+        return self.map(lambda rows: _namespace(rows).moveaxis(rows, 0, -1))
 
     # ------------------------------------------------------------------ one transition, or a batch
 
@@ -250,7 +253,7 @@ class Transition(NamedTuple):
         return self.matrix.times(states)
 
     def move_back(self, states: Array) -> Array:
-        """Return ``A' x``, which propagates a score of the next state back to the current state."""
+        """Return ``A' x``: the score with respect to ``z_t``, if ``x`` is that with respect to ``A z_t``."""
         return self.matrix.transposed().times(states)
 
     def innovation_covariance(self) -> Any:
@@ -266,7 +269,7 @@ class Transition(NamedTuple):
     def innovation_root(self) -> Blocks:
         """Return the upper triangle ``N`` with ``Q = N' N``."""
         roots = tuple(_as_blocks(_root(group.innovation)) for group in self.groups)
-        return Blocks(_library(self.decay).sqrt(self.innovation_variance), roots)
+        return Blocks(_namespace(self.decay).sqrt(self.innovation_variance), roots)
 
     def in_information_form(self) -> Precisions:
         """Return the matrices that information filters use."""
@@ -284,7 +287,7 @@ class Transition(NamedTuple):
 
     def innovation_log_det(self) -> Array:
         """Return ``log|Q|`` of a transition or of a batch."""
-        log = _library(self.decay).log
+        log = _namespace(self.decay).log
         total = log(self.innovation_variance).sum(axis=0)
         for group in self.groups:
             root = _root(group.innovation)
@@ -297,7 +300,7 @@ class Transition(NamedTuple):
         return self.matrix.transposed().times_from_right(self.matrix.times(covariance))
 
     def move_information_back(self, information: Array) -> Array:
-        """Return ``A' N A``, the information about ``z`` from the information ``N`` about ``A z``."""
+        """Return ``A' N A``, the information about ``z_t`` in information ``N`` about ``A z_t``."""
         return self.matrix.times_from_right(self.matrix.transposed().times(information))
 
     def predict_covariance(self, covariance: Array) -> Array:
@@ -311,16 +314,16 @@ class Transition(NamedTuple):
     # ------------------------------------------------------------------ moments of successive states
 
     def lag_terms(self, lag_one: Array) -> Array:
-        """Return the :func:`entries` of ``Cov(z', z)`` (K, K), or of a batch, for sums over transitions."""
+        """Return the :func:`entries` of ``Cov(z_t+1, z_t)`` (K, K), or of a batch of them."""
         rows, columns = self._entries()
         if lag_one.ndim == 2:
             return lag_one[rows, columns]
-        return _library(lag_one).stack([lag_one[i, j] for i, j in zip(rows, columns, strict=True)])
+        return _namespace(lag_one).stack([lag_one[i, j] for i, j in zip(rows, columns, strict=True)])
 
     def lag_terms_of_product(self, left: Array, right: Array) -> Array:
         """Return the :func:`entries` of the products ``left right`` (K, K, S)."""
         rows, columns = self._entries()
-        return _library(left).einsum("ljs,jls->ls", left[rows], right[:, columns])
+        return _namespace(left).einsum("ljs,jls->ls", left[rows], right[:, columns])
 
     def covariance_terms(self, packed: Array) -> Array:
         """Return the :func:`entries` of the covariance of a state, or of a batch, for sums over transitions.
@@ -332,7 +335,7 @@ class Transition(NamedTuple):
         return packed[triangle(size).positions[rows * size + columns]]
 
     def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
-        """Return the terms of known states, from innovations ``z' - A z`` and earlier states ``z``."""
+        """Return the terms of known states, from innovations ``z_t+1 - A z_t`` and earlier states ``z_t``."""
         rows, columns = self._entries()
         return TransitionTerms(
             innovations[rows] * innovations[columns],
@@ -362,9 +365,8 @@ class Transition(NamedTuple):
         for group, part in zip(self.groups, block_slices(n, shapes), strict=True):
             matrix = group.matrix
             after, before, lagged = (x[part].reshape(matrix.shape) for x in (later, earlier, lag_one))
-            # Covariances of z' - A z with z, and of z' - A z with itself.
-            cross = lagged - _product(matrix, before)
-            innovation = (
+            cross = lagged - _product(matrix, before)  # Cov(z_t+1 - A z_t, z_t)
+            innovation = (  # Cov(z_t+1 - A z_t)
                 after - _product(matrix, lagged.swapaxes(1, 2)) - _product(cross, matrix.swapaxes(1, 2))
             )
             parts.append(
@@ -375,7 +377,9 @@ class Transition(NamedTuple):
                     )
                 )
             )
-        return TransitionTerms(*(_library(x[0]).concatenate(x) for x in map(list, zip(*parts, strict=True))))
+        return TransitionTerms(
+            *(_namespace(x[0]).concatenate(x) for x in map(list, zip(*parts, strict=True)))
+        )
 
 
 class Precisions(NamedTuple):
@@ -386,7 +390,7 @@ class Precisions(NamedTuple):
     cross_precision : Blocks
         ``A' Q^-1``.
     previous_precision : Blocks
-        ``A' Q^-1 A``, the information about the current state in the next state.
+        ``A' Q^-1 A``, the information that the next state contains about the current one.
     innovation_precision : Blocks
         ``Q^-1``.
     """
@@ -416,8 +420,8 @@ Triangle = list[list[Any]]
 
 
 def _root(matrices: Any) -> Triangle:
-    """Return the entries of ``N``, the upper Cholesky factors of matrices (P, B, B), or a batch of them."""
-    xp, size = _library(matrices), matrices.shape[1]
+    """Return the entries of the upper Cholesky factors of matrices (P, B, B), or of a batch of them."""
+    xp, size = _namespace(matrices), matrices.shape[1]
     zero = xp.zeros_like(matrices[:, 0, 0])
     root: Triangle = [[zero] * size for _ in range(size)]
     for i in range(size):
@@ -433,7 +437,7 @@ def _root(matrices: Any) -> Triangle:
 
 def _as_blocks(rows: Triangle) -> Any:
     """Stack entries (P,), or a batch of them, into matrices (P, B, B)."""
-    xp = _library(rows[0][0])
+    xp = _namespace(rows[0][0])
     return xp.stack([xp.stack(row, axis=1) for row in rows], axis=1)
 
 
@@ -441,7 +445,7 @@ def _inverse(matrices: Any) -> Any:
     """Return the inverses of symmetric matrices (P, B, B), or of a batch of them."""
     root, size = _root(matrices), matrices.shape[1]
     zero = root[0][0] * 0.0
-    inverse: Triangle = [[zero] * size for _ in range(size)]  # of the root; an upper triangle
+    inverse: Triangle = [[zero] * size for _ in range(size)]  # of the root, also an upper triangle
     for j in range(size):
         inverse[j][j] = 1.0 / root[j][j]
         for i in range(j - 1, -1, -1):
@@ -459,16 +463,18 @@ def _product(left: Any, right: Any) -> Any:
 
 
 class TransitionTerms(NamedTuple):
-    """Expected moments of successive states ``z`` and ``z'``: all ``L`` :func:`entries` within blocks.
+    """Expected moments of successive states, for all ``L`` :func:`entries` within blocks.
+
+    The innovation is ``e = z_t+1 - A z_t``; ``z_t+1 - a z_t`` for an AR(1) process.
 
     Attributes
     ----------
     innovation_power : Array of shape (L, T)
-        ``E[(z' - A z) (z' - A z)']``; of an AR(1) process ``E[(z' - a z)^2]``.
+        ``E[e e']``.
     innovation_moments : Array of shape (L, T)
-        ``E[(z' - A z) z']``.
+        ``E[e z_t']``.
     previous_power : Array of shape (L, T)
-        ``E[z z']``.
+        ``E[z_t z_t']``.
     """
 
     innovation_power: Any
@@ -503,7 +509,7 @@ def expected_terms(steps: Transition, earlier: Moments, later: Moments, lag_one:
 def transition_score(
     over: Transition, counts: AnyArray, innovation_power: AnyArray, innovation_moments: AnyArray
 ) -> Transition:
-    """Return the derivative of the expected log density of AR(1) transitions by their decays.
+    """Return the derivative of the expected log density of AR(1) transitions with respect to their decays.
 
     Parameters
     ----------
@@ -517,7 +523,7 @@ def transition_score(
     Returns
     -------
     Transition
-        Derivatives, in the structure of a transition.
+        Derivatives (U, K), as the ``decay`` of a transition.
     """
     decay, innovation = over.decay, over.innovation_variance
     slope: Any = counts[:, None] * decay + innovation_moments - decay * innovation_power / innovation
@@ -527,13 +533,13 @@ def transition_score(
 def transition_over(params: StateSpace, gaps: FloatArray) -> Transition:
     """Return transitions over each of ``gaps`` (U,), as NumPy arrays (U, K).
 
-    Decays may be negative if all gaps are integers. Other gaps require positive decays, because the processes
-    are then Ornstein-Uhlenbeck processes.
+    Decays may be negative only if all gaps are integers. For other gaps, AR(1) processes are sampled
+    Ornstein-Uhlenbeck processes, whose decays are positive.
 
     Raises
     ------
     ValueError
-        If a decay is negative and a gap is not a whole number of steps.
+        If a decay is negative and a gap is not an integer.
     """
     decay: Any = params.decay
     if np.any(decay < 0.0) and np.any(gaps != np.rint(gaps)):
@@ -562,17 +568,17 @@ def block_transitions(processes: Iterable[Process], gaps: AnyArray) -> tuple[Gro
     groups = []
     for size in sorted(by_size):
         parts = list(zip(*by_size[size], strict=True))
-        # Processes without free parameters have NumPy arrays, even if other processes have JAX arrays.
-        libraries = [_library(array) for part in parts for array in part]
-        library = next((library for library in libraries if library is not np), np)
-        groups.append(Group(*(library.concatenate(part, axis=1) for part in parts)))
+        # JAX, if any array is from JAX: processes without free parameters have NumPy arrays.
+        namespaces = [_namespace(array) for part in parts for array in part]
+        namespace = next((x for x in namespaces if x is not np), np)
+        groups.append(Group(*(namespace.concatenate(part, axis=1) for part in parts)))
     return tuple(groups)
 
 
 def transition_table(params: StateSpace, gaps: FloatArray) -> Transition:
     """Return transitions over each of ``gaps`` (U,), followed by the sequence start: (U + 1, K)."""
     over = transition_over(params, gaps)
-    return over._with(lambda rows, start: np.concatenate([rows, start[:1]]), over.starting())
+    return over._map_pairs(lambda rows, start: np.concatenate([rows, start[:1]]), over.starting())
 
 
 def simulate_latents(params: StateSpace, n_steps: int, rng: np.random.Generator) -> FloatArray:

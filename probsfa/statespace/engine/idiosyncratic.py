@@ -5,14 +5,17 @@ out. Let ``R_d`` be the correlation matrix of ``b_d`` over the rows in which the
 the variance of white noise, and ``Q`` the prior covariance of the factors. The noise of a column has the
 covariance ``S_d = s_d^2 R_d + r_d I``, and the posterior precision of the ``T K`` factor values is
 
-    L = Q^-1 + sum_d C_d C_d' (x) S_d^-1.
+    L = Q^-1 + sum_d C_d C_d' (x) S_d^-1,
+
+where ``(x)`` is the Kronecker product.
 
 A product with ``S_d^-1`` requires a scalar smoother: the solution of a tridiagonal system for ``b_d``. Linear
-systems with the matrix ``L`` are solved by conjugate gradients. In the preconditioner, a Markov chain with
-the variances of ``s_d b_d + n_d`` and the same covariances between adjacent observations replaces the noise,
-and its precision replaces ``S_d^-1`` (Vecchia 1988). The replacement is exact if a column has no white noise
-or no AR(1) noise. The preconditioner is banded with ``2 K - 1`` subdiagonals. An iteration costs ``O(T K (K +
-D))``; a smoother with ``K + D`` states would cost ``O(T (K + D)^3)``.
+systems with the matrix ``L`` are solved by conjugate gradients. The preconditioner has the form of ``L``, but
+the noise of each column is approximated by a Markov chain with the same variances, and the same covariances
+between adjacent observations (Vecchia 1988). The precision of this chain, which is tridiagonal, replaces
+``S_d^-1``. The approximation is exact if a column has no white noise or no AR(1) noise. The preconditioner is
+banded with ``2 K - 1`` subdiagonals. An iteration costs ``O(T K (K + D))``; a smoother with ``K + D`` states
+would cost ``O(T (K + D)^3)``.
 
 Posterior means and draws are exact up to the tolerance. For a draw, factors and observations are simulated
 from the model, and the posterior mean given the difference of data and simulated observations is added to the
@@ -105,10 +108,19 @@ class Steps:
 
 
 class _Links(NamedTuple):
-    """Links (D, T) between adjacent observations of a column.
+    """Links (D, T) of each row of a column with the previous row.
 
-    Two adjacent observations at rows ``last`` and ``following``, with the time ``elapsed`` between them, are
-    correlated in the preconditioner. All rows from one to the other are linked with their previous row.
+    A row is linked if it and the previous row are between two adjacent observations of the column that are
+    correlated in the preconditioner, or are these observations.
+
+    Attributes
+    ----------
+    linked : ndarray of shape (D, T)
+        Whether the row is linked with the previous row.
+    last, following : ndarray of shape (D, T)
+        Rows of the two observations, ``last < row <= following``; zero if not linked.
+    elapsed : ndarray of shape (D, T)
+        Time between the two observations; one if not linked.
     """
 
     linked: BoolArray
@@ -126,7 +138,7 @@ def _power(decay: FloatArray, elapsed: FloatArray) -> FloatArray:
 def _ar1_precision(decays: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the tridiagonal precision of unit-variance AR(1) processes with decays (M, T) over each step.
 
-    The results are its diagonal, and the entries of each row with the previous row, both (M, T).
+    Returns its diagonal, and the off-diagonal entries of each row with the previous row, both (M, T).
     """
     diagonal = 1.0 / (1.0 - decays**2)
     off_diagonal = -decays * diagonal
@@ -149,12 +161,12 @@ class ColumnNoise:
         self.steps, self.decay = steps, params.noise_decay[:, None]
         self.scale, self.variance = params.noise_scale[:, None], params.noise_variance[:, None]
         self.decays = steps.decays(params.noise_decay)
-        diagonal, before = _ar1_precision(self.decays)
+        diagonal, off_diagonal = _ar1_precision(self.decays)
         diagonal += self.scale**2 * steps.weights / self.variance
-        self._diagonal, self._before = diagonal, before
+        self._diagonal, self._off_diagonal = diagonal, off_diagonal
         # All columns are one tridiagonal system. The entry of the first row of a column with the last row of
         # the previous column is zero.
-        self._pivots, self._factors, _ = lapack.dpttrf(diagonal.ravel(), before.ravel()[1:])
+        self._pivots, self._factors, _ = lapack.dpttrf(diagonal.ravel(), off_diagonal.ravel()[1:])
 
     @cached_property
     def log_determinant(self) -> FloatArray:
@@ -192,26 +204,27 @@ class ColumnNoise:
         The lag-one covariance of a row is its covariance with the previous row.
         """
         shape = self.steps.weights.shape
-        backward_pivots, _, _ = lapack.dpttrf(self._diagonal.ravel()[::-1], self._before.ravel()[:0:-1])
+        backward_pivots, _, _ = lapack.dpttrf(self._diagonal.ravel()[::-1], self._off_diagonal.ravel()[:0:-1])
         backward, forward = backward_pivots[::-1].reshape(shape), self._pivots.reshape(shape)
         lag_one_covariances = np.zeros(shape)
         # The diagonal of the marginal precision of two adjacent rows consists of two pivots: one after
         # forward elimination of all earlier rows, the other after backward elimination of all later rows.
-        first, second, off_diagonal = forward[:, :-1], backward[:, 1:], self._before[:, 1:]
+        first, second, off_diagonal = forward[:, :-1], backward[:, 1:], self._off_diagonal[:, 1:]
         lag_one_covariances[:, 1:] = -off_diagonal / (first * second - off_diagonal**2)
         return 1.0 / (forward + backward - self._diagonal), lag_one_covariances
 
     def markov_precision(self) -> tuple[FloatArray, FloatArray]:
         """Approximate the inverse covariance of the noise by tridiagonal matrices.
 
-        Each observation is conditioned only on the previous observation, which is exact if either kind of
-        noise is zero. The quadratic term of two observations several rows apart is replaced by a sum of terms
-        of adjacent rows, whose minimum over the values of the rows between is the original term.
+        Each observation is conditioned only on the previous observation, which is exact if white or AR(1)
+        noise is zero. If two adjacent observations are several rows apart, their quadratic term is replaced
+        by a sum of terms of adjacent rows. The minimum of this sum over the values of the rows in between is
+        the original term.
 
         Returns
         -------
         diagonal, off_diagonal : ndarray of shape (D, T)
-            Diagonals, and entries of each row with the previous row.
+            Diagonals, and off-diagonal entries of each row with the previous row.
         """
         weights, (linked, last, following, elapsed) = self.steps.weights, self.steps.links
         ar1_variance = self.scale**2
@@ -241,7 +254,7 @@ class Solution(NamedTuple):
     n_iterations : int
         Number of conjugate gradient iterations.
     diagonals, off_diagonals : ndarray of shape (n_iterations, R)
-        Tridiagonal matrices of the equivalent Lanczos processes; NaN after a system has converged.
+        Tridiagonal matrices of the equivalent Lanczos processes; NaN in iterations after convergence.
     """
 
     values: FloatArray
@@ -265,8 +278,9 @@ class FactorSystem:
         self.params, self.steps = params, steps
         self.noise = ColumnNoise(params, steps)
         self.decays = steps.decays(params.decay)
-        diagonal, before = _ar1_precision(self.decays)
-        self._diagonal, self._before = np.ascontiguousarray(diagonal.T), np.ascontiguousarray(before.T)
+        diagonal, off_diagonal = _ar1_precision(self.decays)
+        self._diagonal = np.ascontiguousarray(diagonal.T)
+        self._off_diagonal = np.ascontiguousarray(off_diagonal.T)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -274,13 +288,13 @@ class FactorSystem:
         return self.steps.n_rows, self.params.n_components
 
     def effects(self, factors: FloatArray) -> FloatArray:
-        """Return the contribution (..., D, T) of factors (..., T, K) to the columns."""
+        """Return the contributions (..., D, T) of factors (..., T, K) to the values."""
         return np.asarray(self.params.loadings @ factors.swapaxes(-1, -2))
 
     def information(self, values: FloatArray) -> FloatArray:
-        """Return the right-hand side (..., T, K) of the system for the posterior means, given values.
+        """Return the right-hand side (..., T, K) of the linear system for the posterior means.
 
-        ``values`` (..., D, T) are zero where missing.
+        ``values`` (..., D, T) are observed values minus the offset, zero where missing.
         """
         return np.asarray(self.noise.solve(values).swapaxes(-1, -2) @ self.params.loadings)
 
@@ -291,8 +305,8 @@ class FactorSystem:
     def _apply_prior(self, factors: FloatArray) -> FloatArray:
         """Return the product of the prior precision and factors (..., T, K)."""
         product = self._diagonal * factors
-        product[..., 1:, :] += self._before[1:] * factors[..., :-1, :]
-        product[..., :-1, :] += self._before[1:] * factors[..., 1:, :]
+        product[..., 1:, :] += self._off_diagonal[1:] * factors[..., :-1, :]
+        product[..., :-1, :] += self._off_diagonal[1:] * factors[..., 1:, :]
         return product
 
     @cached_property
@@ -306,7 +320,7 @@ class FactorSystem:
         same_row, adjacent_rows = ((x.T @ outer_products).reshape(n, k, k) for x in (diagonal, off_diagonal))
         entries = np.arange(k)
         same_row[:, entries, entries] += self._diagonal
-        adjacent_rows[:, entries, entries] += self._before
+        adjacent_rows[:, entries, entries] += self._off_diagonal
         band = np.zeros((n, k, 2 * k))
         for j in range(k):
             band[:, j, : k - j] = same_row[:, j:, j]
@@ -332,7 +346,8 @@ class FactorSystem:
         start : ndarray of shape (R, T, K), optional
             Initial solutions; zero by default.
         tol : float, default=1e-3
-            Root mean square error at which iterations end, in posterior standard deviations of the factors.
+            Iterations end at this estimated root mean square error, in posterior standard deviations of the
+            factors.
 
         Returns
         -------
@@ -380,13 +395,13 @@ class FactorSystem:
         n_probes : int, default=8
             Number of random sign vectors, which are the same in each call.
         tol : float, default=1e-2
-            Relative residual at which the Lanczos process ends.
+            Norm of the residual at which the Lanczos process ends, relative to that of the first residual.
 
         Returns
         -------
         value, standard_error : float
-            The estimate, and its Monte Carlo error. Only the difference from the log-determinant of the
-            preconditioner, which is exact, is estimated.
+            The estimate, and its Monte Carlo standard error. The log-determinant of the preconditioner is
+            exact; only the difference from it is estimated.
         """
         n, k = self.shape
         if k == 0:
@@ -456,20 +471,20 @@ class FactorSystem:
         return -0.5 * float(self.quadratic_form(values, means) + log_det + count * np.log(2.0 * np.pi))
 
     def quadratic_form(self, values: FloatArray, means: FloatArray) -> float:
-        """Return the squared values (D, T) in units of their covariance: the minimum over the factors (T, K).
+        """Return ``x' V^-1 x`` for values ``x`` (D, T) without the offset, where ``V`` is their covariance.
 
-        The minimum of ``(x - C z)' S^-1 (x - C z) + z' Q^-1 z`` is at the posterior means. Their errors
-        therefore have an effect of second order only.
+        It is the minimum of ``(x - C z)' S^-1 (x - C z) + z' Q^-1 z`` over the factors ``z`` (T, K), which is
+        at the posterior means. Errors of ``means`` therefore have an effect of second order only.
         """
         residuals = values - self.effects(means)
-        of_values = np.vdot(self.noise.solve(residuals), residuals)
-        return float(of_values + np.vdot(self._apply_prior(means), means))
+        residual_term = np.vdot(self.noise.solve(residuals), residuals)
+        return float(residual_term + np.vdot(self._apply_prior(means), means))
 
 
 def _simulate_ar1(decays: FloatArray, normals: FloatArray) -> FloatArray:
     """Compute unit-variance AR(1) processes (M, T) from standard normal variables and decays over each step.
 
-    A decay of zero starts a new process.
+    A decay of zero is the start of a sequence.
     """
     right = np.sqrt(1.0 - decays**2) * normals
     band = np.ones((2, decays.size))

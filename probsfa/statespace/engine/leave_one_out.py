@@ -4,16 +4,15 @@ Let ``Sigma`` be the covariance of all observed values, ``e = Sigma^-1 (x - mu)`
 Given all other values, a value has the mean ``x - e / d`` and the variance ``1 / d``. The values of a row are
 processed one after the other (univariate treatment, Koopman & Durbin 2000). A backward pass accumulates the
 information of later values, as in the disturbance smoother (de Jong 1989). Let ``c`` and ``r`` be the
-loadings and noise variance of a value, ``N(m, P)`` the distribution of the state given all earlier values,
-and ``s`` and ``N`` the score and information of all later values::
+loadings and noise variance of a value, ``m`` and ``P`` the mean and covariance of the state given all earlier
+values, and ``s`` and ``N`` the score and information of all later values::
 
     f = c' P c + r,   g = P c / f,   v = x - mu - c' m,   m <- m + g v,   P <- P - g c' P
     e = v / f - g' s,   d = 1 / f + g' N g
     s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
 
-No step divides by the noise variance. The usual alternative, which removes a value from the posterior given
-all values, has a relative rounding error of ``1e-15`` times the ratio of the variances of the value and its
-noise.
+No step divides by the noise variance. The usual alternative removes a value from the posterior given all
+values. Its relative rounding error is ``1e-15`` times the variance of the value divided by that of its noise.
 """
 
 from typing import NamedTuple
@@ -30,8 +29,8 @@ from probsfa.statespace.engine.recursions import stationary
 __all__ = ["value_scores"]
 
 
-class _ValueRows(NamedTuple):
-    """For each value: ``g`` (K,), ``v``, ``f``, whether it is observed, and its loadings (K,)."""
+class _ValueUpdates(NamedTuple):
+    """Update with a value: ``g`` (K,), ``v``, ``f``, whether the value is observed, and its loadings (K,)."""
 
     gain: Array
     error: Array
@@ -40,7 +39,7 @@ class _ValueRows(NamedTuple):
     loadings: Array
 
 
-class _Later(NamedTuple):
+class _LaterInformation(NamedTuple):
     """Score ``s`` (K,) and information ``N`` (K, K) of later values about a state."""
 
     score: Array
@@ -63,34 +62,40 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
 
     def update_by_value(
         state: Gaussian, value_row: tuple[Array, Array, Array, Array]
-    ) -> tuple[Gaussian, _ValueRows]:
+    ) -> tuple[Gaussian, _ValueUpdates]:
         value, observed, loadings, noise = value_row
         cross_products = state.covariance @ loadings
         variance = loadings @ cross_products + noise
         gain, error = observed * cross_products / variance, value - loadings @ state.mean
         state = Gaussian(state.mean + gain * error, state.covariance - jnp.outer(gain, cross_products))
-        return state, _ValueRows(gain, error, variance, observed, loadings)
+        return state, _ValueUpdates(gain, error, variance, observed, loadings)
 
-    def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _ValueRows]:
+    def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _ValueUpdates]:
         values, observed, transition = row
-        values_of_row = (values, observed, problem.loadings, problem.noise_variance)
-        return jax.lax.scan(update_by_value, transition.predict(state), values_of_row)
+        value_rows = (values, observed, problem.loadings, problem.noise_variance)
+        return jax.lax.scan(update_by_value, transition.predict(state), value_rows)
 
-    def leave_out(later: _Later, value_row: _ValueRows) -> tuple[_Later, tuple[Array, Array]]:
-        gain, error, variance, observed, loadings = value_row
+    def leave_out(
+        later: _LaterInformation, value_update: _ValueUpdates
+    ) -> tuple[_LaterInformation, tuple[Array, Array]]:
+        gain, error, variance, observed, loadings = value_update
         information_gain = later.information @ gain
         score = observed * (error / variance - gain @ later.score)
         precision = observed * (1.0 / variance + gain @ information_gain)
         cross_products = jnp.outer(loadings, information_gain - 0.5 * precision * loadings)
         information = later.information - cross_products - cross_products.T
-        return _Later(later.score + score * loadings, information), (score, precision)
+        return _LaterInformation(later.score + score * loadings, information), (score, precision)
 
-    def backward(later: _Later, row: tuple[_ValueRows, Transition]) -> tuple[_Later, tuple[Array, Array]]:
-        values_of_row, following = row
-        later = _Later(following.move_back(later.score), following.move_information_back(later.information))
-        return jax.lax.scan(leave_out, later, values_of_row, reverse=True)
+    def backward(
+        later: _LaterInformation, row: tuple[_ValueUpdates, Transition]
+    ) -> tuple[_LaterInformation, tuple[Array, Array]]:
+        updates, following = row
+        later = _LaterInformation(
+            following.move_back(later.score), following.move_information_back(later.information)
+        )
+        return jax.lax.scan(leave_out, later, updates, reverse=True)
 
     prior = stationary(model.n_states, centred.dtype)
-    _, values_of_row = jax.lax.scan(forward, prior, (centred, problem.weights, problem.transitions))
-    zeros = _Later(*jax.tree.map(jnp.zeros_like, prior))
-    return jax.lax.scan(backward, zeros, (values_of_row, problem.following), reverse=True)[1]
+    _, updates = jax.lax.scan(forward, prior, (centred, problem.weights, problem.transitions))
+    zeros = _LaterInformation(*jax.tree.map(jnp.zeros_like, prior))
+    return jax.lax.scan(backward, zeros, (updates, problem.following), reverse=True)[1]

@@ -1,7 +1,7 @@
 """The log-likelihood as a JAX function of the parameters, with an exact gradient from one posterior.
 
-Samplers and optimizers in JAX differentiate this function. It may be compiled, batched and differentiated
-twice. It requires 64-bit arrays.
+Samplers and optimizers in JAX differentiate this function. It supports ``jax.jit``, ``jax.vmap`` and second
+derivatives. It requires 64-bit arrays.
 """
 
 from typing import Any, NamedTuple
@@ -26,8 +26,9 @@ class ScoreTerms(NamedTuple):
     ----------
     log_likelihood : Array of shape ()
         Log-likelihood in nats.
-    by_observations : tuple of Array
-        Derivatives of the log-likelihood by loadings (D, K), noise variances (D,) and offsets (D,).
+    observation_scores : tuple of Array
+        Derivatives of the log-likelihood with respect to loadings (D, K), noise variances (D,) and offsets
+        (D,).
     transitions : tuple of Array
         Number of transitions over each gap (U,), and sums over them of the terms ``innovation_power`` and
         ``innovation_moments`` (U, L) of :class:`.TransitionTerms`.
@@ -36,7 +37,7 @@ class ScoreTerms(NamedTuple):
     """
 
     log_likelihood: Array
-    by_observations: tuple[Array, Array, Array]
+    observation_scores: tuple[Array, Array, Array]
     transitions: tuple[Array, Array, Array]
     means: Array
 
@@ -61,10 +62,10 @@ def score_terms(model: Model, rows: Rows) -> ScoreTerms:
     counts, power, cross_products, _, _ = observation_statistics(*observed, moments)
     following = following_index(rows, n_gaps)
     transitions = transition_statistics(problem.following, following, n_gaps, moments, zeros)[:3]
-    by_latent = cross_products / noise[:, None]
-    by_noise = 0.5 * (power / noise - counts) / noise
-    by_observations = (by_latent[:, :-1], by_noise, by_latent[:, -1])
-    return ScoreTerms(jnp.sum(log_likelihoods), by_observations, transitions, moments.means.T)
+    loadings_and_offset_score = cross_products / noise[:, None]
+    noise_score = 0.5 * (power / noise - counts) / noise
+    observation_scores = (loadings_and_offset_score[:, :-1], noise_score, loadings_and_offset_score[:, -1])
+    return ScoreTerms(jnp.sum(log_likelihoods), observation_scores, transitions, moments.means.T)
 
 
 @jax.custom_vjp
@@ -90,8 +91,8 @@ def block_log_likelihood(
     Returns
     -------
     Array of shape ()
-        Log-likelihood in nats. Its gradient by all but the last two arguments is exact (Fisher's identity:
-        Olsson, Petersen & Lehn-Schioler 2007) and can be differentiated again.
+        Log-likelihood in nats. Its gradient with respect to all but the last two arguments is exact (Fisher's
+        identity: Olsson, Petersen & Lehn-Schioler 2007) and can be differentiated again.
     """
     return forward_log_likelihood(
         Model(with_start(over), loadings, noise_variance, offset), Rows(values, mask, gap_index)
@@ -119,12 +120,12 @@ def _value_and_score(
     model = Model(with_start(over), loadings, noise_variance, offset)
     terms = score_terms(model, Rows(values, mask, gap_index))
     # -R^-1 (x - mu - C E[z]), zero for missing values.
-    by_values = -mask * (values - offset - terms.means @ loadings.T) / noise_variance
-    score = (_by_transitions(over, *terms.transitions), *terms.by_observations, by_values)
+    value_score = -mask * (values - offset - terms.means @ loadings.T) / noise_variance
+    score = (_transition_derivatives(over, *terms.transitions), *terms.observation_scores, value_score)
     return terms.log_likelihood, score
 
 
-def _by_transitions(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
+def _transition_derivatives(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
     """Return derivatives with respect to all entries of the transitions, in the same structure."""
     k, shapes = over.decay.shape[1], [group.matrix.shape[1:3] for group in over.groups]
     single = transition_score(Transition(over.decay), counts, power[:, :k], moments[:, :k]).decay
@@ -159,8 +160,8 @@ def marginal_log_likelihood(
     Parameters
     ----------
     decay : Array of shape (K,)
-        Correlation of each latent factor over one time unit, inside (-1, 1); positive unless `gaps` are
-        whole.
+        Autocorrelation of each latent factor over one time unit, inside (-1, 1); positive unless all `gaps`
+        are integers.
     loadings : Array of shape (D, K)
         Observation matrix.
     noise_variance : Array of shape (D,)
@@ -172,17 +173,17 @@ def marginal_log_likelihood(
     mask : Array of shape (T, D)
         1.0 where observed, 0.0 where missing.
     gap_index : int Array of shape (T,)
-        Index in `gaps` of the time between a row and the row before; ``len(gaps)`` (1 without `gaps`) on the
-        first row of a sequence.
+        Index in `gaps` of the time between the previous row and each row; ``len(gaps)`` (1 without `gaps`) in
+        the first row of a sequence.
     gaps : Array of shape (U,), optional
         Distinct times between successive rows; by default all are one.
 
     Returns
     -------
     Array of shape ()
-        Log-likelihood in nats. Its gradient by the first five arguments and `gaps` is exact and can be
-        differentiated again; see :func:`block_log_likelihood`. If a decay is negative, the gradient by
-        `gaps` is NaN, because such a process is not defined between steps.
+        Log-likelihood in nats. Its gradient with respect to the first five arguments and `gaps` is exact and
+        can be differentiated again; see :func:`block_log_likelihood`. If a decay is negative, the gradient
+        with respect to `gaps` is NaN, because such a process is defined only for integer gaps.
     """
     over = decay[None, :] if gaps is None else decay ** gaps[:, None]
     return block_log_likelihood(Transition(over), loadings, noise_variance, offset, values, mask, gap_index)

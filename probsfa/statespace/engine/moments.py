@@ -30,10 +30,11 @@ class RowMoments(NamedTuple):
 
 
 class PanelMoments(NamedTuple):
-    """Moments of the states of a whole panel, as NumPy arrays.
+    """Moments of the states at the ``N`` rows of a panel given all rows, as NumPy arrays.
 
-    ``means`` (N, K); ``covariances`` (N, K, K); ``lag_one_covariances`` (N - 1, K, K) of each state with the
-    previous one; and ``row_log_likelihoods`` (N,), the log density of each row given all earlier rows.
+    ``means`` (N, K); ``covariances`` (N, K, K); ``lag_one_covariances`` (N - 1, K, K), where entry ``[t]`` is
+    the covariance of ``z_t+1`` (rows) with ``z_t`` (columns); and ``row_log_likelihoods`` (N,), the log
+    density of each row given all earlier rows.
     """
 
     means: FloatArray
@@ -68,9 +69,10 @@ class PackedMoments(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Sums over rows of expected moments at given parameters, with ``y = (z, 1)`` and ``e = x - C z - mu``.
+    """Sums over rows of expected moments, the expected sufficient statistics.
 
-    If values have weights, their terms are multiplied by the weights.
+    ``y = (z, 1)`` is the state extended by one, and ``e = x - C z - mu`` the residual at given parameters. If
+    values have weights, their terms are multiplied by the weights.
 
     Attributes
     ----------
@@ -87,7 +89,7 @@ class Statistics(NamedTuple):
     total_moments : ndarray of shape (K + 1, K + 1)
         Sum of ``E[y y']`` over the rows with at least one observed value.
     transitions : ndarray of shape (U,)
-        Number of transitions over each of the ``gaps`` of the panel.
+        Number of transitions over each distinct gap of the panel.
     innovation_power, innovation_moments, previous_power : ndarray of shape (U, L)
         Sums of :class:`.TransitionTerms` over these transitions; for an AR(1) process, sums of ``E[(z_t - a
         z_t-1)^2]``, ``E[(z_t - a z_t-1) z_t-1]`` and ``E[z_t-1^2]``.
@@ -108,9 +110,9 @@ class Statistics(NamedTuple):
 class Triangle(NamedTuple):
     """Indices that convert between symmetric (K, K) matrices and their upper triangles.
 
-    ``rows`` and ``columns`` are the row and column of each entry of the triangle. ``positions`` (K * K,) are
-    the positions in the triangle of the entries of the flattened matrix. Sums over triangles require half of
-    the operations.
+    ``rows`` and ``columns`` are the row and column of each entry of the triangle. ``positions`` (K * K,) are,
+    for each entry of the flattened matrix, its position in the triangle. Sums over triangles require about
+    half of the operations of sums over matrices.
     """
 
     rows: IntArray

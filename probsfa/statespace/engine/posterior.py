@@ -1,8 +1,8 @@
 """Posterior moments, log-likelihood and expected statistics of validated data, by the selected algorithm.
 
-The algorithm is the compiled engine, or JAX if the compiled engine is not available. All other modules call
-the engine through this module, with NumPy arrays. Parameters with AR(1) noise of columns are converted to
-:attr:`.StateSpace.state_space`, so that moments include the noise states.
+The algorithm is the compiled engine, or JAX if the compiled engine is not available. Arguments and results
+are NumPy arrays. Parameters with AR(1) noise of columns are converted to :attr:`.StateSpace.state_space`, so
+that moments include the noise states.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from probsfa.statespace.engine.problem import Strategy
     from probsfa.statespace.engine.sweep import Sweep
 
-# Minimum noise variance for leave-one-out moments, relative to the variance that the latent states explain.
+# Minimum noise variance of a column for leave-one-out moments, relative to the variance explained by the
+# states.
 _MIN_NOISE_SHARE = 1e-13
 
 #: The algorithms, by name.
@@ -69,8 +70,9 @@ def use_strategy(strategy: StrategyName) -> Iterator[None]:
     Raises
     ------
     ValueError
-        If the name is not valid. Computations inside the context raise a ValueError if the compiled engine is
-        not available, or if the number of rows is not a multiple of the number of segments.
+        If the name is not valid. Computations inside the context raise a ValueError if the algorithm requires
+        the compiled engine and it is not available, or if it requires segments of equal length and the number
+        of rows is not a multiple of the number of segments.
 
     Notes
     -----
@@ -91,8 +93,8 @@ def use_strategy(strategy: StrategyName) -> Iterator[None]:
     True
     """
     if strategy not in get_args(StrategyName):
-        known = ", ".join(map(repr, get_args(StrategyName)))
-        raise ValueError(f"strategy must be one of {known}; got {strategy!r}.")
+        names = ", ".join(map(repr, get_args(StrategyName)))
+        raise ValueError(f"strategy must be one of {names}; got {strategy!r}.")
     token = _selected.set(strategy)
     try:
         yield
@@ -101,7 +103,7 @@ def use_strategy(strategy: StrategyName) -> Iterator[None]:
 
 
 def choose(params: StateSpace, *, for_steps: bool = False) -> Core | Stateless | Sweep:
-    """Return the algorithm for a model with white noise; ``for_steps`` as in :class:`.Core`.
+    """Return the algorithm for a model without AR(1) noise of columns; ``for_steps`` as in :class:`.Core`.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def choose(params: StateSpace, *, for_steps: bool = False) -> Core | Stateless |
             )
         if params.n_states <= MAX_STATES:
             warn_if_missing()
-    # Imported here: importing JAX takes longer than most results of the compiled engine.
+    # Imported only if needed: importing JAX takes longer than most computations of the compiled engine.
     from probsfa.statespace.engine.sweep import Sweep
 
     return Sweep(name)
@@ -293,7 +295,7 @@ def filter_rows(
 
 
 def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance of each value given all other values; also accurate for near-zero noise.
+    """Return mean and variance of each value given all other values; accurate also for near-zero noise.
 
     Parameters
     ----------
@@ -305,9 +307,9 @@ def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[Float
     Returns
     -------
     means, variances : ndarray of shape (T, D)
-        Moments of values, including the noise. They are NaN for missing values, and in columns whose noise
-        variance is below 1e-13 of the variance that the latent states explain, where rounding errors
-        dominate.
+        Moments of values, including the noise. They are NaN for missing values, and in columns in which
+        rounding errors dominate, because the noise variance is below 1e-13 of the variance explained by the
+        states.
     """
     states = params.state_space
     scores, precisions = choose(states).leave_one_out(states, panel)
@@ -328,19 +330,18 @@ def draw_states(params: StateSpace, panel: Panel, normals: FloatArray) -> FloatA
     panel : Panel
         Packed observations.
     normals : ndarray of shape (T, n_draws, K)
-        Independent standard normal variables.
+        Independent standard normal variables for the ``T`` rows of the panel, which include padding.
 
     Returns
     -------
     ndarray of shape (n_draws, N, K)
+        Draws for the ``N`` rows without padding.
     """
     states = params.state_space
     return choose(states).draw(states, panel, normals)
 
 
-# ---- draws
-
-# Simulation from the model, and simulation smoother.
+# ---- simulation from the model, and simulation smoother
 
 
 def simulate(params: StateSpace, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:

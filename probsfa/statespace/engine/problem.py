@@ -1,4 +1,4 @@
-"""Algorithms in JAX: their inputs, parameters and rows as device arrays, and their interface."""
+"""Inputs of the algorithms in JAX (parameters and rows as device arrays), and their interface."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -36,10 +36,11 @@ class Model(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows as inputs of the compiled programs; ``gap_index`` (T,) is the index of the gap before each row.
+    """Rows as inputs of the compiled programs.
 
-    ``weights`` (T, D) multiply the log densities of values: zero for missing values, and one for observed
-    values unless the panel has weights.
+    ``values`` (T, D) are zero where missing. ``weights`` (T, D) multiply the log densities of values: zero
+    for missing values, and one for observed values unless the panel has weights. ``gap_index`` (T,) is the
+    index of the gap before each row.
     """
 
     values: Array
@@ -76,7 +77,7 @@ def make_model(params: StateSpace, panel: Panel) -> Model:
 
 
 def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
-    """Return consecutive rows with the parameters; ``after_index`` is the index of the gap after them."""
+    """Return rows with the parameters; ``after_index`` is the index of the gap after the rows."""
     table = model.transitions
     if model.n_gaps == 1:
         transitions = table.at(0).start_unless(rows.gap_index == 0)
@@ -111,7 +112,7 @@ def index_after(panel: Panel, end: int) -> int:
 class Strategy(Protocol):
     """Interface of an algorithm for consecutive rows.
 
-    The methods are pure functions, which JAX traces; equal strategies share compiled programs.
+    JAX traces the methods, which are pure functions. Equal strategies share compiled programs.
     """
 
     @property
@@ -121,7 +122,7 @@ class Strategy(Protocol):
 
     @property
     def low_optimization(self) -> bool:
-        """Whether programs are compiled at a lower optimization level, with which they are as fast."""
+        """Whether to compile programs at a lower optimization level, because they are as fast with it."""
         ...
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:

@@ -3,10 +3,10 @@
 Covariances are represented by roots, ``P = W W'``, and computed by orthogonal transformations and by sums of
 positive terms, which is accurate for very small noise and closely spaced rows. The passes consist of two
 functions: *predict* the next state, and *update* it with a row. The update is an argument, so that other
-likelihoods can use the same passes.
+likelihoods can use the same passes. In the formulas, ``O`` is orthogonal and ``'`` denotes the transpose.
 
-*Predict.* With ``Q = N' N``, let ``U`` be the upper triangle of a QR factorisation of ``[W' A'; N]``. Then
-``U'`` is the root of the predicted covariance ``A P A' + Q``.
+*Predict* ``z_t+1 = A z_t + e`` with ``Cov e = Q = N' N``. Let ``U`` be the upper triangle of a QR
+factorisation of ``[W' A'; N]``. Then ``U'`` is a root of the predicted covariance ``A P A' + Q``.
 
 *Update.* Let ``R^-1/2 = diag(w / r)^1/2`` with the weights ``w`` of the values of a row, by default the mask.
 With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)``::
@@ -16,11 +16,11 @@ With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)``::
 The terms ``-1/2 log|B' B|`` and ``-1/2 |B^-1 h|^2`` are parts of the log-likelihood of the row (Kailath,
 Sayed & Hassibi 2000, chapter 12).
 
-*Smooth.* With the next state ``z'`` and the smoother gain ``G = P A' (A P A' + Q)^-1`` (Rauch, Tung &
-Striebel 1965)::
+*Smooth* with the gain ``G = P A' (A P A' + Q)^-1`` (Rauch, Tung & Striebel 1965). ``P_t|T`` denotes smoothed
+covariances::
 
     [N      0 ]       [B  M]
-    [W' A'  W']  = O  [0  S],    G = (B^-1 M)',    Cov(z | z') = S' S,    P_t = S' S + G P_t+1 G'
+    [W' A'  W']  = O  [0  S],    G = (B^-1 M)',    Cov(z_t | z_t+1) = S' S,    P_t|T = S' S + G P_t+1|T G'
 
 The first axis of arrays is time. ``transitions`` are from the previous row to each row, ``following`` from
 each row to the next row. The functions are pure, and their callers compile them.
@@ -53,7 +53,7 @@ class SquareRootState(NamedTuple):
 
 
 class Updated(NamedTuple):
-    """Updated state, ``log|B' B|`` and ``|B^-1 h|^2`` of the row; see the module docstring."""
+    """Updated state, and ``log|B' B|`` and ``|B^-1 h|^2`` of the row, see the module docstring."""
 
     state: SquareRootState
     log_det: Array
@@ -98,12 +98,14 @@ def collapse(problem: Problem) -> Collapsed:
 
 
 def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
-    """Return the log density of each row given all earlier rows, from filtered means and two terms (T,).
+    """Return the log density (T,) of each row given all earlier rows.
 
-    The log density of a value, including its normalization, is multiplied by the weight of the value.
+    ``means`` (T, K), ``log_dets`` (T,) and ``distances`` (T,) are those of :class:`Filtered`. The log density
+    of a value, including its normalization, is multiplied by the weight of the value.
 
-    The quadratic form of the prediction errors is the sum of two positive terms: the residuals at the
-    filtered mean, weighted by the noise variances, and the update, weighted by the predicted covariance.
+    The quadratic form of the prediction errors is the sum of two positive terms: the squared residuals at the
+    filtered mean in units of the noise variances, and the squared change of the mean by the update in units
+    of the predicted covariance.
     """
     residuals = problem.values - problem.offset - means @ problem.loadings.T
     log_norm = problem.weights @ jnp.log(2.0 * jnp.pi * problem.noise_variance)
@@ -174,7 +176,7 @@ def filter_pass(
 
 
 def condition(root: Array, following: Transition) -> tuple[Array, Array]:
-    """Return the smoother gain ``G`` (K, K), and a lower triangle ``X`` with ``Cov(z | z') = X X'``.
+    """Return the smoother gain ``G`` (K, K), and a lower triangle ``X`` with ``Cov(z_t | z_t+1) = X X'``.
 
     ``root`` is the root of the filtered covariance of the state, and ``following`` the transition to the next
     state.
@@ -197,11 +199,11 @@ def smoother_pass(
 
     def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, RowMoments]:
         filtered_mean, root, transition = row
-        gain, spread = condition(root, transition)
-        cross = state.covariance @ gain.T
+        gain, conditional_root = condition(root, transition)
+        lag_one = state.covariance @ gain.T
         mean = filtered_mean + gain @ (state.mean - transition.move(filtered_mean))
-        state = Gaussian(mean, spread @ spread.T + gain @ cross)
-        return state, RowMoments(*state, cross if full else transition.lag_terms(cross))
+        state = Gaussian(mean, conditional_root @ conditional_root.T + gain @ lag_one)
+        return state, RowMoments(*state, lag_one if full else transition.lag_terms(lag_one))
 
     rows = (filtered.means, filtered.roots, following)
     return jax.lax.scan(step, after, rows, reverse=True)[1]
@@ -217,9 +219,9 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
 
     def step(later: Array, row: tuple[Array, Array, Transition, Array]) -> tuple[Array, Array]:
         filtered_mean, root, transition, normal = row
-        gain, spread = condition(root, transition)
+        gain, conditional_root = condition(root, transition)
         prediction_error = later - transition.move(filtered_mean)
-        upper = spread.T
+        upper = conditional_root.T
         upper = jnp.where(jnp.diag(upper) < 0.0, -1.0, 1.0)[:, None] * upper
         draws = filtered_mean + prediction_error @ gain.T + normal @ upper
         return draws, draws

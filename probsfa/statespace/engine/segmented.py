@@ -2,22 +2,23 @@
 
 A pass over time is a sequence of small dependent steps, which cannot use the vector units of a processor.
 With ``S`` segments, each step is computed for all segments at once (:mod:`.batched`). A segment depends on
-earlier segments only through the distribution of the state ``s`` at its left border. The algorithm is exact:
+earlier segments only through the distribution of the state ``s`` at its left boundary, the last state of the
+previous segment. The algorithm is exact:
 
 1. *Summarize.* Filter every segment given ``s``. The last state of the segment is then ``N(F s + m, P)``, and
    the likelihood of its rows as a function of ``s`` is proportional to ``exp(h' s - s' J s / 2)``, the
    potential of the segment. These two functions are its summary.
-2. *Join.* Filter the states at the ``S`` borders one after the other.
-3. *Filter* every segment again, from the distribution of the state at its left border.
-4. *Smooth* the last states of all segments by a backward pass over the borders, then every segment from its
-   last state.
+2. *Join.* Filter the states at the ``S`` boundaries one after the other.
+3. *Filter* every segment again, from the distribution of the state at its left boundary.
+4. *Smooth* the last states of all segments by a backward pass over the boundaries, then every segment from
+   its last state.
 
-Let ``P`` be the covariance of a filtered state ``z``, ``z' = A z + e`` the next state with the smoothed
-covariance ``P'``, ``Cov e = Q``, and ``G = P A' (A P A' + Q)^-1`` the gain. The smoothed covariance of ``z``
-is ``(I - G A) P (I - G A)' + G (Q + P') G'`` (Rauch, Tung & Striebel 1965). The information form with ``A'
-Q^-1 A`` would have no significant digits for closely spaced rows, because entries of ``Q^-1`` of a smooth
-process grow with the third power of the reciprocal gap. In this module all results are sums of positive
-terms, as accurate as results of :mod:`.recursions`.
+Let ``P`` be the filtered covariance of ``z_t``, ``z_t+1 = A z_t + e`` with ``Cov e = Q``, ``P_t+1|T`` the
+smoothed covariance of ``z_t+1``, and ``G = P A' (A P A' + Q)^-1`` the smoother gain. The smoothed covariance
+of ``z_t`` is ``(I - G A) P (I - G A)' + G (Q + P_t+1|T) G'`` (Rauch, Tung & Striebel 1965). The information
+form with ``A' Q^-1 A`` would have no significant digits for closely spaced rows, because entries of ``Q^-1``
+of a smooth process grow with the third power of the reciprocal gap. In this module all results are sums of
+positive terms, as accurate as results of :mod:`.recursions`.
 
 The last axis of arrays is the segment: ``(L, n, S)`` for ``n`` numbers at each of ``L`` rows.
 """
@@ -58,7 +59,7 @@ class SegmentRows(NamedTuple):
 
 
 class Summaries(NamedTuple):
-    """Summary of each segment, given the state ``s`` at its left border.
+    """Summary of each segment, given the state ``s`` at its left boundary.
 
     The last state is ``N(F s + m, covariance)``; ``transfer`` (K, K + 1, S) are the columns of ``F`` and then
     ``m``. The likelihood of the rows is proportional to ``exp(h' s - s' J s / 2)``; ``potential``
@@ -71,7 +72,10 @@ class Summaries(NamedTuple):
 
 
 class FilteredSegments(NamedTuple):
-    """Filtered ``means`` (L, K, S), transposed ``roots`` (L, K, K, S), and two terms of the likelihood."""
+    """Filtered ``means`` (L, K, S) and transposed ``roots`` (L, K, K, S).
+
+    ``log_dets`` (L, S) and ``distances`` (L, S) are the terms of log densities of :class:`.Filtered`.
+    """
 
     means: Array
     roots: Array
@@ -82,8 +86,8 @@ class FilteredSegments(NamedTuple):
 class SmoothedRows(NamedTuple):
     """Smoothed ``means`` (L, K, S), ``covariances`` (L, K, K, S) and ``lag_one`` (L, K, K, S).
 
-    ``lag_one`` is the covariance of the next state with this one. In the last row of a segment it is the
-    transposed gain, because the next state belongs to another segment.
+    ``lag_one`` is the covariance of the next state (rows) with this state (columns). In the last row of a
+    segment it is the transposed gain instead, because the next state belongs to another segment.
     """
 
     means: Array
@@ -198,8 +202,8 @@ def summarize(rows: SegmentRows) -> Summaries:
     return jax.lax.scan(body, start, rows)[0]
 
 
-class Borders(NamedTuple):
-    """Distributions of the states at the left borders of segments, and of the last state of all rows.
+class Boundaries(NamedTuple):
+    """Distributions of the states at the left boundaries of segments, and of the last state of all rows.
 
     ``left`` is given all earlier rows; ``means`` (K, S) and transposed ``roots`` (K, K, S) are also given the
     rows of the segment.
@@ -211,8 +215,8 @@ class Borders(NamedTuple):
     last: Gaussian
 
 
-def join(segments: Summaries, before: Gaussian) -> Borders:
-    """Filter the states at the left borders of all segments, one after the other."""
+def join(segments: Summaries, before: Gaussian) -> Boundaries:
+    """Filter the states at the left boundaries of all segments, one after the other."""
     n = before.mean.shape[0]
     identity = jnp.eye(n, dtype=before.mean.dtype)
 
@@ -234,9 +238,9 @@ def join(segments: Summaries, before: Gaussian) -> Borders:
         after = Gaussian(transfer @ updated + constant, propagated @ propagated.T + segment.covariance)
         return after, (state, updated, solved[:, :-1])
 
-    last, borders = jax.lax.scan(body, before, _segments_first(segments))
-    left, means, roots = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), borders)
-    return Borders(left, means, roots, last)
+    last, boundaries = jax.lax.scan(body, before, _segments_first(segments))
+    left, means, roots = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), boundaries)
+    return Boundaries(left, means, roots, last)
 
 
 def _segments_first(segments: Summaries) -> Summaries:
@@ -245,11 +249,11 @@ def _segments_first(segments: Summaries) -> Summaries:
 
 @one_kernel
 def condition_on_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
-    """Return gain and covariance (K, K, S) of the state at each left border given that at the next border.
+    """Return gain and covariance (K, K, S) of the state at each boundary given that at the next boundary.
 
-    ``roots`` (K, K, S) are transposed roots of the covariance of the state at the left border, given the rows
-    up to the next border. On CPUs no library is called: batched calls deadlock if several of them run on few
-    cores (JAX 0.10).
+    ``roots`` (K, K, S) are transposed roots of the covariance of the state at the left boundary, given the
+    rows up to the next boundary. On CPUs no library is called: batched calls deadlock if several of them run
+    on few cores (JAX 0.10).
     """
     n = segments.covariance.shape[0]
     propagated = materialize(times_transpose(roots, segments.transfer[:, :n]))
@@ -262,11 +266,13 @@ def condition_on_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
     return gain, transpose_times(conditional_root, conditional_root) + propagated_noise
 
 
-def join_back(segments: Summaries, borders: Borders) -> Gaussian:
+def join_back(segments: Summaries, boundaries: Boundaries) -> Gaussian:
     """Return the smoothed last states of all segments, from the smoothed state of the last row."""
-    n = borders.last.mean.shape[0]
-    gains, spreads = (jnp.moveaxis(x, -1, 0) for x in condition_on_next(segments, borders.roots))
-    means, transfer = borders.means.T, jnp.moveaxis(segments.transfer, -1, 0)
+    n = boundaries.last.mean.shape[0]
+    gains, conditional_covariances = (
+        jnp.moveaxis(x, -1, 0) for x in condition_on_next(segments, boundaries.roots)
+    )
+    means, transfer = boundaries.means.T, jnp.moveaxis(segments.transfer, -1, 0)
     expected = jnp.einsum("sij,sj->si", transfer[:, :, :n], means) + transfer[:, :, n]
 
     def body(after: Gaussian, segment: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, Gaussian]:
@@ -276,13 +282,15 @@ def join_back(segments: Summaries, borders: Borders) -> Gaussian:
         )
         return smoothed, after
 
-    _, ends = jax.lax.scan(body, borders.last, (means, expected, gains, spreads), reverse=True)
+    _, ends = jax.lax.scan(
+        body, boundaries.last, (means, expected, gains, conditional_covariances), reverse=True
+    )
     return Gaussian(*(jnp.moveaxis(x, 0, -1) for x in ends))
 
 
 @one_kernel
 def filter_rows(rows: SegmentRows, left: Gaussian) -> FilteredSegments:
-    """Filter every segment from the state at its left border."""
+    """Filter every segment from the state at its left boundary."""
 
     def body(state: Gaussian, row: SegmentRows) -> tuple[Gaussian, FilteredSegments]:
         predicted = row.transitions.move(state.mean)[:, None]
@@ -388,12 +396,12 @@ class SegmentedForward(NamedTuple):
 
     filtered: FilteredSegments
     segments: Summaries
-    borders: Borders
+    boundaries: Boundaries
 
     @property
     def last(self) -> Gaussian:
         """Distribution of the last state given the rows."""
-        return self.borders.last
+        return self.boundaries.last
 
 
 @dataclass(frozen=True)
@@ -411,13 +419,13 @@ class Segmented:
     name: ClassVar[str] = "segmented"
     low_optimization: ClassVar[bool] = False
 
-    def join(self, segments: Summaries, before: Gaussian) -> Borders:
-        """Return the distributions at the borders of the segments."""
+    def join(self, segments: Summaries, before: Gaussian) -> Boundaries:
+        """Return the distributions at the boundaries of the segments."""
         return join(segments, before)
 
-    def join_back(self, segments: Summaries, borders: Borders) -> Gaussian:
+    def join_back(self, segments: Summaries, boundaries: Boundaries) -> Gaussian:
         """Return the last state of every segment given all rows."""
-        return join_back(segments, borders)
+        return join_back(segments, boundaries)
 
     @staticmethod
     def tracing() -> AbstractContextManager[None]:
@@ -429,9 +437,9 @@ class Segmented:
         rows = make_segment_rows(collapse(problem), problem.transitions, self.n_segments)
         with self.tracing():
             segments = summarize(rows)
-            borders = self.join(segments, before)
-            filtered = filter_rows(rows, borders.left)
-        result = SegmentedForward(filtered, segments, borders)
+            boundaries = self.join(segments, before)
+            filtered = filter_rows(rows, boundaries.left)
+        result = SegmentedForward(filtered, segments, boundaries)
         return result, row_log_likelihoods(problem, *filtered_terms(filtered))
 
     def packed_moments(self, problem: Problem, result: SegmentedForward, after: Gaussian) -> PackedMoments:
@@ -459,5 +467,5 @@ class Segmented:
         filtered = result.last
         mean = filtered.mean + gain @ (after.mean - problem.after.move(filtered.mean))
         last = Gaussian(mean, conditional_root @ conditional_root.T + gain @ after.covariance @ gain.T)
-        ends = self.join_back(result.segments, result.borders._replace(last=last))
+        ends = self.join_back(result.segments, result.boundaries._replace(last=last))
         return ends, transitions_to_segments(problem.following, self.n_segments)

@@ -1,4 +1,4 @@
-"""Inference for a model without latent processes, in which rows are independent."""
+"""Inference for a model without latent processes, whose rows are independent."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ __all__ = ["Stateless"]
 
 @dataclass(frozen=True)
 class Stateless:
-    """Methods as in :class:`.Core`, for models with zero states."""
+    """Inference for models with zero states; methods as in :class:`.Core`."""
 
     def log_likelihood(self, params: StateSpace, panel: Panel) -> float:
         """Return the log-likelihood in nats."""
@@ -25,8 +25,8 @@ class Stateless:
     def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return empty moments of all rows, with their log densities."""
         n = panel.n_rows
-        none = np.zeros((n, 0, 0))
-        return PanelMoments(np.zeros((n, 0)), none, none[: n - 1], _log_densities(params, panel))
+        empty = np.zeros((n, 0, 0))
+        return PanelMoments(np.zeros((n, 0)), empty, empty[: n - 1], _log_densities(params, panel))
 
     def visit_moments(
         self, params: StateSpace, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
@@ -48,7 +48,7 @@ class Stateless:
         counts, power, residual_sums = sums
         n_gaps, index = panel.gaps.size, panel.gap_index[: panel.n_rows]
         transitions = np.bincount(index, minlength=n_gaps + 1)[:n_gaps].astype(float)
-        none = np.zeros((n_gaps, 0))
+        empty = np.zeros((n_gaps, 0))
         return Statistics(
             self.log_likelihood(params, panel),
             counts,
@@ -57,9 +57,9 @@ class Stateless:
             counts[:, None, None],
             np.full((1, 1), float(n_observed)),
             transitions,
-            none,
-            none,
-            none,
+            empty,
+            empty,
+            empty,
         )
 
     def filter(
@@ -70,7 +70,7 @@ class Stateless:
         covariance: FloatArray,
         first_transition: Transition | None = None,
     ) -> Filtering:
-        """Return empty moments and the log densities of the rows; the state before has no effect."""
+        """Return empty moments and the log densities of the rows."""
         moments = self.moments(params, panel)
         return Filtering(moments.means, moments.covariances, moments.row_log_likelihoods)
 

@@ -1,8 +1,8 @@
 """Sums of expected moments over rows, in JAX, for parameter estimation.
 
-Sums of several parts of the data may be added. Moments of residuals are computed from residuals at the
-parameters of the posterior; as differences of second moments of the data, they would have large rounding
-errors for small noise (``r / var(x)`` below 1e-8).
+Sums of several parts of the data may be added. Moments of residuals are computed from the residuals at the
+parameters for which the moments of the states were computed. Differences of second moments of the data would
+have large rounding errors for small noise (``r / var(x)`` below 1e-8).
 """
 
 from typing import NamedTuple
@@ -16,18 +16,19 @@ from probsfa.statespace.engine.moments import PackedMoments, pack, triangle, unp
 
 
 class ObservationSums(NamedTuple):
-    """Sums over rows that involve the observations.
+    """Sums over rows for the parameters of the columns.
 
-    With ``D + 1`` columns, sums are over the rows in which each column is observed, and in the last column
-    over the rows in which any column is observed. ``y = (z, 1)``.
+    In arrays with ``D + 1`` columns, each of the first ``D`` columns is a sum over the rows in which this
+    column of the data is observed, and the last one a sum over the rows in which any column is observed. ``y
+    = (z, 1)`` is the state extended by one.
 
     Attributes
     ----------
     counts : Array of shape (D + 1,)
         Numbers of rows.
-    spread, second : Array of shape (K (K + 1) / 2, D + 1)
+    covariances, second_moments : Array of shape (K (K + 1) / 2, D + 1)
         Sums of the upper triangles of ``Cov[z]`` and ``E[z z']``.
-    first : Array of shape (K, D + 1)
+    means : Array of shape (K, D + 1)
         Sums of ``E[z]``.
     residual_power : Array of shape (D,)
         Sums of squared residuals ``e`` at the posterior means.
@@ -36,9 +37,9 @@ class ObservationSums(NamedTuple):
     """
 
     counts: Array
-    spread: Array
-    second: Array
-    first: Array
+    covariances: Array
+    second_moments: Array
+    means: Array
     residual_power: Array
     residual_moments: Array
 
@@ -74,17 +75,18 @@ def observation_sums(
 def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array, Array, Array, Array]:
     """Return counts, residual power and moments, latent and total moments of :class:`Statistics`."""
     n_states = loadings.shape[1]
-    second, counts, first = unpack(sums.second.T, n_states), sums.counts, sums.first.T
+    second_moments = unpack(sums.second_moments.T, n_states)
+    counts, means = sums.counts, sums.means.T
     latent = jnp.concatenate(
         [
-            jnp.concatenate([second, first[:, :, None]], axis=2),
-            jnp.concatenate([first[:, None, :], counts[:, None, None]], axis=2),
+            jnp.concatenate([second_moments, means[:, :, None]], axis=2),
+            jnp.concatenate([means[:, None, :], counts[:, None, None]], axis=2),
         ],
         axis=1,
     )
-    spread_loadings = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_states), loadings)
-    power = sums.residual_power + jnp.einsum("di,di->d", spread_loadings, loadings)
-    cross_products = sums.residual_moments.T.at[:, :-1].add(-spread_loadings)
+    covariance_loadings = jnp.einsum("dij,dj->di", unpack(sums.covariances.T[:-1], n_states), loadings)
+    power = sums.residual_power + jnp.einsum("di,di->d", covariance_loadings, loadings)
+    cross_products = sums.residual_moments.T.at[:, :-1].add(-covariance_loadings)
     return counts[:-1], power, cross_products, latent[:-1], latent[-1]
 
 
@@ -95,8 +97,8 @@ def observation_statistics(
     return complete_sums(observation_sums(values, weights, loadings, offset, moments), loadings)
 
 
-# Maximum number of distinct gaps for which sums over the rows with each gap are matrix products.
-_MAX_FEW_GAPS = 32
+# Maximum number of distinct gaps for which sums over the rows with each gap are computed by matrix products.
+_MAX_GAPS_FOR_PRODUCTS = 32
 
 
 def transition_statistics(
@@ -106,7 +108,7 @@ def transition_statistics(
     moments: PackedMoments,
     after: Gaussian,
 ) -> tuple[Array, Array, Array, Array]:
-    """Return number of transitions and sums of :class:`.TransitionTerms` (U, L) over each distinct gap.
+    """Return number of transitions (U,) and sums of :class:`.TransitionTerms` (U, L) over each distinct gap.
 
     ``following`` (T, K) are the transitions from each row to the next one, and ``gap_index`` (T,) the indices
     of their gaps, which are ``n_gaps`` for rows without a next row. ``after`` is the distribution of the
@@ -120,7 +122,7 @@ def transition_statistics(
     )
     expected = expected_terms(steps, moments_of_rows, later, moments.lag_one)
     terms = (jnp.ones_like(means[:1]), *expected)
-    if n_gaps <= _MAX_FEW_GAPS:
+    if n_gaps <= _MAX_GAPS_FOR_PRODUCTS:
         has_gap = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(means.dtype)
         sums = [(term @ has_gap).T for term in terms]
     else:

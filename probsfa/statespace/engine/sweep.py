@@ -48,16 +48,17 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
-# Bytes of the values and matrices (K x K for each row) of a chunk; some programs have several such arrays.
+# Maximum bytes of the values and the (K, K) matrices of a chunk; programs may have several such arrays.
 _CHUNK_BYTES = 64 * 2**20
-# Tried numbers of segments; samplers use at least eight segments with at least eight rows each.
+# Numbers of segments, of which the first possible one is used. Samplers require at least eight segments of at
+# least eight rows.
 _SEGMENT_COUNTS, _MIN_SEGMENT_ROWS = (64, 32, 16, 8, 4, 2), 8
-# Number of segments of a parallel scan that use all of an accelerator, and maximum rows of a segment.
+# Number of segments that uses all threads of an accelerator, and maximum number of rows of such a segment.
 _MAX_PARALLEL_SEGMENTS, _MAX_SEGMENT_ROWS = 8192, 64
 
 
 def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -> Strategy:
-    """Return the algorithm of a name; recursions by default.
+    """Return the algorithm with the given name; recursions by default.
 
     Raises
     ------
@@ -96,7 +97,7 @@ def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
 
 
 def _n_parallel_segments(n_rows: int) -> int:
-    """Return the number of equally long segments that uses all threads of an accelerator."""
+    """Return the largest number of equally long segments that an accelerator runs at the same time."""
     lengths = [n for n in range(1, _MAX_SEGMENT_ROWS + 1) if n_rows % n == 0]
     return n_rows // next((n for n in lengths if n_rows // n <= _MAX_PARALLEL_SEGMENTS), lengths[-1])
 
@@ -179,7 +180,7 @@ class _Pass:
         self.starts = range(0, self.panel.values.shape[0], self.length)
         zeros = np.zeros((n_states, n_states))
         self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
-        # State after the last row. It has no effect, because it starts a new sequence and is independent.
+        # State after the last row. It has no effect, because it would be the start of another sequence.
         self.state_after_end = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
 
     def chunk(self, start: int) -> tuple[Rows, int]:
@@ -306,7 +307,7 @@ class Sweep:
         return *values, steps.map(jnp.asarray), model, before
 
     def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
-        """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
+        """Return draws (n_draws, N, K) of the states given all rows; see :meth:`.Core.draw`."""
         with _settings():
             length = self._length(params, panel)
             panel_pass = _Pass(Recursions(), params, panel, length)

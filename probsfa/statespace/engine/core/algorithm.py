@@ -29,12 +29,12 @@ __all__ = ["Core", "supports"]
 #: Called with the rows of a chunk, their means and their covariances.
 Visit = Callable[[slice, FloatArray, FloatArray], None]
 
-# Segments are used if the precision (inverse variance) of the filtered states is at most these values: the
-# first for results (ten accurate digits), the second for optimizer steps (five digits, seven of
-# log-likelihoods). Rounding errors of segments grow with the square of the precision.
+# Maximum precision (inverse variance) of the filtered states for which segments are used: for results (ten
+# accurate digits), and for optimizer steps (five digits, and seven digits of log-likelihoods). Rounding
+# errors of segments grow with the square of the precision.
 _MAX_PRECISION, _MAX_PRECISION_OF_STEPS = 1e4, 2e6
-# Maximum size of stored results of the forward pass, in general and if moments of each chunk are passed to a
-# function. Results beyond this size are recomputed in the backward pass.
+# Maximum size of stored results of the forward pass: in general, and if a function is called with the moments
+# of each chunk. Results beyond this size are recomputed in the backward pass.
 _MAX_STORED_BYTES, _MAX_STORED_BYTES_OF_CHUNKS = 1536 * 2**20, 64 * 2**20
 
 
@@ -52,7 +52,7 @@ class Core:
     for_steps : bool, default=False
         Whether results are only used for optimizer steps, for which five digits suffice.
     chunk_type : type of Chunk, optional
-        The algorithm; by default it is selected by model and panel.
+        The algorithm. The default depends on model and panel, see ``_choose_chunk_type``.
     """
 
     for_steps: bool = False
@@ -119,7 +119,7 @@ class Core:
             rows, values, weights = _rows(params, panel, panel.value_weights, first_transition)
             means, covariances, terms = _arrays_for_filter(rows, panel.n_rows, params.n_states)
             rows.filter(np.array(mean, np.float64), _root(covariance))
-            _add_residuals(params, values, weights, means, terms)
+            _complete_log_densities(params, values, weights, means, terms)
             return Filtering(means, covariances, terms)
 
     def filter_student(
@@ -143,7 +143,10 @@ class Core:
             return Filtering(*arrays)
 
     def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
-        """Return draws (n_draws, N, K) of the states given all rows, from normal values (T, n_draws, K)."""
+        """Return draws (n_draws, N, K) of the states given all rows.
+
+        ``normals`` (T, n_draws, K) are standard normal variables for the N rows of the panel and its padding.
+        """
         with _settings():
             panel_pass = PanelPass(params, panel, Recursions, _MAX_STORED_BYTES)
             for _ in panel_pass.forward():
@@ -159,7 +162,7 @@ class Core:
     def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
         """Return ``P (x - mu)`` and the diagonal of ``P``, both (N, D); zero for missing values.
 
-        ``P`` is the inverse covariance of all observed values.
+        ``P`` is the inverse of the joint covariance of all observed values.
         """
         with _settings():
             n, k = panel.n_rows, params.n_states
@@ -219,7 +222,10 @@ def largest_precision(params: StateSpace, panel: Panel) -> float:
 def _rows(
     params: StateSpace, panel: Panel, weights: RowSource, first_transition: Transition | None
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """Return the kernel of all rows, their values and weights; ``first_transition`` may be None."""
+    """Return the kernel of all rows, their values, and their weights.
+
+    ``first_transition`` as in :func:`.posterior.filter_rows`.
+    """
     n = panel.n_rows
     steps, index = transition_table(params, panel.gaps), panel.gap_index[:n]
     if first_transition is not None:
@@ -231,6 +237,7 @@ def _rows(
 
 
 def _arrays_for_filter(rows: Any, n: int, k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Allocate means, covariances and terms of log densities, to which the kernel will write its results."""
     arrays = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
     rows.filtered_means, rows.filtered_covariances, rows.terms = arrays
     return arrays
@@ -242,10 +249,10 @@ def _root(covariance: FloatArray) -> FloatArray:
     return np.ascontiguousarray(np.sqrt(np.maximum(variances, 0.0))[:, None] * directions.T)
 
 
-def _add_residuals(
+def _complete_log_densities(
     params: StateSpace, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
 ) -> None:
-    """Add, to the log density of each row, the term of its residuals at the filtered mean."""
+    """Replace the terms of the states (N,) by log densities of rows, which include residuals and noise."""
     n, d = values.shape
     kernel = kernels().Segments(
         n_states=params.n_states,

@@ -27,7 +27,7 @@ _INTERFACE_VERSION = 2
 
 @cache
 def _module() -> Any:
-    """Return the module; None if it is not installed, or if its interface has another version."""
+    """Return ``_probsfa_core``; None if it is not installed, or if its interface has another version."""
     try:
         module = importlib.import_module("_probsfa_core")
     except ImportError:
@@ -43,7 +43,7 @@ def available() -> bool:
 def warn_if_missing() -> None:
     """Warn, once in a process, if the compiled engine is neither installed nor switched off.
 
-    Installers show errors of the build only on request.
+    The warning is necessary because installers show errors of the build only on request.
     """
     if os.environ.get(ENVIRONMENT_VARIABLE) != "0" and _module() is None:
         _warn()
@@ -78,9 +78,9 @@ def kernels() -> Any:
 
 
 def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Return standardised values, zero where missing, and the mask of rows with NaN.
+    """Return standardised values, zero where missing, and the mask of observed values.
 
-    This is :func:`.pack_rows`, computed by the compiled engine if it supports the array.
+    Like :func:`.pack_rows`, but computed by the compiled engine if it supports the array.
     """
     is_plain = type(block) in (np.ndarray, np.memmap) and block.dtype == np.float64  # no masked array
     is_contiguous = block.flags.c_contiguous and block.flags.aligned
@@ -176,13 +176,13 @@ class Roots(NamedTuple):
         return cls(*(np.ascontiguousarray(np.moveaxis(x, -1, 0), np.float64) for x in both))
 
     def select(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
-        """Return only the transitions in `index`, and their new indices."""
+        """Return only the transitions to which `index` refers, and the index into the result."""
         used, inverse = np.unique(index, return_inverse=True)
         return Roots(self.transition[used], self.innovation[used]), inverse.astype(np.int32)
 
 
 class Columns(NamedTuple):
-    """Parameters of the columns; see ``observations`` of ``kernels.h``."""
+    """Parameters of the columns as arrays for the kernels; see ``observations`` of ``kernels.h``."""
 
     offset: FloatArray
     reciprocal_noise: FloatArray
@@ -193,7 +193,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, params: StateSpace) -> "Columns":
-        """Return the parameters of a model's columns."""
+        """Return the parameters of the columns of a model."""
         rows, columns = lower_triangle(params.n_states)
         loadings, noise = (np.asarray(x, np.float64) for x in (params.loadings, params.noise_variance))
         scaled = loadings / noise[:, None]
@@ -220,7 +220,7 @@ class Sums(NamedTuple):
     def zero(
         cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
     ) -> "Sums":
-        """Return arrays of zeros. For complete rows, ``observed_sums`` has one column for all columns."""
+        """Return arrays of zeros; if all rows are complete, all columns share one of ``observed_sums``."""
         k, d = n_states, n_features
         width = d + 1 + -(d + 1) % LANES
         observed = (k * (k + 1) + k + 1, LANES if complete else width)
@@ -232,13 +232,13 @@ class Sums(NamedTuple):
         d, k = loadings.shape
         packed = k * (k + 1) // 2
         observed = self.observed_sums[:, :1] if complete else self.observed_sums[:, : d + 1]
-        covariance_sums, second = (
+        covariance_sums, mean_products = (
             unpacked(observed[part].T) for part in (slice(packed), slice(packed, 2 * packed))
         )
-        first, counts = observed[2 * packed : -1].T, observed[-1]
+        mean_sums, counts = observed[2 * packed : -1].T, observed[-1]
         moments = np.empty((d + 1, k + 1, k + 1))
-        moments[:, :k, :k] = covariance_sums + second
-        moments[:, :k, k] = moments[:, k, :k] = first
+        moments[:, :k, :k] = covariance_sums + mean_products
+        moments[:, :k, k] = moments[:, k, :k] = mean_sums
         moments[:, k, k] = counts
         covariance_loadings = (
             loadings @ covariance_sums[0]
@@ -247,17 +247,17 @@ class Sums(NamedTuple):
         )
         cross_products = self.residual_moments[:, :d].T.copy()
         cross_products[:, :k] -= covariance_loadings
-        power = self.residual_power + np.einsum("di,di->d", covariance_loadings, loadings)
+        residual_power = self.residual_power + np.einsum("di,di->d", covariance_loadings, loadings)
         gap_sums = self.transitions[:-1]
-        steps = (gap_sums[:, -1], *np.split(gap_sums[:, :-1], 3, axis=1))
+        transition_sums = (gap_sums[:, -1], *np.split(gap_sums[:, :-1], 3, axis=1))
         return Statistics(
             log_likelihood,
             np.broadcast_to(counts, d + 1)[:-1].copy(),
-            power,
+            residual_power,
             cross_products,
             moments[:-1],
             moments[-1],
-            *map(np.copy, steps),
+            *map(np.copy, transition_sums),
         )
 
 
@@ -274,11 +274,11 @@ def packed(matrix: FloatArray) -> FloatArray:
 
 def unpacked(lower: FloatArray) -> FloatArray:
     """Return the symmetric matrices (..., K, K) of lower triangles."""
-    return lower[..., _places(lower.shape[-1])]
+    return lower[..., _packed_positions(lower.shape[-1])]
 
 
 @cache
-def _places(count: int) -> NDArray[np.intp]:
+def _packed_positions(count: int) -> NDArray[np.intp]:
     """Return, for each entry of a symmetric matrix, its index in the packed lower triangle (count,)."""
     size = round((np.sqrt(8.0 * count + 1.0) - 1.0) / 2.0)
     positions = np.zeros((size, size), dtype=np.intp)

@@ -29,9 +29,9 @@ from probsfa.statespace.parameters import StateSpace
 Arrays = dict[str, FloatArray]
 _T = TypeVar("_T", Precisions, Roots)
 
-# Bytes of the values of a chunk that is read from a file, sufficient for the full speed of the disk.
+# Maximum bytes of the values of a chunk that is read from a file: enough for the full speed of the disk.
 _READ_BYTES = 16 * 2**20
-# Minimum number of multiplications of a chunk for a second thread, whose start takes about 50 us.
+# Minimum number of multiplications of a chunk for which a second thread is used. Its start takes about 50 us.
 _MIN_WORK_OF_THREAD = 1e7
 # Bytes of the results of a chunk (precisions, or gains and roots) that are stored for the backward pass.
 _CHUNK_BYTES = 64 * 2**20
@@ -40,7 +40,7 @@ _CHUNK_BYTES = 64 * 2**20
 class Scratch(threading.local):
     """Arrays that each thread allocates once and reuses.
 
-    New allocations would take as long as a pass over a panel with few states.
+    With few states, new allocations would take as long as the pass itself.
     """
 
     def __init__(self) -> None:
@@ -58,11 +58,11 @@ scratch = Scratch()
 
 
 class State(NamedTuple):
-    """The distribution of the state between two chunks.
+    """The distribution of the state between two chunks, as a vector (K,) and a matrix (K, K).
 
-    In the backward pass, it consists of mean (K,) and covariance (K, K). In the forward pass, it consists of
-    information vector and precision matrix (:class:`Segments`), or of the mean and a root ``N`` of the
-    covariance ``N' N`` (:class:`Recursions`).
+    - Backward pass: mean and covariance.
+    - Forward pass of :class:`Segments`: information vector and precision.
+    - Forward pass of :class:`Recursions`: mean and a root ``N`` of the covariance ``N' N``.
     """
 
     vector: FloatArray
@@ -120,12 +120,12 @@ class Chunk(ABC):
     @classmethod
     @abstractmethod
     def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
-        """Return the number of rows of a chunk; it depends on whether all moments are returned."""
+        """Return the number of rows of a chunk; ``return_moments`` as in :class:`PanelPass`."""
 
     @classmethod
     @abstractmethod
     def prior(cls, n_states: int) -> State:
-        """Return the stationary state before the first row, in the form of the algorithm."""
+        """Return the stationary distribution, that of the state before the first row."""
 
     @property
     @abstractmethod
@@ -134,7 +134,10 @@ class Chunk(ABC):
 
     @abstractmethod
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
-        """Filter from the state before the first row; write means and terms, and return the last state."""
+        """Filter from the state before the first row, and return the filtered last state.
+
+        Filtered means (n, K), and terms (n,) of the log densities without residuals, are written to arrays.
+        """
 
     @abstractmethod
     def smooth(self, last: State, arrays: Arrays, *, full: bool) -> State:
@@ -178,7 +181,7 @@ class Chunk(ABC):
         if not hasattr(self, "values"):
             self._read()
         if after is not None:
-            # Arrays for sums have an additional row for the state after the last row of the chunk.
+            # Arrays for sums have an additional row, for the state after the chunk.
             self.means[n], self.moments[n, : k * (k + 1) // 2] = after.vector, packed(after.matrix)
         if self.one_thread:
             self.kernel.add_up(0, n, *sums)
@@ -213,8 +216,9 @@ class PanelPass:
         Packed observations.
     chunk_type : type of Chunk
         The algorithm.
-    kept_bytes : int
-        Maximum memory for results of the forward pass. Results beyond it are recomputed in the backward pass.
+    max_stored_bytes : int
+        Maximum size of stored results of the forward pass. Results of further chunks are recomputed in the
+        backward pass.
     return_moments : bool, default=False
         Whether moments of all rows are returned; chunks are then smaller.
     """
@@ -224,11 +228,11 @@ class PanelPass:
         params: StateSpace,
         panel: Panel,
         chunk_type: type[Chunk],
-        kept_bytes: int,
+        max_stored_bytes: int,
         *,
         return_moments: bool = False,
     ) -> None:
-        self.chunk_type, self.kept_bytes = chunk_type, kept_bytes
+        self.chunk_type, self.max_stored_bytes = chunk_type, max_stored_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
         sizes = params.latents.sizes
         self.n_single, self.n_triples = sizes.count(1), sizes.count(3)
@@ -241,9 +245,8 @@ class PanelPass:
         n_chunk_rows = chunk_type.rows_of_chunk(self.n_states, return_moments)
         if not self.resident:
             n_chunk_rows = min(n_chunk_rows, _READ_BYTES // (8 * self.n_features))
-        n_chunk_rows = max(
-            n_chunk_rows - n_chunk_rows % 8, 8
-        )  # whole chunks then fill each SIMD lane of each group
+        # Multiples of eight rows, so that two groups of four segments have equally long segments.
+        n_chunk_rows = max(n_chunk_rows - n_chunk_rows % 8, 8)
         n = panel.n_rows
         self.parts = [slice(start, min(start + n_chunk_rows, n)) for start in range(0, n, n_chunk_rows)]
         self._tables: dict[Any, Any] = {}
@@ -269,9 +272,9 @@ class PanelPass:
 
     def forward(self) -> Iterator[FloatArray]:
         """Filter all chunks in sequence; yield the log density of each row."""
-        remaining_bytes = self.kept_bytes
+        remaining_bytes = self.max_stored_bytes
         for i, part in enumerate(self.parts):
-            # Results of a single chunk may remain in scratch memory, because no other chunk overwrites them.
+            # The results of a single chunk remain in scratch memory, because no other chunk overwrites them.
             chunk = self.chunk_type(self, part, new_memory=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
@@ -283,7 +286,7 @@ class PanelPass:
     def backward(self, allocate: Callable[[slice], Arrays], *, full: bool) -> Iterator[Chunk]:
         """Smooth all chunks, the last one first, into arrays that ``allocate`` returns for their rows.
 
-        While a chunk is yielded, ``after`` is the smoothed state that follows it; None for the last chunk.
+        When a chunk is yielded, ``after`` is the smoothed state after it, or None for the last chunk.
         """
         for i, chunk in self.filtered_backwards():
             first = chunk.smooth(self.states[i + 1], allocate(chunk.part), full=full)
@@ -305,9 +308,9 @@ class PanelPass:
 _N_GROUPS, _MIN_SEGMENT_ROWS = 2, 24
 # Maximum number of distinct gaps for which a table of transitions is made.
 _MAX_TABULATED_GAPS = 64
-# Minimum number of rows of a chunk. The first rows of each segment depend on the previous segment and are
-# processed twice, so that segments should be much longer. At 24 to 64 states, chunks of 2048 rows take 14 to
-# 34 % more time than chunks of 8192 rows.
+# Minimum number of rows of a chunk. The first rows of each segment, which depend on the previous segment, are
+# filtered twice; long chunks have fewer such rows. At 24 to 64 states, chunks of 2048 rows take 14 to 34 %
+# more time than chunks of 8192 rows.
 _MIN_CHUNK_ROWS = 2048
 
 
@@ -346,7 +349,9 @@ class Segments(Chunk):
 
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
         kernel = self.kernel
-        kernel.weight, kernel.known, kernel.inverse, kernel.log_det = self._precisions
+        precisions = self._precisions
+        kernel.weight, kernel.known = precisions.cross_precision, precisions.previous_precision
+        kernel.inverse, kernel.log_det = precisions.innovation_precision, precisions.log_det
         self.group = np.zeros(kernel.size_of_groups, np.uint8)
         size = kernel.size_of_rows
         self.row_buffer = np.empty(size) if self.new_memory else scratch.array("rows", size)
@@ -387,7 +392,7 @@ class Segments(Chunk):
         return State(arrays["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
 
     def _matrix_after_last_row(self, table: FloatArray) -> FloatArray:
-        """Return the matrix (K, K) of a table for the transition from the last row."""
+        """Return the matrix (K, K) of a table (U + 1, 2, K) for the transition from the last row."""
         diagonal, off_diagonal = table[self.next_gap_index]
         n = self.panel_pass.n_single
         paired = np.arange(n, self.panel_pass.n_states).reshape(-1, 2)
@@ -396,7 +401,7 @@ class Segments(Chunk):
         return np.asarray(Blocks(diagonal[:n], (pairs,) if len(pairs) else ()).matrix())
 
     def _lag_one_entries(self, matrix: FloatArray) -> FloatArray:
-        """Return the entries of a lag-one covariance inside blocks, in the order of :meth:`smooth`."""
+        """Return the entries of a lag-one covariance inside blocks (L,), in the order of :meth:`smooth`."""
         paired = np.arange(self.panel_pass.n_single, self.panel_pass.n_states)
         partner = paired.reshape(-1, 2)[:, ::-1].ravel()
         return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
@@ -410,7 +415,7 @@ class Segments(Chunk):
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:
-    """Return the inverse of a symmetric positive definite matrix; NaN if it is not positive definite."""
+    """Return the inverse of a symmetric matrix; NaN if it is not positive definite."""
     try:
         root = np.linalg.inv(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:
@@ -440,7 +445,7 @@ class Recursions(Chunk):
 
         Rows in the steady state share one gain, which is counted once.
         """
-        return 16 * self.n_slots * self.panel_pass.n_states**2 + self.means_of_filter.nbytes
+        return 16 * self.n_slots * self.panel_pass.n_states**2 + self.filtered_means.nbytes
 
     @cached_property
     def _row_kernel(self) -> Any:
@@ -448,8 +453,8 @@ class Recursions(Chunk):
         return make_rows(self.panel_pass.params, self.values, self.weights, roots, index)
 
     def _array_for_means(self) -> FloatArray:
-        self.means_of_filter = np.empty((self.n_rows, self.panel_pass.n_states))
-        return self.means_of_filter
+        self.filtered_means = np.empty((self.n_rows, self.panel_pass.n_states))
+        return self.filtered_means
 
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
         n, k, rows = self.n_rows, self.panel_pass.n_states, self._row_kernel
@@ -486,7 +491,8 @@ def make_rows(
 ) -> Any:
     """Return the kernel of ``recursions.c`` for some rows.
 
-    ``gap_index`` (n + 1,) are the indices of the transitions to each row, and from the last row.
+    ``gap_index`` (n + 1,) contains the indices in `roots` of the transitions to each row, and from the last
+    row.
     """
     n, d = values.shape
     bandwidth = max(params.latents.sizes, default=1) - 1

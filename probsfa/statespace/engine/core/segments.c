@@ -23,7 +23,7 @@
  * After step 4, `likelihoods` completes the log densities of rows. After step 6, `add_up` computes sums over rows.
  *
  * Arguments and results are stored row by row, and symmetric matrices as lower triangles. Intermediate results are stored by
- * lanes. The relative rounding error of results is proportional to the precision: see recursions.c for very small noise.
+ * lanes. The rounding error of results grows with the square of the precision F: see recursions.c for very small noise.
  */
 #include "matrices.h"
 
