@@ -22,7 +22,6 @@ ALGORITHMS = {
     "scan": Sweep("scan", n_segments=8),
 }
 COMPILED = [name for name in ALGORITHMS if name.startswith("core")]
-OF_JAX = [name for name in ALGORITHMS if name not in COMPILED]
 
 
 def skip_without_core(name):

@@ -36,15 +36,16 @@ def make_model(rng, kind, n_features=4, decay=(0.9,)):
     latents = shape.latents
     loadings = rng.standard_normal((n_features, latents.n_states))
     loadings[:, np.setdiff1d(np.arange(latents.n_states), latents.loaded_states)] = 0.0
-    for one, own in latents.states.items():
-        if not one.stationary:  # in units of a start that is wider than steps
-            loadings[:, own] *= 1e2
+    for process_type, states in latents.states.items():
+        # Non-stationary states have variance one at the start, and much smaller innovations.
+        if not process_type.stationary:
+            loadings[:, states] *= 1e2
     noise, offset = rng.uniform(0.2, 0.5, n_features), rng.standard_normal(n_features)
     return StateSpace(np.array(decay), loadings, noise, offset, **KINDS[kind])
 
 
 def make_data(rng, params, *, even, pattern="scattered", lengths=LENGTHS):
-    """Sequences, their times for the oracle, and a panel."""
+    """Return sequences with missing values, their times for the oracle, and a panel."""
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
     data = mask_values(rng, oracle.draw(rng, params, times), pattern)
     return data, times, to_panel(data, None if even else times)
@@ -62,16 +63,16 @@ def assert_is_the_joint_gaussian(params, data, times, panel, algorithm):
     assert scaled_error(posterior.covariances, [covariance[t, :, t] for t in rows]) < EXACT
     lag_one = [covariance[t + 1, :, t] for t in rows[:-1]]
     assert scaled_error(posterior.lag_one_covariances, lag_one) < EXACT
-    assert_are_its_transitions(stats, params, mean, covariance, times, panel)
+    assert_same_transition_sums(stats, params, mean, covariance, times, panel)
 
 
-def assert_are_its_transitions(stats, params, mean, covariance, times, panel):
-    """Compare sums over transitions with moments of the joint Gaussian."""
+def assert_same_transition_sums(stats, params, mean, covariance, times, panel):
+    """Compare sums over transitions with those of the joint Gaussian."""
     moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
-    needed = entries(params.latents.sizes)
+    in_blocks = entries(params.latents.sizes)
     sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
-    # Innovations are differences of states, whose rounding errors have the size of the previous power.
-    size = max(1.0, *(float(np.max(np.abs(each), initial=0.0)) for each in moments))
-    for found, each in zip(sums, moments, strict=True):
-        difference = found - each[:, needed.rows, needed.columns]
+    # Innovations are differences of states; their rounding errors are relative to the size of the states.
+    size = max(1.0, *(float(np.max(np.abs(wanted), initial=0.0)) for wanted in moments))
+    for found, wanted in zip(sums, moments, strict=True):
+        difference = found - wanted[:, in_blocks.rows, in_blocks.columns]
         assert np.max(np.abs(difference), initial=0.0) < EXACT * size

@@ -1,6 +1,6 @@
 """Random models with few values, and errors of computed moments.
 
-Print the largest errors of the default algorithm and of the reference implementation over many models::
+This command prints the largest errors of the default algorithm and of the reference over many models::
 
     python -m tests.statespace.engine.random_models --models 300
 """
@@ -24,7 +24,8 @@ from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from tests.oracles import extended_precision as oracle
 
-SAME = 1e-6  # posterior standard deviations of means, relative to variances, and nats
+# Maximum error: of means in posterior standard deviations, of covariances relative to variances, in nats.
+MAX_ERROR = 1e-6
 
 
 class Case(NamedTuple):
@@ -57,14 +58,15 @@ def random_case(seed):
         LocalLinearTrend(10.0 ** rng.uniform(-2, 4, n_lines)),
         Matern52.of_times(10.0 ** rng.uniform(0, np.log10(300.0), n_smoother)),
     )
-    latents = Latents(n_ar, {type(one): len(one) for one in processes})
+    latents = Latents(n_ar, {type(process): len(process) for process in processes})
     loadings = np.zeros((n_features, latents.n_states))  # no column measures a derivative
     loadings[:, latents.loaded_states] = rng.standard_normal((n_features, latents.n_loaded_states))
     noise = 10.0 ** rng.uniform(-12, 0.5, n_features)
-    for kind, own in latents.states.items():
-        if not kind.stationary:  # steps of a tenth to ten of other processes, from a start as far as 1e6
-            loadings[:, own] *= 10.0 ** rng.uniform(4, 6)
-            noise = np.maximum(noise, 1e-6)  # or values of 1e6 have not the digits
+    for process_type, own_states in latents.states.items():
+        # Innovations of trends are 0.1 to 10 times those of other processes, and starts are up to 1e6.
+        if not process_type.stationary:
+            loadings[:, own_states] *= 10.0 ** rng.uniform(4, 6)
+            noise = np.maximum(noise, 1e-6)  # smaller noise is below the last digit of values of 1e6
     params = StateSpace(
         np.where(rng.random(n_ar) < 0.3, slow, fast),
         loadings,
@@ -91,7 +93,7 @@ def random_case(seed):
 
 
 def close_rows(gap):
-    """Return one AR(1) factor and one smooth process of time scale 240, with two rows that close."""
+    """Return one AR(1) factor and one smooth process of time scale 240, with two rows at this distance."""
     rng = np.random.default_rng(0)
     params = StateSpace(
         np.array([0.9]),
@@ -118,46 +120,53 @@ def errors_of(case, wanted):
     return errors(wanted, smooth(case.params, panel), filter_all(case.params, panel)[0])
 
 
-def without_digits(case, wanted, found, same):
-    """Return the errors of at least `same` that rounding of the values does not explain.
+def unexplained_errors(case, wanted, found, max_error):
+    """Return the errors of at least `max_error` that rounding of the values does not explain.
 
-    Values of a trend may be 1e10 times the standard deviation of their noise. Then the exact posterior itself
-    moves by more than `same` if each value moves to an adjacent double, up or down at random. An algorithm
-    rounds a value a few times: eight times the largest of four such moves is allowed.
+    Values of a trend may be 1e10 times the standard deviation of their noise. Then the exact posterior
+    changes by more than `max_error` if each value is replaced by an adjacent double, up or down at random. An
+    algorithm rounds a value several times: eight times the largest of four such changes is allowed.
     """
-    large = {name: error for name, error in found.items() if not error < same}
-    if not large:
+    too_large = {name: error for name, error in found.items() if not error < max_error}
+    if not too_large:
         return {}
-    rng, explained = np.random.default_rng(0), dict.fromkeys(found, 0.0)
+    rng, rounding_errors = np.random.default_rng(0), dict.fromkeys(found, 0.0)
     for _ in range(4):
-        moved = np.nextafter(case.values, np.where(rng.random(case.values.shape) < 0.5, np.inf, -np.inf))
-        other = oracle.posterior(case.params, moved, case.times, case.sequence)
-        smoothed = Posterior(other.means, other.covariances, other.lag_one, other.row_log_likelihoods)
-        filtered = Filtering(other.filtered_means, other.filtered_covariances, other.row_log_likelihoods)
-        explained = {name: max(e, explained[name]) for name, e in errors(wanted, smoothed, filtered).items()}
-    return {name: error for name, error in large.items() if not error < 8.0 * explained[name]}
+        perturbed = np.nextafter(case.values, np.where(rng.random(case.values.shape) < 0.5, np.inf, -np.inf))
+        posterior = oracle.posterior(case.params, perturbed, case.times, case.sequence)
+        smoothed = Posterior(
+            posterior.means, posterior.covariances, posterior.lag_one, posterior.row_log_likelihoods
+        )
+        filtered = Filtering(
+            posterior.filtered_means, posterior.filtered_covariances, posterior.row_log_likelihoods
+        )
+        rounding_errors = {
+            name: max(e, rounding_errors[name]) for name, e in errors(wanted, smoothed, filtered).items()
+        }
+    return {name: error for name, error in too_large.items() if not error < 8.0 * rounding_errors[name]}
 
 
 def errors(wanted, smoothed, filtered):
-    """Return the largest errors of moments: of means in standard deviations, of covariances relative to them.
+    """Return the largest errors: of means in standard deviations, of covariances relative to their products.
 
-    The error of the log-likelihood is in nats up to 1e6 nats and relative beyond, where its own last digit
-    is larger than 1e-10 nats.
+    The error of a log-likelihood is in nats if its absolute value is at most 1e6 nats. Larger values have a
+    last digit above 1e-10 nats; their error is divided by the value in millions of nats.
     """
-    after, sofar = (
+    smoothed_std, filtered_std = (
         np.sqrt(np.diagonal(x, axis1=1, axis2=2)) for x in (wanted.covariances, wanted.filtered_covariances)
     )
     value = wanted.row_log_likelihoods.sum()
-    largest_value = max(1.0, 1e-6 * abs(value))
+    unit = max(1.0, 1e-6 * abs(value))
     found = {
-        "means": (smoothed.means - wanted.means) / after,
-        "covariances": (smoothed.covariances - wanted.covariances) / _products(after, after),
-        "lag_one": (smoothed.lag_one_covariances - wanted.lag_one) / _products(after[1:], after[:-1]),
-        "log_likelihood": (smoothed.row_log_likelihoods.sum() - value) / largest_value,
-        "filtered_means": (filtered.means - wanted.filtered_means) / sofar,
+        "means": (smoothed.means - wanted.means) / smoothed_std,
+        "covariances": (smoothed.covariances - wanted.covariances) / _products(smoothed_std, smoothed_std),
+        "lag_one": (smoothed.lag_one_covariances - wanted.lag_one)
+        / _products(smoothed_std[1:], smoothed_std[:-1]),
+        "log_likelihood": (smoothed.row_log_likelihoods.sum() - value) / unit,
+        "filtered_means": (filtered.means - wanted.filtered_means) / filtered_std,
         "filtered_covariances": (filtered.covariances - wanted.filtered_covariances)
-        / _products(sofar, sofar),
-        "filtered_log_likelihood": (filtered.log_likelihoods.sum() - value) / largest_value,
+        / _products(filtered_std, filtered_std),
+        "filtered_log_likelihood": (filtered.log_likelihoods.sum() - value) / unit,
     }
     return {name: float(np.max(np.abs(error), initial=0.0)) for name, error in found.items()}
 
@@ -172,25 +181,25 @@ def main():
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--strategies", nargs="+", default=["default", "recursions"])
     options = parser.parse_args()
-    worst = {name: {} for name in options.strategies}
-    beyond = []
+    largest_errors = {name: {} for name in options.strategies}
+    exceeding = []
     for seed in range(options.models):
         case = random_case(seed)
         wanted = oracle.posterior(case.params, case.values, case.times, case.sequence)
-        for name, largest in worst.items():
+        for name, largest in largest_errors.items():
             with nullcontext() if name == "default" else use_strategy(name):
                 found = errors_of(case, wanted)
-            if not all(error < SAME for error in found.values()):  # also NaN
-                beyond.append((seed, name, found, without_digits(case, wanted, found, SAME)))
+            if not all(error < MAX_ERROR for error in found.values()):  # also NaN
+                exceeding.append((seed, name, found, unexplained_errors(case, wanted, found, MAX_ERROR)))
                 continue
             for quantity, error in found.items():
                 largest[quantity] = max(largest.get(quantity, (0.0, seed)), (error, seed))
         if seed % 25 == 24:
             jax.clear_caches()  # few models share a compiled program
-    for name, largest in worst.items():
+    for name, largest in largest_errors.items():
         for quantity, (error, seed) in largest.items():
             sys.stdout.write(f"{name:12s} {quantity:24s} {error:.1e}  (model {seed})\n")
-    for seed, name, found, unexplained in beyond:
+    for seed, name, found, unexplained in exceeding:
         shown = ", ".join(f"{quantity} {error:.1e}" for quantity, error in found.items())
         reason = f"not explained: {', '.join(unexplained)}" if unexplained else "by rounding of the values"
         sys.stdout.write(f"{name:12s} model {seed}, {reason}: {shown}\n")

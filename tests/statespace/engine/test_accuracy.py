@@ -10,12 +10,12 @@ pytest.importorskip("mpmath", reason="the oracle computes with mpmath")
 from tests.oracles import extended_precision as oracle
 from tests.sampling import parametrize
 from tests.statespace.engine.random_models import (
-    SAME,
+    MAX_ERROR,
     close_rows,
     errors_of,
     random_case,
     steady_rows,
-    without_digits,
+    unexplained_errors,
 )
 
 N_MODELS = 300
@@ -23,11 +23,11 @@ N_MODELS = 300
 
 def assert_is_exact(case):
     wanted = oracle.posterior(case.params, case.values, case.times, case.sequence)
-    assert without_digits(case, wanted, errors_of(case, wanted), SAME) == {}
+    assert unexplained_errors(case, wanted, errors_of(case, wanted), MAX_ERROR) == {}
 
 
-def quick(n_quick):
-    """Return parameters for the seeds of all models; the first ones are in the quick set."""
+def seeds(n_quick):
+    """Return the seeds of all models as test parameters; the first `n_quick` are in the quick set."""
     return [
         *range(n_quick),
         *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(n_quick, N_MODELS)),
@@ -42,7 +42,7 @@ def test_two_rows_close_to_each_other(gap):
 
 @parametrize("strategy", ["segmented", "scan", "recursions"], quick=["segmented", "scan"])
 def test_two_rows_close_to_each_other_in_jax(strategy):
-    """With ``A' Q^-1 A`` posterior means of segments had errors of 0.1 standard deviations."""
+    """An information form with ``A' Q^-1 A`` has errors of posterior means of 0.1 standard deviations."""
     with use_strategy(strategy):
         assert_is_exact(close_rows(1e-5))
 
@@ -53,13 +53,13 @@ def test_tiny_noise_in_a_steady_state():
 
 
 @needs_core
-@pytest.mark.parametrize("seed", quick(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_random_models(seed):
     assert_is_exact(random_case(seed))
 
 
-@pytest.mark.parametrize("seed", quick(0))
-def test_random_models_by_the_definition(seed):
+@pytest.mark.parametrize("seed", seeds(0))
+def test_random_models_by_the_reference(seed):
     with use_strategy("recursions"):
         assert_is_exact(random_case(seed))
-    jax.clear_caches()  # few models share a compiled program, and 300 exhaust the memory maps of a process
+    jax.clear_caches()  # 300 compiled programs would exceed the memory maps of a process

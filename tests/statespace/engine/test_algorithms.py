@@ -20,7 +20,9 @@ from tests.statespace.engine.algorithms import (
     skip_without_core,
 )
 from tests.statespace.engine.block_models import KINDS, make_data, make_model
-from tests.statespace.engine.block_models import assert_is_the_joint_gaussian as assert_pairs_are
+from tests.statespace.engine.block_models import (
+    assert_is_the_joint_gaussian as assert_blocks_are_the_joint_gaussian,
+)
 from tests.statespace.support import (
     MISSING_PATTERNS,
     mask_values,
@@ -38,9 +40,9 @@ def algorithm(name):
     return ALGORITHMS[name]
 
 
-# JAX programs take seconds to compile: the quick set has one kind of sampling for each algorithm.
+# JAX programs take seconds to compile: the quick set has one kind of sampling times for each JAX algorithm.
 SAMPLINGS = [(name, sampling) for name in ALGORITHMS for sampling in ("uneven", "even")]
-EACH_ONCE = [case for case in SAMPLINGS if case[0] in COMPILED or case[1] == "uneven"]
+QUICK_SAMPLINGS = [case for case in SAMPLINGS if case[0] in COMPILED or case[1] == "uneven"]
 
 
 def model_of(rng, n_features, n_components, slowest=0.98):
@@ -49,7 +51,7 @@ def model_of(rng, n_features, n_components, slowest=0.98):
     return model._replace(decay=np.linspace(slowest, 0.1, n_components))
 
 
-@parametrize(("name", "sampling"), SAMPLINGS, quick=EACH_ONCE)
+@parametrize(("name", "sampling"), SAMPLINGS, quick=QUICK_SAMPLINGS)
 @parametrize("pattern", list(MISSING_PATTERNS), quick=["scattered"])
 def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, pattern, sampling):
     model = model_of(rng, 4, 3)
@@ -100,35 +102,35 @@ def test_many_states(rng, other, n_components):
     model = model_of(rng, 40, n_components)
     params = to_parameters(model)
     panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [20]), "scattered"))
-    found, wanted = (ALGORITHMS[way].moments(params, panel) for way in ("core segments", other))
+    found, wanted = (ALGORITHMS[name].moments(params, panel) for name in ("core segments", other))
     assert_same(found, wanted)
 
 
-# Unrolled loops over states take long to compile: "both" has five states, the other kinds have three.
-OF_UNROLLED = {"segmented": "rhythms", "scan": "smooth"}
-# Segments have no blocks of three states, and are not accurate for a trend with a diffuse start.
-NOT_BY_SEGMENTS = ("smoother", "line", "all")
-PAIRS = [
+# Unrolled loops over states take long to compile, so that kinds of three states are in the quick set.
+QUICK_UNROLLED = {"segmented": "rhythms", "scan": "smooth"}
+# Compiled segments do not support blocks of three states, and are inaccurate for trends with a diffuse start.
+UNSUPPORTED_BY_SEGMENTS = ("smoother", "line", "all")
+BLOCK_CASES = [
     (*case, kind)
     for case in SAMPLINGS
     for kind in KINDS
-    if case[0] != "core segments" or kind not in NOT_BY_SEGMENTS
+    if case[0] != "core segments" or kind not in UNSUPPORTED_BY_SEGMENTS
 ]
 
 
 @parametrize(
     ("name", "sampling", "kind"),
-    PAIRS,
+    BLOCK_CASES,
     quick=[
-        *(pair for pair in PAIRS if pair[0] in COMPILED and pair[2] != "line"),
+        *(case for case in BLOCK_CASES if case[0] in COMPILED and case[2] != "line"),
         ("recursions", "uneven", "both"),
-        *((name, "uneven", kind) for name, kind in OF_UNROLLED.items()),
+        *((name, "uneven", kind) for name, kind in QUICK_UNROLLED.items()),
     ],
 )
 def test_cycles_and_smooth_processes(rng, algorithm, kind, sampling):
     params = make_model(rng, kind)
     data, times, panel = make_data(rng, params, even=sampling == "even")
-    assert_pairs_are(params, data, times, panel, algorithm)
+    assert_blocks_are_the_joint_gaussian(params, data, times, panel, algorithm)
 
 
 @parametrize("name", list(ALGORITHMS), quick=COMPILED)
@@ -139,7 +141,7 @@ def test_covariances_of_complete_series_become_steady(rng, algorithm):
 
 
 @parametrize("name", list(ALGORITHMS), quick=COMPILED)
-def test_a_series_that_is_steady_twice(rng, algorithm):
+def test_a_series_with_two_steady_states(rng, algorithm):
     """Missing values end a steady state; another pattern of missing values leads to a new one."""
     model = model_of(rng, 4, 3, slowest=0.9)
     [x] = oracle.simulate(rng, model, [240])
@@ -149,8 +151,8 @@ def test_a_series_that_is_steady_twice(rng, algorithm):
 
 
 @parametrize("name", list(ALGORITHMS), quick=[*COMPILED, "recursions"])
-def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
-    """Weights w change noise variances to r / w, and the normalisation; compare with a model for each row."""
+def test_weights_divide_noise_variances(rng, algorithm):
+    """Weights w change noise variances to r / w, and the normalization; compare with the dense posterior."""
     model = model_of(rng, 3, 2)
     data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     panel = to_panel(data, pad=True)
@@ -159,15 +161,17 @@ def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
     n = panel.n_rows
     covariance = oracle.latent_covariance(model, data)
     loadings = oracle.observation_matrix(model, n)
-    seen = panel.mask[:n].ravel() > 0.0
-    noise = (model.noise / np.where(weights[:n] > 0.0, weights[:n], 1.0)).ravel()[seen]
-    crossed = covariance @ loadings[seen].T
-    joint = loadings[seen] @ crossed + np.diag(noise)
-    centred = (panel.values[:n] - model.offset).ravel()[seen]
-    means = (crossed @ np.linalg.solve(joint, centred)).reshape(n, -1)
-    left = covariance - crossed @ np.linalg.solve(joint, crossed.T)
+    observed = panel.mask[:n].ravel() > 0.0
+    noise = (model.noise / np.where(weights[:n] > 0.0, weights[:n], 1.0)).ravel()[observed]
+    cross_covariance = covariance @ loadings[observed].T
+    observed_covariance = loadings[observed] @ cross_covariance + np.diag(noise)
+    centred = (panel.values[:n] - model.offset).ravel()[observed]
+    means = (cross_covariance @ np.linalg.solve(observed_covariance, centred)).reshape(n, -1)
+    posterior_covariance = covariance - cross_covariance @ np.linalg.solve(
+        observed_covariance, cross_covariance.T
+    )
     assert scaled_error(found.means, means) < EXACT
-    blocks = left.reshape(n, 2, n, 2)[np.arange(n), :, np.arange(n)]
+    blocks = posterior_covariance.reshape(n, 2, n, 2)[np.arange(n), :, np.arange(n)]
     assert scaled_error(found.covariances, blocks) < EXACT
 
 
@@ -211,7 +215,7 @@ def test_draws_have_the_moments_of_the_posterior(rng, name):
     assert scaled_error(columns.T @ columns, wanted.full.reshape(2 * n, 2 * n)) < EXACT
 
 
-def test_draws_of_the_same_normals_are_the_same(rng):
+def test_algorithms_transform_normals_to_the_same_draws(rng):
     skip_without_core("core recursions")
     params = make_model(rng, "both")
     _, _, panel = make_data(rng, params, even=False, lengths=[30])
@@ -229,17 +233,17 @@ def test_leave_one_out_predictions_are_those_of_the_inverse_covariance(rng, name
     x = np.concatenate(data)
     loadings = oracle.observation_matrix(model, len(x))
     noise = np.tile(model.noise, len(x))
-    joint = loadings @ oracle.latent_covariance(model, data) @ loadings.T + np.diag(noise)
-    seen = ~np.isnan(x.ravel())
-    inverse = np.linalg.inv(joint[np.ix_(seen, seen)])
-    assert scaled_error(scores.ravel()[seen], inverse @ (x - model.offset).ravel()[seen]) < EXACT
-    assert scaled_error(precisions.ravel()[seen], np.diag(inverse)) < EXACT
-    assert not scores.ravel()[~seen].any()
+    covariance = loadings @ oracle.latent_covariance(model, data) @ loadings.T + np.diag(noise)
+    observed = ~np.isnan(x.ravel())
+    inverse = np.linalg.inv(covariance[np.ix_(observed, observed)])
+    assert scaled_error(scores.ravel()[observed], inverse @ (x - model.offset).ravel()[observed]) < EXACT
+    assert scaled_error(precisions.ravel()[observed], np.diag(inverse)) < EXACT
+    assert not scores.ravel()[~observed].any()
 
 
 @pytest.mark.parametrize("name", ["core recursions", "recursions"])
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_filtering_is_the_joint_gaussian_of_the_rows_so_far(rng, name, kind):
+def test_filtered_moments_are_those_of_the_joint_gaussian_up_to_each_row(rng, name, kind):
     skip_without_core(name)
     params = make_model(rng, kind)
     data, times, panel = make_data(rng, params, even=False, lengths=[20])
@@ -256,7 +260,7 @@ def test_filtering_is_the_joint_gaussian_of_the_rows_so_far(rng, name, kind):
 def test_filtering_continues_from_a_state(rng, name):
     skip_without_core(name)
     model = model_of(rng, 4, 3)
-    times = np.arange(60.0) + 1.5 * (np.arange(60) >= 35)  # another step between the parts than inside them
+    times = np.arange(60.0) + 1.5 * (np.arange(60) >= 35)  # the step between the parts is 2.5
     [data] = mask_values(rng, oracle.simulate(rng, model, [60], [times]), "scattered")
     params, algorithm = to_parameters(model), ALGORITHMS[name]
     whole = algorithm.filter(params, to_panel([data], [times]), np.zeros(3), np.eye(3))
@@ -271,27 +275,27 @@ def test_filtering_continues_from_a_state(rng, name):
 
 @pytest.mark.parametrize("by_row", [False, True])
 def test_student_filters_agree(rng, by_row):
-    """Compare the compiled filter with that for any noise; both stop at changes of 1e-10."""
+    """Compare the compiled and the general filter; both iterate until weights change by less than 1e-10."""
     skip_without_core("core recursions")
     model = model_of(rng, 4, 2)
     [data] = mask_values(rng, oracle.simulate(rng, model, [60]), "scattered")
     data[20, 1] = 30.0
     params, panel = to_parameters(model), to_panel([data])
-    start = np.zeros(2), np.eye(2)
-    found = ALGORITHMS["core recursions"].filter_student(params, panel, 4.0, by_row, *start)
-    wanted = filter_row_by_row(StudentNoise(4.0, by_row), params, panel, *start)
+    initial = np.zeros(2), np.eye(2)
+    found = ALGORITHMS["core recursions"].filter_student(params, panel, 4.0, by_row, *initial)
+    wanted = filter_row_by_row(StudentNoise(4.0, by_row), params, panel, *initial)
     for one, other in zip(found, wanted, strict=True):
         assert scaled_error(one, other) < 1e-7
 
 
-def test_segments_divide_the_rows():
+def test_number_of_segments_divides_the_rows():
     for n_rows in [1, 16, 100, 4096, 10_240, 65_536]:
         for n_components in [1, 5, 8, 20]:
             chosen = strategy_for_sampling(n_rows, n_components)
             assert chosen == Recursions() or n_rows % chosen.n_segments == 0
 
 
-def test_chunks_are_equally_long_and_hold_all_rows():
+def test_chunks_are_equally_long_and_contain_all_rows():
     for n_rows in [100, 9_216, 20_480, 1_000_000]:
         for n_components in [1, 5, 18, 90, 128]:
             rows = chunk_length(n_rows, n_components, 20)

@@ -30,28 +30,28 @@ def make_model(rng, n_components, *, rhythm=False, n_features=2):
 
 
 def make_data(rng, params, *, even, pattern="scattered", lengths=LENGTHS):
-    """Sequences, their times for the oracle, and a panel."""
+    """Return sequences with missing values, their times for the oracle, and a panel."""
     times = [np.arange(float(n)) for n in lengths] if even else uneven_times(rng, lengths)
     data = mask_values(rng, oracle.draw(rng, params, times), pattern)
     return data, times, to_panel(data, None if even else times)
 
 
-# Each algorithm of JAX compiles each kind of model anew: it is given three of the twelve, with different
-# numbers of factors, with and without a cycle, at even and uneven times; one of them in the quick set.
+# JAX compiles a program for each algorithm and kind of model. Each algorithm has three of the twelve cases,
+# which differ in the number of factors, the presence of a cycle, and the sampling times.
 KINDS = list(product([True, False], [False, True]))
-CASES = [(asked, k, *KINDS[(j + k) % 4]) for j, asked in enumerate(ALGORITHMS) for k in range(3)]
+CASES = [(name, k, *KINDS[(j + k) % 4]) for j, name in enumerate(ALGORITHMS) for k in range(3)]
 
 
 @parametrize(
-    ("asked", "n_components", "rhythm", "even"),
+    ("name", "n_components", "rhythm", "even"),
     CASES,
     quick=[case for case in CASES if "core" in case[0] or case[:2] == ("recursions", 2)],
 )
-def test_every_algorithm_computes_the_joint_gaussian(rng, asked, n_components, rhythm, even):
+def test_every_algorithm_computes_the_joint_gaussian(rng, name, n_components, rhythm, even):
     params = make_model(rng, n_components, rhythm=rhythm)
     data, times, panel = make_data(rng, params, even=even)
-    skip_without_core(asked)
-    algorithm, states = ALGORITHMS[asked], params.state_space
+    skip_without_core(name)
+    algorithm, states = ALGORITHMS[name], params.state_space
     posterior, value = Posterior(*algorithm.moments(states, panel)), algorithm.log_likelihood(states, panel)
     stats = algorithm.expected_statistics(states, panel)
     wanted = oracle.log_likelihood(params, data, times)

@@ -51,49 +51,49 @@ def test_whitening_is_a_solve_with_the_factor(rng, monkeypatch, platform, n):
     factors = np.linalg.cholesky(squares)
     wanted = np.array([scipy.linalg.solve_triangular(factors[i], right[i], lower=True) for i in range(4)])
     with jax.enable_x64(True):
-        given = (jnp.asarray(np.moveaxis(x, 0, -1)) for x in (squares, right))
+        arguments = (jnp.asarray(np.moveaxis(x, 0, -1)) for x in (squares, right))
         # A new function: otherwise JAX would use the cached program of the other platform.
-        found = np.moveaxis(np.asarray(jax.jit(lambda *args: batched.whiten(*args))(*given)), -1, 0)
+        found = np.moveaxis(np.asarray(jax.jit(lambda *args: batched.whiten(*args))(*arguments)), -1, 0)
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
-def test_loops_are_used_for_single_kernels_only():
+def test_loops_are_used_only_for_single_kernels():
     matrix, columns = (jax.ShapeDtypeStruct(shape, np.float32) for shape in [(3, 3, 4), (3, 4, 4)])
     segments = segmented.Summaries(columns, matrix, columns)
 
-    def text():
+    def program_text():
         return jax.jit(lambda *args: segmented.condition_on_next(*args)).lower(segments, matrix).as_text()
 
-    hinted = text()
+    with_hints = program_text()
     # The other version is cached now.
     with compiler.without_kernel_hints():
-        plain = text()
-    assert "stablehlo.while" in hinted and "xla_cpu_small_call" in hinted
-    assert "stablehlo.while" not in plain and "xla_cpu_small_call" not in plain
-    assert text() == hinted
+        without_hints = program_text()
+    assert "stablehlo.while" in with_hints and "xla_cpu_small_call" in with_hints
+    assert "stablehlo.while" not in without_hints and "xla_cpu_small_call" not in without_hints
+    assert program_text() == with_hints
 
 
 @parametrize("n", [1, 4], quick=[4])
-def test_both_forms_agree(rng, n):
+def test_programs_with_and_without_loops_agree(rng, n):
     roots = rng.standard_normal((n, n, 5))
     matrix = np.einsum("iks,jks->ijs", roots, roots) + 0.1 * np.eye(n)[:, :, None]
-    moves = rng.standard_normal((n, n + 1, 5))
+    transfers = rng.standard_normal((n, n + 1, 5))
     with jax.enable_x64(True):
-        given = segmented.Summaries(*map(jnp.asarray, (moves, matrix, moves))), jnp.asarray(roots)
-        one = segmented.condition_on_next(*given)
+        arguments = segmented.Summaries(*map(jnp.asarray, (transfers, matrix, transfers))), jnp.asarray(roots)
+        with_loops = segmented.condition_on_next(*arguments)
         with compiler.without_kernel_hints():
-            other = segmented.condition_on_next(*given)
-        for found, wanted in zip(one, other, strict=True):
+            without_loops = segmented.condition_on_next(*arguments)
+        for found, wanted in zip(with_loops, without_loops, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-10)
-        # By the definition, with inverses.
+        # The definition, with inverses.
         for i in range(5):
-            transfer, root = moves[:, :n, i], roots[:, :, i].T
-            spread = np.linalg.inv(
+            transfer, root = transfers[:, :n, i], roots[:, :, i].T
+            covariance = np.linalg.inv(
                 np.linalg.inv(root @ root.T) + transfer.T @ np.linalg.solve(matrix[:, :, i], transfer)
             )
-            np.testing.assert_allclose(one[1][:, :, i], spread, rtol=1e-7, atol=1e-8)
-            gain = spread @ transfer.T @ np.linalg.inv(matrix[:, :, i])
-            np.testing.assert_allclose(one[0][:, :, i], gain, rtol=1e-7, atol=1e-8)
+            np.testing.assert_allclose(with_loops[1][:, :, i], covariance, rtol=1e-7, atol=1e-8)
+            gain = covariance @ transfer.T @ np.linalg.inv(matrix[:, :, i])
+            np.testing.assert_allclose(with_loops[0][:, :, i], gain, rtol=1e-7, atol=1e-8)
 
 
 def inverse(matrix):
@@ -102,19 +102,21 @@ def inverse(matrix):
     return np.array([[d, -b], [-c, a]], dtype=object) / (a * d - b * c)
 
 
-def test_gain_of_a_segment_that_is_nearly_certain():
-    # In a direction oblique to the axes, gain and variance are 1e-9.
-    turn = np.array([[0.8, -0.6], [0.6, 0.8]])
-    matrix = turn @ np.diag([1e-9, 0.7]) @ turn.T
-    moves = np.column_stack([turn @ np.diag([1e-9, 0.9]) @ turn.T, np.zeros(2)])
+def test_gain_of_a_segment_with_nearly_zero_variance():
+    # In the direction (0.8, 0.6), gain and variance are 1e-9.
+    rotation = np.array([[0.8, -0.6], [0.6, 0.8]])
+    matrix = rotation @ np.diag([1e-9, 0.7]) @ rotation.T
+    transfer = np.column_stack([rotation @ np.diag([1e-9, 0.9]) @ rotation.T, np.zeros(2)])
     root = np.linalg.cholesky(np.array([[1e-4, 3e-5], [3e-5, 0.5]]))
-    P, F, W = (np.vectorize(Fraction, otypes=[object])(x) for x in (matrix, moves[:, :2], root))
-    spread = inverse(inverse(W @ W.T) + F.T @ inverse(P) @ F)
-    wanted = [x.astype(float) for x in (spread @ F.T @ inverse(P), spread)]
+    P, F, W = (np.vectorize(Fraction, otypes=[object])(x) for x in (matrix, transfer[:, :2], root))
+    conditional_covariance = inverse(inverse(W @ W.T) + F.T @ inverse(P) @ F)
+    wanted = [x.astype(float) for x in (conditional_covariance @ F.T @ inverse(P), conditional_covariance)]
     with jax.enable_x64(True):
-        segments = segmented.Summaries(*(jnp.asarray(x[:, :, None]) for x in (moves, matrix, moves)))
+        segments = segmented.Summaries(*(jnp.asarray(x[:, :, None]) for x in (transfer, matrix, transfer)))
         found = tuple(map(np.asarray, segmented.condition_on_next(segments, jnp.asarray(root.T[:, :, None]))))
     # Errors of the gain are relative to the root of the covariance.
-    half = np.linalg.cholesky(matrix)
-    np.testing.assert_allclose(found[0][:, :, 0] @ half, wanted[0] @ half, rtol=1e-9, atol=1e-12)
+    covariance_root = np.linalg.cholesky(matrix)
+    np.testing.assert_allclose(
+        found[0][:, :, 0] @ covariance_root, wanted[0] @ covariance_root, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(found[1][:, :, 0], wanted[1], rtol=1e-9, atol=1e-14)

@@ -10,8 +10,10 @@ from probsfa.statespace.engine.segmented import Segmented
 
 
 def test_options_unknown_to_the_compiler_are_omitted():
-    known = compiler._supported_options((("xla_no_such_option", True), ("xla_backend_optimization_level", 1)))
-    assert known == {"xla_backend_optimization_level": 1}
+    supported = compiler._supported_options(
+        (("xla_no_such_option", True), ("xla_backend_optimization_level", 1))
+    )
+    assert supported == {"xla_backend_optimization_level": 1}
 
 
 def test_no_compiler_options_on_accelerators(monkeypatch):
@@ -32,6 +34,6 @@ def test_a_program_is_compiled_once_for_each_static_argument_with_its_options(st
     for _ in range(2):
         np.testing.assert_array_equal(shifted(strategy, np.arange(3.0)), [1.0, 2.0, 3.0])
     assert traced == [strategy]
-    few = "xla_backend_optimization_level" in dict(next(iter(shifted._variants)))
-    assert few == strategy.low_optimization
+    low_optimization = "xla_backend_optimization_level" in dict(next(iter(shifted._variants)))
+    assert low_optimization == strategy.low_optimization
     assert shifted._cache_size() == 1

@@ -35,19 +35,19 @@ def matrices(transition):
 
 
 def test_methods_are_products_with_the_matrices(rng):
-    one = Transition(DECAY)
-    a, q = matrices(one)
+    transition = Transition(DECAY)
+    a, q = matrices(transition)
     np.testing.assert_array_equal(a, np.diag(DECAY))
     np.testing.assert_allclose(q, np.eye(3) - a @ a.T, rtol=EXACT)
     x, root = rng.standard_normal((3, 3)), rng.standard_normal((3, 3))
-    square = root @ root.T
+    covariance = root @ root.T
     for found, wanted in (
-        (one.move(x), a @ x),
-        (one.move(x[0]), a @ x[0]),
-        (one.move_back(x), a.T @ x),
-        (one.move_covariance(square), a @ square @ a.T),
-        (one.move_information_back(square), a.T @ square @ a),
-        (one.predict(Gaussian(x[0], square)).covariance, a @ square @ a.T + q),
+        (transition.move(x), a @ x),
+        (transition.move(x[0]), a @ x[0]),
+        (transition.move_back(x), a.T @ x),
+        (transition.move_covariance(covariance), a @ covariance @ a.T),
+        (transition.move_information_back(covariance), a.T @ covariance @ a),
+        (transition.predict(Gaussian(x[0], covariance)).covariance, a @ covariance @ a.T + q),
     ):
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
 
@@ -73,18 +73,18 @@ def test_a_batch_equals_its_members_computed_separately(rng):
         np.testing.assert_allclose(terms, wanted, rtol=1e-12)
 
 
-def test_over_a_gap_composes():
+def test_transitions_over_two_gaps_compose():
     over = transition_over(of_decay([0.9, 0.3]), np.array([0.25, 0.75, 1.0]))
     steps = [matrices(over.at(i)) for i in range(3)]
     np.testing.assert_allclose(steps[1][0] @ steps[0][0], steps[2][0], rtol=1e-14)
-    both = steps[1][0] @ steps[0][1] @ steps[1][0].T + steps[1][1]
-    np.testing.assert_allclose(both, steps[2][1], rtol=1e-13, atol=1e-15)
+    composed_innovation = steps[1][0] @ steps[0][1] @ steps[1][0].T + steps[1][1]
+    np.testing.assert_allclose(composed_innovation, steps[2][1], rtol=1e-13, atol=1e-15)
     with pytest.raises(ValueError, match="factor 1"):
         transition_over(of_decay([0.5, -0.5]), np.array([1.0, 0.5]))
 
 
 @pytest.mark.usefixtures("double_precision")
-def test_rows_are_looked_up_cut_and_moved_on():
+def test_transitions_of_rows_are_selected_replaced_and_shifted():
     params, gaps = of_decay([0.9, 0.3]), np.array([1.0, 2.0])
     table = transition_table(params, gaps)
     assert table.n_rows == 3
@@ -121,12 +121,12 @@ def test_terms_and_score_are_those_of_the_expected_log_density(rng):
         return -0.5 * (np.linalg.slogdet(q)[1] + np.trace(np.linalg.solve(q, scatter)))
 
     steps = Transition(DECAY[:, None])
-    here, after = (
+    current, following = (
         Moments(mean[part][:, None], steps.covariance_terms(pack(joint[part, part])[:, None]))
         for part in parts
     )
     lag_one = steps.lag_terms(joint[second, first][:, :, None])
-    terms = expected_terms(steps, here, after, lag_one)
+    terms = expected_terms(steps, current, following, lag_one)
     score = transition_score(Transition(DECAY[None]), np.ones(1), terms[0].T, terms[1].T).decay[0]
     h = 1e-6
     for k in range(3):

@@ -14,7 +14,7 @@ from probsfa.statespace.engine.sweep import Sweep
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_panel, to_parameters
 
-MISSING = "compiled engine.*pip install -v.*PROBSFA_CORE=0"
+WARNING = "compiled engine.*pip install -v.*PROBSFA_CORE=0"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def without_engine(monkeypatch):
 
 
 def test_one_warning_names_the_fallback_and_how_to_build(case, without_engine):
-    with pytest.warns(UserWarning, match=MISSING):
+    with pytest.warns(UserWarning, match=WARNING):
         assert choose(case[0]) == Sweep()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -46,11 +46,11 @@ def test_one_warning_names_the_fallback_and_how_to_build(case, without_engine):
 
 
 def test_a_fit_warns(rng, without_engine):
-    with pytest.warns(UserWarning, match=MISSING):
+    with pytest.warns(UserWarning, match=WARNING):
         ProbabilisticSFA(1).fit(np.cumsum(rng.standard_normal((40, 2)), axis=0))
 
 
-def test_no_warning_where_the_engine_is_not_wanted(case, without_engine, monkeypatch):
+def test_no_warning_if_another_engine_is_selected(case, without_engine, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with use_strategy("recursions"):

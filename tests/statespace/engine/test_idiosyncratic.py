@@ -58,7 +58,7 @@ def test_solutions_are_moments_of_the_joint_gaussian(rng, even, n_components, pa
     assert value == pytest.approx(oracle.log_likelihood(params, data, times), rel=EXACT)
 
 
-def test_alternating_processes_and_a_column_missing_for_long(rng):
+def test_a_negative_decay_and_a_long_missing_block(rng):
     params = make_params(rng)
     params = params.replace(noise_decay=np.array([0.9, -0.6, 0.5, 0.8, 0.7]))
     times = [np.arange(40.0)]
@@ -72,7 +72,7 @@ def test_alternating_processes_and_a_column_missing_for_long(rng):
     np.testing.assert_allclose(solution.values[0], mean, atol=10 * EXACT)
 
 
-def test_a_solution_as_start_needs_no_iterations(rng):
+def test_a_solution_as_start_requires_no_iterations(rng):
     params = make_params(rng)
     _, _, panel = make_data(rng, params)
     system = FactorSystem(params, Steps.of(panel))
@@ -82,7 +82,7 @@ def test_a_solution_as_start_needs_no_iterations(rng):
 
 
 @pytest.mark.parametrize("zero", ["white", "autocorrelated"])
-def test_preconditioner_is_exact_where_a_column_has_one_kind_of_noise(rng, zero):
+def test_preconditioner_is_exact_for_one_kind_of_noise(rng, zero):
     params = make_params(rng)
     if zero == "white":
         params = params.replace(noise_variance=np.full(5, 1e-9), noise_scale=np.full(5, 1.0))
@@ -114,17 +114,21 @@ def test_noise_has_the_moments_of_a_scalar_smoother(rng):
     values = centred(params, panel)
     lag = np.abs(np.subtract.outer(np.arange(25), np.arange(25)))
     for d in range(5):
-        seen = ~np.isnan(data[0][:, d])
+        observed = ~np.isnan(data[0][:, d])
         process = params.noise_decay[d] ** lag
-        whole = params.noise_scale[d] ** 2 * process + params.noise_variance[d] * np.eye(25)
-        inverse = np.linalg.inv(whole[np.ix_(seen, seen)])
-        crossed = params.noise_scale[d] * process[:, seen]
-        covariance = process - crossed @ inverse @ crossed.T
-        np.testing.assert_allclose(noise.solve(values)[d, seen], inverse @ values[d, seen], atol=EXACT)
-        np.testing.assert_allclose(noise.smooth(values)[d], crossed @ inverse @ values[d, seen], atol=EXACT)
-        np.testing.assert_allclose(noise.moments[0][d], np.diag(covariance), atol=EXACT)
-        np.testing.assert_allclose(noise.moments[1][d, 1:], np.diag(covariance, 1), atol=EXACT)
-        determinant = np.linalg.slogdet(whole[np.ix_(seen, seen)])[1]
+        noise_covariance = params.noise_scale[d] ** 2 * process + params.noise_variance[d] * np.eye(25)
+        inverse = np.linalg.inv(noise_covariance[np.ix_(observed, observed)])
+        cross_covariance = params.noise_scale[d] * process[:, observed]
+        posterior_covariance = process - cross_covariance @ inverse @ cross_covariance.T
+        np.testing.assert_allclose(
+            noise.solve(values)[d, observed], inverse @ values[d, observed], atol=EXACT
+        )
+        np.testing.assert_allclose(
+            noise.smooth(values)[d], cross_covariance @ inverse @ values[d, observed], atol=EXACT
+        )
+        np.testing.assert_allclose(noise.moments[0][d], np.diag(posterior_covariance), atol=EXACT)
+        np.testing.assert_allclose(noise.moments[1][d, 1:], np.diag(posterior_covariance, 1), atol=EXACT)
+        determinant = np.linalg.slogdet(noise_covariance[np.ix_(observed, observed)])[1]
         assert noise.log_determinant[d] == pytest.approx(determinant, abs=EXACT)
 
 
@@ -141,7 +145,7 @@ def test_weights_divide_the_variance_of_white_noise(rng):
     np.testing.assert_allclose(by_weights.precondition(right), by_variance.precondition(right), rtol=1e-9)
 
 
-def test_differences_to_solutions_of_simulated_values_are_posterior_draws(rng):
+def test_simulated_factors_minus_their_posterior_means_have_the_posterior_covariance(rng):
     params = make_params(rng)
     data, times, panel = make_data(rng, params, lengths=[12, 5])
     system = FactorSystem(params, Steps.of(panel))

@@ -45,21 +45,23 @@ def test_gradient_of_the_likelihood_is_that_of_finite_differences(rng, n_steps):
         for k, part in enumerate(params):
             direction = jnp.asarray(rng.standard_normal(part.shape))
             step = 1e-6
-            ahead = value(*(p + step * direction if i == k else p for i, p in enumerate(params)))
-            behind = value(*(p - step * direction if i == k else p for i, p in enumerate(params)))
+            value_after_step = value(*(p + step * direction if i == k else p for i, p in enumerate(params)))
+            value_before_step = value(*(p - step * direction if i == k else p for i, p in enumerate(params)))
             slope = float(jnp.sum(gradient[k] * direction))
-            assert abs(float(ahead - behind) / (2 * step) - slope) < 1e-5 * max(1.0, abs(slope))
+            assert abs(float(value_after_step - value_before_step) / (2 * step) - slope) < 1e-5 * max(
+                1.0, abs(slope)
+            )
 
 
-def test_gradient_by_values_is_zero_where_they_are_missing(rng):
+def test_gradient_with_respect_to_missing_values_is_zero(rng):
     params, (values, mask, index) = _arrays(rng, 40)
-    other = np.where(mask > 0.0, values, rng.standard_normal(values.shape))
+    filled = np.where(mask > 0.0, values, rng.standard_normal(values.shape))
     with jax.enable_x64(True):
-        both = jax.jit(jax.value_and_grad(marginal_log_likelihood, argnums=4))
-        found = [both(*map(jnp.asarray, (*params, x, mask, index))) for x in (values, other)]
-    (one, slopes), (another, _) = jax.tree.map(np.asarray, found)
-    assert scaled_error(one, another) < EXACT  # the likelihood does not depend on these values
-    np.testing.assert_array_equal(slopes != 0.0, mask > 0.0)
+        value_and_gradient = jax.jit(jax.value_and_grad(marginal_log_likelihood, argnums=4))
+        found = [value_and_gradient(*map(jnp.asarray, (*params, x, mask, index))) for x in (values, filled)]
+    (value, gradient), (value_of_filled, _) = jax.tree.map(np.asarray, found)
+    assert scaled_error(value, value_of_filled) < EXACT  # the likelihood does not depend on these values
+    np.testing.assert_array_equal(gradient != 0.0, mask > 0.0)
 
 
 @parametrize("n_steps", [24, 256])
@@ -87,13 +89,13 @@ def test_several_parameter_sets_at_once(rng, n_steps):
     params, data = _arrays(rng, n_steps)
     with jax.enable_x64(True):
         params, data = tuple(map(jnp.asarray, params)), tuple(map(jnp.asarray, data))
-        both = jax.jit(
+        value_and_gradient = jax.jit(
             jax.value_and_grad(lambda *p: marginal_log_likelihood(*p, *data), argnums=(0, 1, 2, 3))
         )
         sets = tuple(jnp.stack([p * (1.0 - 0.1 * i) for i in range(4)]) for p in params)
-        values, gradients = jax.jit(jax.vmap(both))(*sets)
+        values, gradients = jax.jit(jax.vmap(value_and_gradient))(*sets)
         for i in range(4):
-            value, gradient = both(*(p[i] for p in sets))
+            value, gradient = value_and_gradient(*(p[i] for p in sets))
             assert scaled_error(float(values[i]), float(value)) < EXACT
             for found, wanted in zip(gradients, gradient, strict=True):
                 assert scaled_error(np.asarray(found[i]), np.asarray(wanted)) < EXACT

@@ -33,10 +33,10 @@ from tests.statespace.support import (
 )
 from tests.tolerances import EXACT, small_noise_tolerance
 
-SHAPES = {"D below K": (2, 3), "D equals K": (3, 3), "D above K": (5, 3), "one of each": (1, 1)}
+SHAPES = {"D below K": (2, 3), "D equals K": (3, 3), "D above K": (5, 3), "one feature, one factor": (1, 1)}
 
 
-def assert_same_law(found, wanted, tolerance=EXACT):
+def assert_same_moments(found, wanted, tolerance=EXACT):
     assert scaled_error(found.means, wanted.means) < tolerance
     assert scaled_error(found.covariances, wanted.covariances) < tolerance
     lag_one = wanted.lag_one.reshape(found.lag_one_covariances.shape)
@@ -52,7 +52,7 @@ def test_posterior_equals_the_joint_gaussian(rng, n_steps, pattern, shape):
     data = mask_values(rng, oracle.simulate(rng, model, [n_steps]), pattern)
     found = smooth(to_parameters(model), to_panel(data))
     assert found.lag_one_covariances.shape == (n_steps - 1, SHAPES[shape][1], SHAPES[shape][1])
-    assert_same_law(found, oracle.joint_posterior(model, data))
+    assert_same_moments(found, oracle.joint_posterior(model, data))
 
 
 @parametrize("pattern", ["none", "scattered", "empty rows"], quick=["scattered"])
@@ -66,7 +66,7 @@ def test_sequences_and_uneven_times_equal_the_joint_gaussian(rng, lengths, patte
         times = uneven_times(rng, lengths)
     data = mask_values(rng, oracle.simulate(rng, model, lengths, times), pattern)
     found = smooth(to_parameters(model), to_panel(data, times))
-    assert_same_law(found, oracle.joint_posterior(model, data, times))
+    assert_same_moments(found, oracle.joint_posterior(model, data, times))
 
 
 def test_the_joint_gaussian_and_the_textbook_loop_agree(rng):
@@ -84,9 +84,9 @@ def test_log_likelihood_is_that_of_smoother_and_statistics(rng):
     model = oracle.random_model(rng, 5, 3)
     panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [5, 7]), "scattered"))
     params = to_parameters(model)
-    alone = pytest.approx(log_likelihood(params, panel), rel=EXACT)
-    assert smooth(params, panel).log_likelihood == alone
-    assert expected_statistics(params, panel).log_likelihood == alone
+    wanted = pytest.approx(log_likelihood(params, panel), rel=EXACT)
+    assert smooth(params, panel).log_likelihood == wanted
+    assert expected_statistics(params, panel).log_likelihood == wanted
 
 
 def assert_rows(found, loop):
@@ -98,12 +98,12 @@ def test_sequences_are_independent(rng):
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [5, 7]), "scattered")
     params = to_parameters(model)
-    together = smooth(params, to_panel(data))
-    assert_rows(together, oracle.kalman_loop(model, data))
-    apart = [smooth(params, to_panel([x])) for x in data]
-    assert together.log_likelihood == pytest.approx(sum(p.log_likelihood for p in apart), rel=EXACT)
-    assert scaled_error(together.means, np.concatenate([p.means for p in apart])) < EXACT
-    assert np.all(together.lag_one_covariances[4] == 0.0)
+    joint = smooth(params, to_panel(data))
+    assert_rows(joint, oracle.kalman_loop(model, data))
+    separate = [smooth(params, to_panel([x])) for x in data]
+    assert joint.log_likelihood == pytest.approx(sum(p.log_likelihood for p in separate), rel=EXACT)
+    assert scaled_error(joint.means, np.concatenate([p.means for p in separate])) < EXACT
+    assert np.all(joint.lag_one_covariances[4] == 0.0)
 
 
 def test_padding_changes_nothing(rng):
@@ -133,31 +133,33 @@ def test_values_of_missing_entries_are_ignored(rng):
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     panel = to_panel(data)
-    rubbish = rng.standard_normal(panel.values.shape)
-    filled = panel._replace(values=np.where(panel.mask > 0, panel.values, rubbish))
+    other_values = rng.standard_normal(panel.values.shape)
+    filled = panel._replace(values=np.where(panel.mask > 0, panel.values, other_values))
     params = to_parameters(model)
     for one, other in zip(smooth(params, panel), smooth(params, filled), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_hidden_column_is_a_model_without_it(rng):
+def test_a_missing_column_is_equivalent_to_a_model_without_it(rng):
     model = oracle.random_model(rng, 5, 3)
     data = oracle.simulate(rng, model, [12])
-    hidden = [x.copy() for x in data]
-    hidden[0][:, [1, 3]] = np.nan
-    kept = [0, 2, 4]
-    smaller = oracle.Model(model.decay, model.loadings[kept], model.noise[kept], model.offset[kept])
-    found = smooth(to_parameters(model), to_panel(hidden))
-    assert_same_law(found, oracle.joint_posterior(smaller, [data[0][:, kept]]))
+    with_missing = [x.copy() for x in data]
+    with_missing[0][:, [1, 3]] = np.nan
+    observed = [0, 2, 4]
+    smaller = oracle.Model(
+        model.decay, model.loadings[observed], model.noise[observed], model.offset[observed]
+    )
+    found = smooth(to_parameters(model), to_panel(with_missing))
+    assert_same_moments(found, oracle.joint_posterior(smaller, [data[0][:, observed]]))
 
 
 @pytest.mark.parametrize(("strategy", "atol"), [("recursions", 1e-14), ("default", EXACT)])
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
-def test_nothing_observed_is_the_prior(rng, sampling, strategy, atol):
+def test_posterior_without_observations_is_the_prior(rng, sampling, strategy, atol):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.97, 0.8, 0.4]))
     times = uneven_times(rng, [12]) if sampling == "uneven" else None
-    chosen = nullcontext() if strategy == "default" else use_strategy(strategy)
-    with chosen:
+    context = nullcontext() if strategy == "default" else use_strategy(strategy)
+    with context:
         found = smooth(to_parameters(model), to_panel([np.full((12, 5), np.nan)], times))
     assert found.log_likelihood == 0.0
     assert np.all(found.means == 0.0)
@@ -182,7 +184,7 @@ def test_filter_equals_the_textbook_loop(rng, pattern):
     assert scaled_error(found.log_likelihoods, wanted.row_log_likelihoods) < EXACT
 
 
-def test_filter_is_causal_and_ends_where_the_smoother_does(rng):
+def test_filter_equals_the_smoother_of_the_rows_up_to_each_row(rng):
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     params = to_parameters(model)
@@ -194,7 +196,7 @@ def test_filter_is_causal_and_ends_where_the_smoother_does(rng):
         assert filtered.log_likelihoods[:n].sum() == pytest.approx(smoothed.log_likelihood, rel=EXACT)
 
 
-def test_empty_row_is_filtered_to_its_prediction(rng):
+def test_filtered_state_of_an_empty_row_is_the_prediction(rng):
     model = oracle.random_model(rng, 5, 3)
     data = oracle.simulate(rng, model, [12])
     data[0][6] = np.nan
@@ -206,20 +208,20 @@ def test_empty_row_is_filtered_to_its_prediction(rng):
     assert filtered.log_likelihoods[6] == 0.0
 
 
-def test_filter_resumed_is_the_filter_at_once(rng):
+def test_a_resumed_filter_equals_one_filter(rng):
     model = oracle.random_model(rng, 5, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")[0]
     params = to_parameters(model)
-    at_once = filter_all(params, to_panel([data]))
+    whole = filter_all(params, to_panel([data]))
     mean, covariance = np.zeros(3), np.eye(3)
     for first, last in ((0, 5), (5, 6), (6, 12)):
         panel = to_panel([data[first:last]])
         first_transition = transition_over(params, np.ones(1)) if first else None
-        piece = filter_rows(params, panel, mean, covariance, first_transition)
-        mean, covariance = piece.means[-1], piece.covariances[-1]
-        np.testing.assert_allclose(piece.means, at_once.means[first:last], rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(piece.covariances, at_once.covariances[first:last], rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(piece.log_likelihoods, at_once.log_likelihoods[first:last], rtol=1e-11)
+        part = filter_rows(params, panel, mean, covariance, first_transition)
+        mean, covariance = part.means[-1], part.covariances[-1]
+        np.testing.assert_allclose(part.means, whole.means[first:last], rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(part.covariances, whole.covariances[first:last], rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(part.log_likelihoods, whole.log_likelihoods[first:last], rtol=1e-11)
 
 
 def test_covariances_are_symmetric_and_positive(rng):
@@ -227,8 +229,8 @@ def test_covariances_are_symmetric_and_positive(rng):
         model = oracle.random_model(rng, 5, 3, noise)
         data = mask_values(rng, oracle.simulate(rng, model, [25]), "scattered")
         found = smooth(to_parameters(model), to_panel(data))
-        turned = np.swapaxes(found.covariances, 1, 2)
-        np.testing.assert_allclose(found.covariances, turned, rtol=1e-9, atol=1e-15)
+        transposed = np.swapaxes(found.covariances, 1, 2)
+        np.testing.assert_allclose(found.covariances, transposed, rtol=1e-9, atol=1e-15)
         eigenvalues = np.linalg.eigvalsh(found.covariances)
         assert eigenvalues.min() > 0.0
         assert np.all(np.isfinite(found.std)) and found.std.max() <= 1.0 + 1e-12
@@ -237,7 +239,7 @@ def test_covariances_are_symmetric_and_positive(rng):
 @parametrize("shape", ["D below K", "D equals K", "D above K"])
 @parametrize("noise", [1e-2, 1e-4, 1e-6, 1e-8, 1e-10], quick=[1e-10])
 def test_small_noise_stays_accurate(rng, noise, shape):
-    """Seventy-digit arithmetic is the reference; jitter and covariance differences are inaccurate."""
+    """Compare with seventy-digit arithmetic."""
     d, k = SHAPES[shape]
     model = oracle.random_model(rng, d, k, noise)._replace(decay=np.array([0.999, 0.9, 0.3])[:k])
     data = mask_values(rng, oracle.simulate(rng, model, [8]), "scattered")
@@ -251,7 +253,7 @@ def test_small_noise_stays_accurate(rng, noise, shape):
     assert np.max(np.abs(found.covariances - wanted.covariances) / size) < tolerance
 
 
-def test_exact_oracle_is_the_double_oracle_where_doubles_suffice(rng):
+def test_oracles_in_decimals_and_doubles_agree(rng):
     model = oracle.random_model(rng, 3, 2)
     data = mask_values(rng, oracle.simulate(rng, model, [4, 3]), "scattered")
     exact, double = oracle.exact_posterior(model, data), oracle.joint_posterior(model, data)
@@ -269,7 +271,7 @@ def test_decay_close_to_one_stays_accurate(rng):
     assert scaled_error(found.means, wanted.means) < 1e-8
 
 
-def test_large_offsets_only_shift(rng):
+def test_large_offsets_do_not_change_factors(rng):
     model = oracle.random_model(rng, 5, 3)
     data = oracle.simulate(rng, model, [12])
     near = smooth(to_parameters(model), to_panel(data))
@@ -301,20 +303,20 @@ print(found.log_likelihood.hex(), found.means.tobytes().hex()[:400])
 
 
 @pytest.mark.exhaustive
-def test_float64_whatever_the_flag():
+def test_results_do_not_depend_on_the_x64_flag():
     """Results are bitwise equal with JAX's 64-bit flag off and on; an import changes no setting of JAX."""
-    printed = []
+    outputs = []
     for flag in ("0", "1"):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, *STRICT, "-c", PROGRAM],
             env={**os.environ, "JAX_ENABLE_X64": flag},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
-        printed.append(done.stdout)
-    assert printed[0] == printed[1]
+        assert process.returncode == 0, process.stderr
+        outputs.append(process.stdout)
+    assert outputs[0] == outputs[1]
 
 
 def test_x64_is_restored_after_an_error(rng):

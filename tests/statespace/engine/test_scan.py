@@ -25,7 +25,7 @@ def assert_same(found, wanted, tolerance=EXACT):
 @parametrize("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
 @parametrize("noise", [1e-4, 1e-8, 1e3], quick=[])
 def test_any_noise_against_decimals(rng, noise, size):
-    """Errors are at most those due to rounding of ``C'x / r``; combinations add none."""
+    """The scan adds no errors to those of rounding ``C' x / r``."""
     model = oracle.random_model(rng, *size)._replace(noise=np.full(size[0], noise))
     data = mask_values(rng, oracle.simulate(rng, model, [40, 26]), "scattered")
     with use_strategy("scan"):
@@ -37,8 +37,8 @@ def test_any_noise_against_decimals(rng, noise, size):
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < tolerance
 
 
-def both_ways(rng, n_components, derive):
-    """Apply ``derive`` to the likelihood by the associative scan and by recursions."""
+def assert_scan_equals_recursions(rng, n_components, derive):
+    """Compare results of ``derive(likelihood, parameters)`` by the associative scan and by recursions."""
     n_rows = 101  # a prime number: each row is a segment
     model = oracle.random_model(rng, 4, n_components)
     panel = to_panel(mask_values(rng, oracle.simulate(rng, model, [n_rows]), "scattered"), pad=False)
@@ -64,7 +64,7 @@ def test_score_for_several_parameter_sets_at_once(rng):
         sets = tuple(jnp.stack([p * (1.0 - 0.1 * i) for i in range(4)]) for p in params)
         return jax.jit(jax.vmap(jax.value_and_grad(value, argnums=(0, 1, 2, 3))))(*sets)
 
-    both_ways(rng, 2, derive)
+    assert_scan_equals_recursions(rng, 2, derive)
 
 
 @pytest.mark.exhaustive
@@ -72,11 +72,11 @@ def test_curvature(rng):
     def derive(value, params):
         return jax.jit(jax.hessian(lambda decay: value(decay, *params[1:])))(params[0])
 
-    both_ways(rng, 1, derive)
+    assert_scan_equals_recursions(rng, 1, derive)
 
 
 @parametrize("n", [1, 2, 3, 8, 100], quick=[3, 8])
-def test_scan_is_the_product_of_all_before(rng, n):
+def test_scan_combines_each_element_with_all_earlier_ones(rng, n):
     with jax.enable_x64(True):
         matrices = rng.standard_normal((3, 3, n)) / np.sqrt(3.0)
         found = scan.scan(
@@ -99,10 +99,10 @@ def random_rows(rng, n_rows, n, n_segments):
 
 @parametrize("n", [1, 3, 10], quick=[3])
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
-def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, platform):
+def test_combined_summaries_are_those_of_all_rows_in_any_order(rng, monkeypatch, n, platform):
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
     with jax.enable_x64(True), compiler.without_kernel_hints():
-        # Programs of this platform; each operation would be compiled by itself otherwise.
+        # New functions, which JAX compiles for this platform; without jit, each operation would be compiled.
         combine = jax.jit(lambda *parts: scan.combine_segments(*parts))
         summarize = jax.jit(lambda rows: segmented.summarize(rows))
         parts = [summarize(random_rows(rng, 2, n, 4)) for _ in range(3)]
@@ -115,13 +115,13 @@ def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, plat
         assert_same(combine(*halves), summarize(rows))
 
 
-def test_segments_divide_the_rows():
+def test_number_of_segments_divides_the_rows():
     with use_strategy("scan"):
         for n_rows in [65, 101, 4096, 10_240, 65_521, 65_536, 163_840]:
             assert n_rows % strategy_for_sampling(n_rows, 5).n_segments == 0
 
 
-def test_accelerators_have_the_parallel_scan(monkeypatch):
+def test_accelerators_use_the_parallel_scan(monkeypatch):
     assert not isinstance(strategy_for_sampling(65_536, 5), ParallelScan)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert isinstance(strategy_for_sampling(65_536, 5), ParallelScan)
@@ -137,7 +137,7 @@ def test_programs_for_accelerators_set_no_compiler_options(rng, monkeypatch):
     with use_strategy("scan"):
         wanted = smooth(params, panel)
         monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-        # It can be compiled for the CPU, too, and must be accurate there.
+        # The program for accelerators can also be compiled for the CPU.
         assert_same(smooth(params, panel), wanted)
     with jax.enable_x64(True):
         arrays = tuple(map(jnp.asarray, (*model, panel.values, panel.mask, panel.gap_index)))

@@ -13,15 +13,15 @@ from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from tests.sampling import parametrize
 
 
-def fit_anyhow(model, X, **given):
-    """Fit a model, ignoring convergence."""
+def fit_without_warnings(model, X, **options):
+    """Fit a model and ignore warnings, such as that of convergence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.fit(X, **given)
+        return model.fit(X, **options)
 
 
 def results(X, times):
-    fitted = fit_anyhow(ProbabilisticSFA(2, max_iter=3), X)
+    fitted = fit_without_warnings(ProbabilisticSFA(2, max_iter=3), X)
     filled, std = fitted.impute(X, return_std=True)
     return [
         fitted.log_likelihood_,
@@ -37,7 +37,7 @@ def results(X, times):
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
-def test_rank_promotion_that_the_user_forbids_does_not_break_fits(rng):
+def test_fits_work_if_the_user_forbids_rank_promotion(rng):
     X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
     X[5, 1] = np.nan
     times = np.cumsum(rng.uniform(0.5, 1.5, 40))
@@ -55,7 +55,7 @@ def second_derivative(function):
 
 
 @parametrize("derivative", [second_derivative, jax.grad, lambda f: f])  # the first contains the others
-def test_rank_promotion_that_the_user_forbids_does_not_break_derivatives(rng, derivative):
+def test_derivatives_work_if_the_user_forbids_rank_promotion(rng, derivative):
     with jax.enable_x64(True):
         values = jnp.asarray(rng.standard_normal((12, 3)))
         rest = jnp.ones((3, 2)), jnp.ones(3), jnp.zeros(3), values, jnp.ones_like(values)
