@@ -129,9 +129,9 @@ def _advice(rhat: dict[str, FloatArray], has_close_timescales: bool) -> str:
 
 
 def _identifiability_warnings(draws: AnyDraws) -> tuple[str, ...]:
-    every = timescales(draws)
+    timescale_draws = timescales(draws)
     return tuple(
         f"Factors {i} and {j} have similar time scales: the second is slower with probability {slower:.2f}. "
         "Their loadings may be mixed; interpret both together, or use fewer components."
-        for i, j, slower in close_pairs(every.reshape(-1, every.shape[-1]))
+        for i, j, slower in close_pairs(timescale_draws.reshape(-1, timescale_draws.shape[-1]))
     )

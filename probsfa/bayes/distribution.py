@@ -188,8 +188,8 @@ class FactorialAR1(dist.Distribution):
         factor_key, noise_key = random.split(key)
         n_steps, d = self.event_shape
         shape = (*sample_shape, *self.batch_shape)
-        latents = _latents(factor_key, self._decay_by_row(), shape)
-        signal = jnp.einsum("...tk,...dk->...td", latents, self.loadings)
+        factors = _draw_factors(factor_key, self._decay_by_row(), shape)
+        signal = jnp.einsum("...tk,...dk->...td", factors, self.loadings)
         noise = jnp.sqrt(self.noise_variance)[..., None, :] * random.normal(
             noise_key, (*shape, n_steps, d), self.decay.dtype
         )
@@ -245,7 +245,7 @@ def _check_decay_between_steps(decay: Array, gaps: Array) -> None:
         )
 
 
-def _latents(key: Array, decay_by_row: Array, shape: tuple[int, ...]) -> Array:
+def _draw_factors(key: Array, decay_by_row: Array, shape: tuple[int, ...]) -> Array:
     """Return stationary AR(1) factors (..., T, K), simulated row by row."""
     shocks = random.normal(key, (*shape, *decay_by_row.shape[-2:]), decay_by_row.dtype)
     scaled = shocks * jnp.sqrt((1.0 - decay_by_row) * (1.0 + decay_by_row))

@@ -15,15 +15,15 @@ from probsfa.bayes.filtering import BayesianFilterResult, BayesianFilterState, f
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.predictive import (
     MissingValues,
-    draw_latent_paths,
-    draw_observations,
+    draw_factor_paths,
+    draw_missing_values,
     draw_series,
     interpolation_check,
     log_predictive_density,
     mean_contributions,
     outlier_scores,
     predict_ahead,
-    predict_latents,
+    predict_factors,
     predict_missing,
 )
 from probsfa.statespace.covariates import Regression
@@ -113,7 +113,7 @@ class BayesianModel(FittedModel):
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return moments of the factors for the mixture over the draws."""
-        return predict_latents(self.fitted, sequences, self.n_predictive)
+        return predict_factors(self.fitted, sequences, self.n_predictive)
 
     def filter(self, sequences: Sequences, state: BayesianFilterState | None) -> list[BayesianFilterResult]:
         """Return filtered moments of the factors of each sequence."""
@@ -150,11 +150,11 @@ class BayesianModel(FittedModel):
 
     def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors given the data, each time with the parameters of a random posterior draw."""
-        return draw_latent_paths(self.fitted, sequences, n_draws, rng)
+        return draw_factor_paths(self.fitted, sequences, n_draws, rng)
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the missing values of series, each time with the parameters of a random posterior draw."""
-        return draw_observations(self.fitted, sequences, n_draws, rng)
+        return draw_missing_values(self.fitted, sequences, n_draws, rng)
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Return the logarithm of the likelihood averaged over the draws, in nats."""

@@ -87,7 +87,7 @@ def find_modes(
     try:
         for values in _starts(target, data, first, rng):
             with PotentialEvaluator(target, data) as evaluate:
-                maximum = maximize_from(evaluate, labelling.place(values))
+                maximum = maximize_from(evaluate, labelling.to_vector(values))
             if maximum is None:
                 continue
             vector, potential = labelling.fold(maximum[0][None])[0], maximum[1]

@@ -120,7 +120,7 @@ class MissingValues(NamedTuple):
         return self._imputed(self.values, self.mixture.quantile(probability))
 
 
-def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Posterior:
+def predict_factors(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Posterior:
     """Return the distribution of the factors of all rows, concatenated over sequences.
 
     Parameters
@@ -163,7 +163,7 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> ValueMixture:
     """Return the distribution of the missing values in row-major order.
 
-    Parameters are those of :func:`predict_latents`.
+    Parameters are those of :func:`predict_factors`.
     """
     missing = np.isnan(sequences.values)
     if fitted.degrees is not None:
@@ -186,7 +186,7 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> InterpolationComparison | None:
     """Compare the leave-one-out errors of the model and of linear interpolation.
 
-    Predictions of a few draws are averaged. Parameters are those of :func:`predict_latents`.
+    Predictions of a few draws are averaged. Parameters are those of :func:`predict_factors`.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def predict_ahead(
     Parameters
     ----------
     fitted, sequences, n_predictive
-        As in :func:`predict_latents`.
+        As in :func:`predict_factors`.
     steps : list of ndarray (H,)
         For each sequence, times after its last row, in units of the model.
     future_exog : sequence of ndarray (H, P), optional
@@ -285,7 +285,7 @@ def _mix_forecasts(forecasts: list[Forecast], spreads: list[FloatArray] | None =
     return BayesianForecast(observed.mean, observed.std, latent.mean, latent.std, _distribution=observed)
 
 
-def draw_latent_paths(
+def draw_factor_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
     """Draw factors given the data (n_draws, T, K), each time with the parameters of a random draw."""
@@ -294,7 +294,7 @@ def draw_latent_paths(
     return paths[:, :, fitted.reported_states]
 
 
-def draw_observations(
+def draw_missing_values(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
     """Draw missing values of series (n_draws, T, D), each time with the parameters of a random draw."""
@@ -384,7 +384,7 @@ def draw_series(
 def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> float:
     """Return the log predictive density of all rows in nats; with Student-t noise, a lower bound of it."""
     if fitted.degrees is None:
-        return predict_latents(fitted, sequences, n_predictive).log_likelihood
+        return predict_factors(fitted, sequences, n_predictive).log_likelihood
     n_draws = min(n_predictive, _N_BOUND_DRAWS)
     weights, bounds = None, []
     degrees = degrees_of_draws(fitted, n_draws)

@@ -69,7 +69,7 @@ def test_starts_without_a_maximum_are_omitted(monkeypatch):
     monkeypatch.setattr(modes, "maximize_from", lambda *_: None)
     data = SimpleNamespace(_replace=lambda **_: None)
     found, interrupted = modes.find_modes(
-        None, data, first, SimpleNamespace(place=dict), np.random.default_rng(0)
+        None, data, first, SimpleNamespace(to_vector=dict), np.random.default_rng(0)
     )
     assert found == [first] and not interrupted
 

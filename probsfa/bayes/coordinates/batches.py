@@ -61,11 +61,13 @@ def _first_row(series: Series) -> Series:
 
 
 @functools.partial(jax.jit, static_argnames="target")
-def _all_latents(target: Target, frame: RotationFrame | None, vectors: Array) -> tuple[Array, Array]:
-    return jax.vmap(target.latents, in_axes=(0, None))(vectors, frame)
+def _all_factor_coordinates(
+    target: Target, frame: RotationFrame | None, vectors: Array
+) -> tuple[Array, Array]:
+    return jax.vmap(target.factor_coordinates, in_axes=(0, None))(vectors, frame)
 
 
-def latent_coordinates(
+def factor_coordinates(
     target: Target, frame: RotationFrame | None, vectors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return coordinates of the time scales (N, K) and loadings (N, D, K) of individual factors.
@@ -73,5 +75,5 @@ def latent_coordinates(
     If the vectors are in the coordinates of a frame of rotations, they are converted.
     """
     with engine_settings():
-        timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
+        timescales, loadings = in_blocks(functools.partial(_all_factor_coordinates, target, frame), vectors)
     return timescales, loadings

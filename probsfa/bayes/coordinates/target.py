@@ -252,11 +252,11 @@ class Target:
 
     def log_weight(self, vector: Array, reference: SymmetryReference, frame: RotationFrame | None) -> Array:
         """Return the logarithm of the weight that selects one of the equivalent modes of the posterior."""
-        timescale, loadings = self.latents(vector, frame)
+        timescale, loadings = self.factor_coordinates(vector, frame)
         members = () if frame is None else frame.members
         return log_weight(reference, timescale, loadings, self.symmetry.order, members)
 
-    def latents(self, vector: Array, frame: RotationFrame | None) -> tuple[Array, Array]:
+    def factor_coordinates(self, vector: Array, frame: RotationFrame | None) -> tuple[Array, Array]:
         """Return the coordinates of the time scales (K,) and loadings (D, K) of individual factors.
 
         `frame` is the frame of rotations of the vector; None if it has none.

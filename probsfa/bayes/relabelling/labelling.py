@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.bayes.coordinates.batches import latent_coordinates
+from probsfa.bayes.coordinates.batches import factor_coordinates
 from probsfa.bayes.coordinates.rotation import (
     MAX_TIMESCALE_ERROR,
     RotationFrame,
@@ -58,7 +58,7 @@ class Labelling:
             loadings_width=RELATIVE_WIDTH * reference.loadings_width,
         )
 
-    def place(self, values: dict[str, Any]) -> FloatArray:
+    def to_vector(self, values: dict[str, Any]) -> FloatArray:
         """Return the coordinates (P,) of values of all sites."""
         vector = self._target.to_vector(values)
         if self._frame is not None:
@@ -69,7 +69,7 @@ class Labelling:
 
     def _factor_coordinates(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the coordinates of the time scales (N, K) and loadings (N, D, K) of individual factors."""
-        return latent_coordinates(self._target, self._frame, vectors)
+        return factor_coordinates(self._target, self._frame, vectors)
 
     def relabel(self, vectors: FloatArray) -> Relabelling:
         """Return the relabelling of draws (N, P)."""
@@ -92,7 +92,7 @@ class Labelling:
             flat[:, noise] = np.abs(flat[:, noise])
         relabelling = self.relabel(flat)
         timescales, loadings = self._factor_coordinates(flat)
-        timescales, loadings = relabelling.latents(timescales, signed=False), relabelling.latents(loadings)
+        timescales, loadings = relabelling.apply(timescales, signed=False), relabelling.apply(loadings)
         if self._frame is not None:
             pairs = [align(self._frame, *pair) for pair in zip(timescales, loadings, strict=True)]
             timescales, loadings = map(np.array, zip(*pairs, strict=True))
@@ -123,7 +123,7 @@ def reliable_frame(
         return None
     members, errors = np.asarray(frame.members), laplace.std[target.slices["timescale"]]
     is_precise = errors[members] <= MAX_TIMESCALE_ERROR
-    coordinate = latent_coordinates(target, frame, laplace.centre[None])[0][0]
+    coordinate = factor_coordinates(target, frame, laplace.centre[None])[0][0]
     if np.sum(is_precise) < 2 or may_merge(members[is_precise], coordinate, errors):
         return None
     return frame if np.all(is_precise) else restricted(frame, is_precise)

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
+from probsfa._renamed import warn_of_old_name
 from probsfa._typing import FloatArray
 
 #: A pair of factors is reported if the order of their time scales changes with more than this probability.
@@ -42,12 +43,17 @@ class Relabelling(NamedTuple):
         """Number of draws with a changed sign."""
         return int(np.sum(np.any(self.signs < 0.0, axis=1)))
 
-    def latents(self, values: FloatArray, signed: bool = True) -> FloatArray:
+    def apply(self, values: FloatArray, signed: bool = True) -> FloatArray:
         """Return values (N, ..., K) of the factors in the common labelling; time scales are not `signed`."""
         between = tuple(range(1, values.ndim - 1))
         order = np.expand_dims(self.permutations, between)
         out = np.take_along_axis(values, np.broadcast_to(order, values.shape), axis=-1)
         return out * np.expand_dims(self.signs, between) if signed else out
+
+    def latents(self, values: FloatArray, signed: bool = True) -> FloatArray:
+        """Former name of :meth:`apply`; will be removed in version 2.0."""
+        warn_of_old_name("Relabelling.latents", "apply")
+        return self.apply(values, signed)
 
 
 def relabel(

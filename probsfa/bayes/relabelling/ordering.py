@@ -13,9 +13,9 @@ from probsfa.statespace.processes.rhythm import Rhythm
 def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
     """Return draws (C, N, ...) transformed by their signed permutations, given one chain after the other."""
     chains, n, k = draws.decay.shape
-    decay = relabelling.latents(draws.decay.reshape(chains * n, k), signed=False)
+    decay = relabelling.apply(draws.decay.reshape(chains * n, k), signed=False)
     factor_loadings = draws.loadings[..., :k]
-    loadings = relabelling.latents(factor_loadings.reshape(chains * n, -1, k)).reshape(factor_loadings.shape)
+    loadings = relabelling.apply(factor_loadings.reshape(chains * n, -1, k)).reshape(factor_loadings.shape)
     return draws._replace(
         decay=decay.reshape(draws.decay.shape), loadings=_with_others(loadings, draws.loadings)
     )

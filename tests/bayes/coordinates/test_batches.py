@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probsfa.bayes import Priors
-from probsfa.bayes.coordinates.batches import BATCH_SIZE, constrain, in_blocks, latent_coordinates
+from probsfa.bayes.coordinates.batches import BATCH_SIZE, constrain, factor_coordinates, in_blocks
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import as_series
@@ -51,6 +51,6 @@ def test_constrain_is_the_inverse_of_to_vector(rng):
         got = getattr(draws, name)
         assert got.shape == (2, 5, *wanted.shape), name
         np.testing.assert_allclose(got[1, 3], wanted, rtol=EXACT)
-    timescales, loadings = latent_coordinates(target, None, vector[None])
+    timescales, loadings = factor_coordinates(target, None, vector[None])
     np.testing.assert_array_equal(timescales[0], vector[target.slices["timescale"]])
     np.testing.assert_array_equal(loadings[0].ravel(), vector[target.slices["loadings"]])

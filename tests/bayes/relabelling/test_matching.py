@@ -17,9 +17,7 @@ def test_every_image_of_a_draw_gets_the_same_labels(rng, k):
     spread = rng.uniform(0.5, 2.0, k), rng.uniform(0.5, 2.0, (5, k))
     stacked = [np.array(x) for x in zip(*images(timescale, loadings), strict=True)]
     relabelling = relabel(*stacked, at, reference, *spread)
-    for t, c in zip(
-        relabelling.latents(stacked[0], signed=False), relabelling.latents(stacked[1]), strict=True
-    ):
+    for t, c in zip(relabelling.apply(stacked[0], signed=False), relabelling.apply(stacked[1]), strict=True):
         np.testing.assert_array_equal(t, timescale)
         np.testing.assert_array_equal(c, loadings)
     assert relabelling.n_permuted == len(stacked[0]) * (1 - 1 / math.factorial(k))
@@ -34,14 +32,16 @@ def test_the_closest_image_is_chosen(rng):
     def distance(t, c):
         return np.sum(((t - at) / spread[0]) ** 2) + np.sum(((c - reference) / spread[1]) ** 2)
 
-    chosen = relabelling.latents(timescale[None], signed=False)[0], relabelling.latents(loadings[None])[0]
+    chosen = relabelling.apply(timescale[None], signed=False)[0], relabelling.apply(loadings[None])[0]
     assert distance(*chosen) <= min(distance(*image) for image in images(timescale, loadings)) + EXACT
 
 
 def test_factors_of_any_shape_are_relabelled(rng):
     draws = rng.standard_normal((3, 5, 4, 2))
     relabelling = relabel(np.zeros((3, 2)), -np.tile(np.eye(2), (3, 1, 1)), np.zeros(2), np.eye(2)[:, ::-1])
-    np.testing.assert_array_equal(relabelling.latents(draws), -draws[..., ::-1])
+    np.testing.assert_array_equal(relabelling.apply(draws), -draws[..., ::-1])
+    with pytest.warns(FutureWarning, match="latents is now apply"):
+        np.testing.assert_array_equal(relabelling.latents(draws), -draws[..., ::-1])
 
 
 def test_close_pairs_have_the_probability_of_the_reverse_order(rng):
