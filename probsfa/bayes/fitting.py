@@ -233,7 +233,7 @@ def _fit_robust(
 
 
 class _Prepared(NamedTuple):
-    """The maximum of the likelihood, and the model in its units.
+    """The maximum of the likelihood, and the posterior density in units of the model.
 
     Attributes
     ----------
@@ -326,6 +326,7 @@ def make_problem(
     data = data._replace(chart=chart if rotate else chart._replace(rotation=None))
     vector = target.to_vector(site_values)
     laplace = approximate_by_laplace(target, data, vector)
+    # Uncertainties depend on the frame, so that it is tested again after factors were removed from it.
     while (frame := reliable_frame(target, data.chart.rotation, laplace)) is not data.chart.rotation:
         data = data._replace(chart=data.chart._replace(rotation=frame))
         laplace = approximate_by_laplace(target, data, vector)

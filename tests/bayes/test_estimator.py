@@ -437,7 +437,7 @@ def test_hierarchical_models_give_a_frame_for_each_sequence_of_a_list(rng):
 
 @pytest.mark.exhaustive
 def test_the_index_of_a_frame_is_its_times(guided, frame):
-    """Even hours are equal to rows; uneven hours are times, which the status reports."""
+    """With even hours the fit is that of row numbers; uneven hours are times, as the status reports."""
     X = frame[0]
     assert guided.time_unit_ == 1.0 and guided.time_unit_seconds_ == 3600.0
     assert "index of X is used as times: rows are evenly spaced, 1 h apart" in guided.status_

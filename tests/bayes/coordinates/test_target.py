@@ -108,7 +108,8 @@ def test_log_noise_and_log_det_follow_from_the_softplus_coordinate(rng, std):
         at = jnp.asarray(vector[part])
         found, volume = log_std_and_volume(at)
         slopes = np.diag(jax.jit(jax.jacobian(lambda x: log_std_and_volume(x)[0]))(at))
-        volume = volume - log_std_and_volume(jnp.full(D, 100.0))[1]  # where both are the same
+        # At 100 the coordinate is the standard deviation.
+        volume = volume - log_std_and_volume(jnp.full(D, 100.0))[1]
     np.testing.assert_allclose(found, np.log(std), rtol=1e-12)
     np.testing.assert_allclose(volume, np.sum(np.log(slopes)) + D * np.log(100.0), rtol=1e-10)
 
