@@ -53,9 +53,9 @@ IMPUTE = ("impute", "data.csv", "--columns", "temp,rain", "--missing-code", "-20
 
 
 def test_impute_replaces_missing_values_only(command, data, tmp_path):
-    done = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
-    assert done.code == 0
-    assert done.out == ""
+    result = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
+    assert result.code == 0
+    assert result.out == ""
     # The means are 2 and 4, the standard deviations 0.5 and 0.8.
     assert (tmp_path / "filled.csv").read_text() == (
         DATA.replace("-200", "4.0000").replace("01:00,,", "01:00,2.0000,").replace("NA", "2.0000")
@@ -81,36 +81,36 @@ def test_impute_reports_how_it_read_the_file(command, data):
     assert "3 missing values filled: filled.csv" in err
 
 
-def test_quiet_means_quiet(command, data):
-    done = command(*IMPUTE, "-o", "filled.csv", "--quiet")
-    assert (done.code, done.out, done.err) == (0, "", "")
+def test_quiet_suppresses_all_notes(command, data):
+    result = command(*IMPUTE, "-o", "filled.csv", "--quiet")
+    assert (result.code, result.out, result.err) == (0, "", "")
 
 
 def test_impute_gz_and_decimal_comma(command, tmp_path):
     text = "t;a;b\r\n1;1,50;2\r\n2;;3\r\n3;2,5;\r\n"
     (tmp_path / "in.csv.gz").write_bytes(gzip.compress(text.encode()))
-    done = command("impute", "in.csv.gz", "-o", "out.csv.gz", "--decimal", ",", "--std", "std.csv")
-    assert done.code == 0
+    result = command("impute", "in.csv.gz", "-o", "out.csv.gz", "--decimal", ",", "--std", "std.csv")
+    assert result.code == 0
     filled = gzip.decompress((tmp_path / "out.csv.gz").read_bytes()).decode()
     assert filled == text.replace("2;;3", "2;2,0000;3").replace("2,5;", "2,5;2,5000")
     assert (tmp_path / "std.csv").read_bytes().decode().splitlines()[2] == "2;0,5;0"
 
 
-def test_a_spreadsheet_of_semicolons_and_decimal_commas_needs_no_option(command, tmp_path):
+def test_semicolons_and_decimal_commas_are_inferred(command, tmp_path):
     text = "Zeit;a;b\r\n0,0;1,50;2\r\n0,5;;3\r\n1,0;2,5;\r\n"
     (tmp_path / "in.csv").write_bytes(text.encode())
-    done = command("impute", "in.csv", "--time", "Zeit", "-o", "out.csv")
-    assert done.code == 0
-    assert "numbers are read with a decimal comma (--decimal . for a point)" in done.err
-    assert "rows are evenly spaced" in done.err
+    result = command("impute", "in.csv", "--time", "Zeit", "-o", "out.csv")
+    assert result.code == 0
+    assert "numbers are read with a decimal comma (--decimal . for a point)" in result.err
+    assert "rows are evenly spaced" in result.err
     filled = (tmp_path / "out.csv").read_bytes().decode()
     assert filled == text.replace("0,5;;3", "0,5;2,0000;3").replace("2,5;", "2,5;2,5000")
-    done = command("impute", "in.csv", "-o", "out2.csv", "--decimal", ".")
-    assert done.code == 2
-    assert "--decimal" in done.err
+    result = command("impute", "in.csv", "-o", "out2.csv", "--decimal", ".")
+    assert result.code == 2
+    assert "--decimal" in result.err
 
 
-def test_impute_uneven_times_reach_the_estimator(command, tmp_path, stand_in):
+def test_uneven_times_are_passed_to_the_estimator(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("t,a,b\n0,1,1\n1,2,\n4,3,3\n5,5,4\n")
     assert command("impute", "in.csv", "-o", "out.csv").code == 0
     np.testing.assert_array_equal(stand_in.calls[0].times, [0.0, 1.0, 4.0, 5.0])
@@ -118,7 +118,7 @@ def test_impute_uneven_times_reach_the_estimator(command, tmp_path, stand_in):
     assert stand_in.calls[1].times is None
 
 
-def test_model_options_reach_the_estimator(command, data, stand_in):
+def test_model_options_are_passed_to_the_estimator(command, data, stand_in):
     assert command(*IMPUTE, "-o", "f.csv", "-k", "1", "--max-iter", "9", "--seed", "4").code == 0
     model = stand_in.calls[0].model
     assert (model.n_components, model.max_iter, model.random_state) == (1, 9, 4)
@@ -130,22 +130,22 @@ def test_all_commands_that_fit_have_the_options_of_the_model(argv):
     assert (args.n_components, args.max_iter, args.seed) == (1, 9, 4)
 
 
-def test_impute_draws_the_missing_values(command, data, tmp_path):
+def test_impute_draws_a_figure_of_the_missing_blocks(command, data, tmp_path):
     assert command(*IMPUTE, "-o", "filled.csv", "--plot", "values.png").code == 0
     assert (tmp_path / "values.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_impute_with_nothing_missing(command, tmp_path, stand_in):
+def test_impute_without_missing_values(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,5\n4,4\n")
-    done = command("impute", "in.csv", "-o", "out.csv", "--plot", "p.svg", "--std", "s.csv", "-q")
-    assert done.code == 0
-    assert done.err == "probsfa: note: no value is missing; the output is a copy of the file.\n"
+    result = command("impute", "in.csv", "-o", "out.csv", "--plot", "p.svg", "--std", "s.csv", "-q")
+    assert result.code == 0
+    assert result.err == "probsfa: note: no value is missing; the output is a copy of the file.\n"
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
     assert (tmp_path / "s.csv").read_text() == "a,b\n0,0\n0,0\n0,0\n"
     assert stand_in.calls == []
 
 
-@pytest.mark.parametrize("verb", ["impute", "fit"])
+@pytest.mark.parametrize("subcommand", ["impute", "fit"])
 @pytest.mark.parametrize(
     ("iterations", "options", "note"),
     [
@@ -167,8 +167,8 @@ def test_impute_with_nothing_missing(command, tmp_path, stand_in):
         (20, (), "the fit stopped before convergence."),
     ],
 )
-def test_a_fit_that_stopped_early_is_one_note(
-    command, data, stand_in, monkeypatch, verb, iterations, options, note
+def test_a_fit_that_stopped_early_causes_one_note(
+    command, data, stand_in, monkeypatch, subcommand, iterations, options, note
 ):
     fit = stand_in.fit
 
@@ -179,23 +179,23 @@ def test_a_fit_that_stopped_early_is_one_note(
         return self
 
     monkeypatch.setattr(stand_in, "fit", stop)
-    done = command(verb, *IMPUTE[1:], "-o", "out", "-q", *options)
-    assert done.code == 0
-    assert done.err.startswith(f"probsfa: note: {note}")
-    assert done.err.count("\n") == 1
-    assert not re.search("tol|max_iter|engine", done.err + done.out)
+    result = command(subcommand, *IMPUTE[1:], "-o", "out", "-q", *options)
+    assert result.code == 0
+    assert result.err.startswith(f"probsfa: note: {note}")
+    assert result.err.count("\n") == 1
+    assert not re.search("tol|max_iter|engine", result.err + result.out)
 
 
 @pytest.mark.filterwarnings("always")
-def test_a_warning_of_any_library_is_one_note(command, data, stand_in, monkeypatch):
+def test_a_warning_of_another_library_is_one_note(command, data, stand_in, monkeypatch):
     def fit(self, X, y=None, **others):
         warnings.warn("something is odd,\nlook at it", RuntimeWarning, stacklevel=1)
         return stand_in.fit_as_ever(self, X, y, **others)
 
     monkeypatch.setattr(stand_in, "fit_as_ever", stand_in.fit, raising=False)
     monkeypatch.setattr(stand_in, "fit", fit)
-    done = command(*IMPUTE, "-o", "filled.csv", "-q")
-    assert (done.code, done.err) == (0, "probsfa: note: something is odd, look at it\n")
+    result = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert (result.code, result.err) == (0, "probsfa: note: something is odd, look at it\n")
 
 
 @pytest.mark.filterwarnings("always")
@@ -212,22 +212,24 @@ def test_warnings_about_parameters_in_python_are_not_shown(command, data, stand_
     monkeypatch.setattr(stand_in, "impute_as_ever", stand_in.impute, raising=False)
     monkeypatch.setattr(stand_in, "fit", fit)
     monkeypatch.setattr(stand_in, "impute", impute)
-    done = command(*IMPUTE, "-o", "filled.csv", "-q")
-    assert done.err.startswith("probsfa: note: linear interpolation fills single missing values of this file")
-    assert done.err.count("\n") == 1 and "n_components" not in done.err
+    result = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert result.err.startswith(
+        "probsfa: note: linear interpolation fills single missing values of this file"
+    )
+    assert result.err.count("\n") == 1 and "n_components" not in result.err
 
 
-def test_a_frequent_code_for_missing_stops_the_command(command, tmp_path, stand_in):
+def test_a_frequent_code_for_missing_values_is_an_error(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("a,b\n1,-999\n3,5\n4,-999\n2,7\n")
-    for verb in ("impute", "fit", "compare"):
-        done = command(verb, "in.csv", "-o", "out.csv", "-q")
-        assert done.code == 2
-        assert "likely codes for missing: -999 in 'b' (2 rows). Use --missing-code=-999 if" in done.err
+    for subcommand in ("impute", "fit", "compare"):
+        result = command(subcommand, "in.csv", "-o", "out.csv", "-q")
+        assert result.code == 2
+        assert "likely codes for missing: -999 in 'b' (2 rows). Use --missing-code=-999 if" in result.err
     assert stand_in.calls == []
     assert command("impute", "in.csv", "-o", "out.csv", "--missing-code=-999").code == 0
     assert (tmp_path / "out.csv").read_text() == "a,b\n1,6.000\n3,5\n4,6.000\n2,7\n"
-    done = command("impute", "in.csv", "-o", "same.csv", "--missing-code=", "-q")
-    assert (done.code, done.err.count("-999")) == (0, 0)
+    result = command("impute", "in.csv", "-o", "same.csv", "--missing-code=", "-q")
+    assert (result.code, result.err.count("-999")) == (0, 0)
     assert (tmp_path / "same.csv").read_text() == (tmp_path / "in.csv").read_text()
 
 
@@ -238,7 +240,7 @@ def test_a_code_is_frequent_above_one_percent_of_the_rows(command, tmp_path, sta
     assert command("impute", "in.csv", "-o", "out.csv", "-q").code == code
 
 
-def test_all_columns_of_a_code_and_all_codes_are_named_at_once(command, tmp_path):
+def test_one_error_names_all_codes_and_their_columns(command, tmp_path):
     rows = [f"{-200 if i % 3 else i},{-200 if i % 4 else 2 * i},{9999 if i % 5 else i}" for i in range(60)]
     (tmp_path / "in.csv").write_text("\n".join(["a,b,c", *rows, ""]))
     err = command("impute", "in.csv", "-o", "out.csv", "--missing-code", "x").err
@@ -264,16 +266,18 @@ def test_all_columns_of_a_code_and_all_codes_are_named_at_once(command, tmp_path
         (None, "in.csv: there is no such file"),
     ],
 )
-@pytest.mark.parametrize("verb", ["impute", "fit", "compare"])
-def test_a_bad_file_is_one_line_and_touches_no_output(command, tmp_path, verb, content, message):
+@pytest.mark.parametrize("subcommand", ["impute", "fit", "compare"])
+def test_an_invalid_file_is_one_error_message_and_changes_no_output(
+    command, tmp_path, subcommand, content, message
+):
     if content is not None:
         (tmp_path / "in.csv").write_text(content)
     (tmp_path / "out").write_text("old")
-    done = command(verb, "in.csv", "-o", "out", "--force", "--quiet")
-    assert done.code == 2
-    assert done.out == ""
-    assert done.err.startswith(f"probsfa: error: {message}")
-    assert done.err.count("\n") == 1
+    result = command(subcommand, "in.csv", "-o", "out", "--force", "--quiet")
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith(f"probsfa: error: {message}")
+    assert result.err.count("\n") == 1
     assert (tmp_path / "out").read_text() == "old"
     assert {path.name for path in tmp_path.iterdir()} <= {"in.csv", "out"}
 
@@ -288,27 +292,27 @@ def test_a_figure_without_matplotlib_is_an_error_before_the_fit(tmp_path, argume
         "from probsfa.cli import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    done = run_code(code, *arguments, folder=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.endswith(
+    result = run_code(code, *arguments, folder=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.endswith(
         "error: the figure requires matplotlib; install it by `pip install matplotlib`.\n"
     )
     assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
 
 
-def test_wrong_delimiter(command, tmp_path):
+def test_a_wrong_delimiter_is_an_error(command, tmp_path):
     (tmp_path / "in.csv").write_text("a;b\n1;2\n3;4\n")
-    done = command("impute", "in.csv", "-o", "out.csv", "--delimiter", ",", "-q")
-    assert done.code == 2
-    assert "column 'a;b': '1;2' (1, first in row 2), '3;4' (1, first in row 3)" in done.err
-    assert "--delimiter" in done.err
+    result = command("impute", "in.csv", "-o", "out.csv", "--delimiter", ",", "-q")
+    assert result.code == 2
+    assert "column 'a;b': '1;2' (1, first in row 2), '3;4' (1, first in row 3)" in result.err
+    assert "--delimiter" in result.err
 
 
 @pytest.mark.parametrize("delimiter", ["ab", "", '"'])
-def test_impossible_delimiter(command, data, delimiter):
-    done = command("impute", "data.csv", "-o", "out.csv", "--delimiter", delimiter)
-    assert done.code == 2
-    assert "--delimiter must be one character or 'tab'" in done.err
+def test_invalid_delimiters_are_errors(command, data, delimiter):
+    result = command("impute", "data.csv", "-o", "out.csv", "--delimiter", delimiter)
+    assert result.code == 2
+    assert "--delimiter must be one character or 'tab'" in result.err
 
 
 def test_tab_by_name(command, tmp_path):
@@ -317,11 +321,11 @@ def test_tab_by_name(command, tmp_path):
     assert (tmp_path / "out.tsv").read_text() == "a\tb\n1\t2\n2.000\t4\n3\t3\n"
 
 
-def test_existing_outputs_are_refused_before_the_work(command, data, tmp_path, stand_in):
+def test_existing_outputs_are_errors_before_the_fit(command, data, tmp_path, stand_in):
     (tmp_path / "std.csv").write_text("old")
-    done = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
-    assert done.code == 2
-    assert "std.csv: exists already; replace it with --force" in done.err
+    result = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
+    assert result.code == 2
+    assert "std.csv: exists already; replace it with --force" in result.err
     assert stand_in.calls == []
     assert not (tmp_path / "filled.csv").exists()
     assert command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv", "--force").code == 0
@@ -329,43 +333,43 @@ def test_existing_outputs_are_refused_before_the_work(command, data, tmp_path, s
 
 
 def test_the_input_is_never_overwritten(command, data):
-    done = command(*IMPUTE, "-o", "data.csv", "--force")
-    assert done.code == 2
-    assert "is the input file" in done.err
+    result = command(*IMPUTE, "-o", "data.csv", "--force")
+    assert result.code == 2
+    assert "is the input file" in result.err
     assert data.read_text() == DATA
 
 
-def test_a_picture_of_no_known_format_is_refused_before_the_work(command, data, stand_in):
-    done = command(*IMPUTE, "-o", "filled.csv", "--plot", "p.xyz")
-    assert done.code == 2
-    assert "p.xyz: is not a figure file name" in done.err
+def test_unknown_figure_formats_are_errors_before_the_fit(command, data, stand_in):
+    result = command(*IMPUTE, "-o", "filled.csv", "--plot", "p.xyz")
+    assert result.code == 2
+    assert "p.xyz: is not a figure file name" in result.err
     assert stand_in.calls == []
 
 
-def test_an_error_of_the_estimator_is_one_line(command, data, stand_in, monkeypatch):
+def test_an_error_of_the_estimator_is_one_error_message(command, data, stand_in, monkeypatch):
     def fail(self, X, y=None, **options):
         raise ValueError("n_components=9 is too many:\n  the rank is 2.")
 
     monkeypatch.setattr(stand_in, "fit", fail)
-    done = command(*IMPUTE, "-o", "filled.csv", "-q")
-    assert done.code == 2
-    assert done.err == "probsfa: error: -k=9 is too many: the rank is 2.\n"
+    result = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert result.code == 2
+    assert result.err == "probsfa: error: -k=9 is too many: the rank is 2.\n"
 
 
-def test_interruption_outside_a_fit(command, data, tmp_path, stand_in, monkeypatch):
+def test_an_interrupt_after_the_fit_ends_the_command(command, data, tmp_path, stand_in, monkeypatch):
     def interrupt(self, X, return_std=False, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(stand_in, "impute", interrupt)
-    done = command(*IMPUTE, "-o", "filled.csv", "-q")
-    assert done.code == 130
-    assert done.err == "probsfa: error: interrupted; no file was written.\n"
+    result = command(*IMPUTE, "-o", "filled.csv", "-q")
+    assert result.code == 130
+    assert result.err == "probsfa: error: interrupted; no file was written.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
 
 
 def test_fit_saves_a_model_that_impute_uses(command, weather_like, tmp_path, stand_in):
-    done = command("fit", "weather.csv", "-o", "model.npz")
-    assert done.code == 0
+    result = command("fit", "weather.csv", "-o", "model.npz")
+    assert result.code == 0
     assert (tmp_path / "model.npz").exists()
     assert command("impute", "weather.csv", "--model", "model.npz", "-o", "saved.csv").code == 0
     assert len(stand_in.calls) == 1
@@ -382,43 +386,43 @@ def test_fit_prints_a_summary(command, weather_like):
     assert lines[-1] == "log-likelihood -1234.5 nats, -15.43 per row"
 
 
-def test_a_model_of_other_columns_is_refused(command, weather_like, tmp_path):
+def test_a_model_of_other_columns_is_an_error(command, weather_like, tmp_path):
     assert command("fit", "weather.csv", "-o", "model.npz").code == 0
-    done = command("impute", "weather.csv", "--model", "model.npz", "--columns", "b,a,c", "-o", "o.csv")
-    assert done.code == 2
-    assert "model.npz: was fitted to the columns a, b, c; weather.csv has b, a, c" in done.err
-    done = command("impute", "weather.csv", "--model", "model.npz", "-k", "2", "-o", "o.csv")
-    assert "--n-components and --max-iter cannot be given with --model" in done.err
+    result = command("impute", "weather.csv", "--model", "model.npz", "--columns", "b,a,c", "-o", "o.csv")
+    assert result.code == 2
+    assert "model.npz: was fitted to the columns a, b, c; weather.csv has b, a, c" in result.err
+    result = command("impute", "weather.csv", "--model", "model.npz", "-k", "2", "-o", "o.csv")
+    assert "--n-components and --max-iter cannot be given with --model" in result.err
 
 
 def test_compare(command, weather_like, tmp_path):
-    done = command(
+    result = command(
         "compare", "weather.csv", "-o", "table.csv", "--block", "6", "--masks", "2", "--fraction", "0.2"
     )
-    assert done.code == 0
-    assert "20 % of the observed values hidden, single values" in done.out
-    assert "20 % of the observed values hidden, in blocks of 6 rows" in done.out
+    assert result.code == 0
+    assert "20 % of the observed values hidden, single values" in result.out
+    assert "20 % of the observed values hidden, in blocks of 6 rows" in result.out
     methods = ["mean", "linear interpolation", "IterativeImputer", "classic SFA", "probabilistic SFA"]
     table = pd.read_csv(tmp_path / "table.csv")
     assert list(table["method"]) == 2 * methods
-    assert "probabilistic SFA" not in done.err  # the progress bar is for terminals
+    assert "probabilistic SFA" not in result.err  # the progress bar is for terminals
     # The stand-in imputes the mean.
     np.testing.assert_allclose(
         *(table.loc[table["method"] == m, "rmse"] for m in ("mean", "probabilistic SFA"))
     )
 
 
-def test_a_block_longer_than_the_file_is_refused(command, weather_like):
-    done = command("compare", "weather.csv", "--block", "81", "-q")
-    assert done.code == 2
-    assert done.err == "probsfa: error: --block must be at most the number of rows, 80; got 81.\n"
+def test_a_block_longer_than_the_file_is_an_error(command, weather_like):
+    result = command("compare", "weather.csv", "--block", "81", "-q")
+    assert result.code == 2
+    assert result.err == "probsfa: error: --block must be at most the number of rows, 80; got 81.\n"
 
 
-def test_too_few_values_to_hide_any_are_one_line(command, tmp_path):
+def test_too_few_values_to_hide_are_one_error_message(command, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,\n,4\n")
-    done = command("compare", "in.csv", "--block", "2", "-q")
-    assert done.code == 2
-    assert done.err == "probsfa: error: Too few observed values to hide some of them. Use more rows.\n"
+    result = command("compare", "in.csv", "--block", "2", "-q")
+    assert result.code == 2
+    assert result.err == "probsfa: error: Too few observed values to hide some of them. Use more rows.\n"
 
 
 @pytest.fixture
@@ -431,20 +435,20 @@ def short_weather(monkeypatch):
 
 
 def test_demo(command, tmp_path, short_weather):
-    done = command("demo")
-    assert done.code == 0
+    result = command("demo")
+    assert result.code == 0
     folder = tmp_path / "probsfa-demo"
     assert {path.name for path in folder.iterdir()} == {
         "demo.png",
         "nyc_weather_filled.csv",
         "comparison.csv",
     }
-    assert "Written to probsfa-demo: demo.png, nyc_weather_filled.csv, comparison.csv" in done.out
-    assert "hidden, in blocks of 24 rows" in done.out
+    assert "Written to probsfa-demo: demo.png, nyc_weather_filled.csv, comparison.csv" in result.out
+    assert "hidden, in blocks of 24 rows" in result.out
     filled = pd.read_csv(folder / "nyc_weather_filled.csv", index_col="time", parse_dates=True)
     assert not filled.isna().to_numpy().any()
-    seen = short_weather.notna().to_numpy()
-    np.testing.assert_array_equal(filled.to_numpy()[seen], short_weather.to_numpy()[seen])
+    observed = short_weather.notna().to_numpy()
+    np.testing.assert_array_equal(filled.to_numpy()[observed], short_weather.to_numpy()[observed])
     assert (folder / "demo.png").read_bytes()[:4] == b"\x89PNG"
     assert len(pd.read_csv(folder / "comparison.csv")) == 10
 
@@ -459,9 +463,9 @@ def test_a_second_demo_writes_to_another_folder(command, tmp_path, short_weather
 def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "demo.png").write_text("old")
-    done = command("demo", "--output", "mine")
-    assert done.code == 2
-    assert "demo.png: exists already" in done.err
+    result = command("demo", "--output", "mine")
+    assert result.code == 2
+    assert "demo.png: exists already" in result.err
     assert command("demo", "--output", "mine", "--force").code == 0
     assert (tmp_path / "mine" / "demo.png").read_bytes()[:4] == b"\x89PNG"
     assert not (tmp_path / "probsfa-demo").exists()
@@ -480,16 +484,16 @@ def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
         (["frobnicate"], "invalid choice"),
     ],
 )
-def test_wrong_arguments(command, arguments, message):
-    done = command(*arguments)
-    assert done.code == 2
-    assert message in done.err
+def test_invalid_arguments(command, arguments, message):
+    result = command(*arguments)
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_probsfa_alone_prints_help(command):
-    done = command()
-    assert (done.code, done.err) == (0, "")
-    assert all(verb in done.out for verb in ("demo", "impute", "fit", "compare"))
+    result = command()
+    assert (result.code, result.err) == (0, "")
+    assert all(subcommand in result.out for subcommand in ("demo", "impute", "fit", "compare"))
 
 
 def run_python(*arguments, **options):
@@ -504,18 +508,18 @@ def run_code(code, *arguments, folder):
     return run_python("-c", code, *arguments, cwd=folder, env=environment)
 
 
-def test_version_and_help_need_nothing_heavy():
+def test_version_and_help_import_no_large_library():
     code = (
         "import sys; from probsfa.cli import main\n"
         "try: main([sys.argv[1]])\n"
         "except SystemExit as stop: assert not stop.code\n"
         "assert not {'numpy', 'pandas', 'jax', 'sklearn', 'matplotlib'} & set(sys.modules)"
     )
-    done = run_python("-c", code, "--version")
-    assert (done.returncode, done.stdout) == (0, f"probsfa {probsfa.__version__}\n")
-    done = run_python("-c", code, "--help")
-    assert done.returncode == 0
-    assert all(verb in done.stdout for verb in ("demo", "impute", "fit", "compare"))
+    result = run_python("-c", code, "--version")
+    assert (result.returncode, result.stdout) == (0, f"probsfa {probsfa.__version__}\n")
+    result = run_python("-c", code, "--help")
+    assert result.returncode == 0
+    assert all(subcommand in result.stdout for subcommand in ("demo", "impute", "fit", "compare"))
 
 
 @pytest.mark.parametrize(
@@ -549,9 +553,9 @@ def test_files_and_options_are_checked_before_any_library_is_imported(tmp_path, 
         "assert not {'numpy', 'pandas', 'jax', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "sys.exit(code)"
     )
-    done = run_code(code, *arguments, folder=tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("probsfa: error: ")
-    assert message in done.stderr and done.stderr.count("\n") == 1
+    result = run_code(code, *arguments, folder=tmp_path)
+    assert result.returncode == 2 and result.stderr.startswith("probsfa: error: ")
+    assert message in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_a_file_is_read_before_the_model_is_imported(tmp_path):
@@ -562,16 +566,16 @@ def test_a_file_is_read_before_the_model_is_imported(tmp_path):
         "assert not {'jax', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "sys.exit(code)"
     )
-    done = run_python("-c", code, "impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"))
-    assert (done.returncode, "values that are not numbers" in done.stderr) == (2, True)
+    result = run_python("-c", code, "impute", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv"))
+    assert (result.returncode, "values that are not numbers" in result.stderr) == (2, True)
 
 
-def test_as_a_module():
-    done = run_python("-m", "probsfa", "--version")
-    assert done.stdout == f"probsfa {probsfa.__version__}\n"
+def test_the_package_can_be_run_as_a_module():
+    result = run_python("-m", "probsfa", "--version")
+    assert result.stdout == f"probsfa {probsfa.__version__}\n"
 
 
-def test_a_reader_that_leaves_is_no_crash():
+def test_a_broken_pipe_has_its_exit_code():
     # In a separate process, because the command closes its standard output.
     code = (
         "import sys; from probsfa.cli import demo, main\n"
@@ -579,8 +583,8 @@ def test_a_reader_that_leaves_is_no_crash():
         "demo.run = leave\n"
         "sys.exit(main(['demo']))"
     )
-    done = run_python("-c", code)
-    assert (done.returncode, done.stderr) == (141, "")
+    result = run_python("-c", code)
+    assert (result.returncode, result.stderr) == (141, "")
 
 
 def test_main_uses_the_arguments_of_the_process(monkeypatch, capsys):
@@ -600,13 +604,13 @@ def test_main_uses_the_arguments_of_the_process(monkeypatch, capsys):
         ([0] * 9, slice(0, 0), slice(0, 9)),
     ],
 )
-def test_what_a_picture_shows_of_a_missing_value(missing, block, shown):
+def test_rows_of_a_figure_of_missing_blocks(missing, block, shown):
     assert _pictures.longest_block(np.array(missing, dtype=bool)) == block
     assert _pictures.window(block, len(missing)) == shown
 
 
 @pytest.mark.parametrize("n", [41, 60, 200])
-def test_the_picture_of_the_demo_shows_the_segment_with_the_most_missing_values(rng, n):
+def test_the_figure_of_the_demo_shows_the_segment_with_the_most_missing_values(rng, n):
     """Missing values near the ends of the segment do not count, except at the start of the data."""
     for missing in (rng.random(n) < 0.3, np.arange(n) < 20):
         counts = [np.count_nonzero(missing[start : start + 30]) for start in range(n - 29)]
@@ -614,7 +618,7 @@ def test_the_picture_of_the_demo_shows_the_segment_with_the_most_missing_values(
         assert _pictures._segment_with_most_missing(missing, 40) == slice(start, start + 40)
 
 
-def test_the_picture_of_the_demo_shows_hidden_values_and_the_whole_record(rng):
+def test_the_figure_of_the_demo_shows_hidden_values_and_the_complete_series(rng):
     values, times = rng.standard_normal((1200, 2)), pd.date_range("2013", periods=1200, freq="h")
     hidden = values.copy()
     hidden[700:760, 1] = np.nan

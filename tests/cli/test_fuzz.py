@@ -89,14 +89,14 @@ def check_filling(series, file, path):
 
 @FEW
 @given(file=csv_files())
-def test_any_file_is_read_or_refused_in_a_sentence(file, path):
+def test_any_file_is_read_or_causes_one_error(file, path):
     check_reading(file, path)
 
 
 @pytest.mark.nightly
 @MANY
 @given(file=csv_files())
-def test_many_files_are_read_or_refused_in_a_sentence(file, path):
+def test_many_files_are_read_or_cause_one_error(file, path):
     check_reading(file, path)
 
 
@@ -125,12 +125,12 @@ def check_impute(file, path):
 
 @FEW_FITS
 @given(file=filling_files())
-def test_a_file_is_imputed_or_refused(file, path):
+def test_a_file_is_imputed_or_causes_one_error(file, path):
     check_impute(file, path)
 
 
 @pytest.mark.nightly
 @MANY_FITS
 @given(file=filling_files())
-def test_many_files_are_imputed_or_refused(file, path):
+def test_many_files_are_imputed_or_cause_one_error(file, path):
     check_impute(file, path)

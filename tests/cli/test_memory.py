@@ -14,7 +14,7 @@ def resident():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_freed_memory_is_returned_to_the_system():
+def test_freed_memory_is_returned_to_the_operating_system():
     pieces = [bytes(4_000) for _ in range(20_000)]
     last = pieces[-1]
     full = resident()
@@ -24,7 +24,7 @@ def test_freed_memory_is_returned_to_the_system():
     assert len(last) == 4_000
 
 
-def test_elsewhere_nothing_is_done(monkeypatch):
+def test_other_systems_are_not_changed(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr("ctypes.CDLL", None)
     release_memory()

@@ -18,11 +18,11 @@ def test_time_scales_of_a_model_in_seconds_are_reported_in_steps():
     assert timescales(model).tolist() == [2.0, 0.5]
 
 
-@pytest.mark.parametrize("asked", [None, 7])
-def test_options_reach_the_estimator(stand_in, asked):
-    args = argparse.Namespace(n_components=asked, max_iter=9, seed=5)
+@pytest.mark.parametrize("n_components", [None, 7])
+def test_options_are_passed_to_the_estimator(stand_in, n_components):
+    args = argparse.Namespace(n_components=n_components, max_iter=9, seed=5)
     model = make_estimator(args)
-    assert (model.n_components, model.random_state, model.max_iter) == (asked, 5, 9)
+    assert (model.n_components, model.random_state, model.max_iter) == (n_components, 5, 9)
     assert not model.verbose  # its progress bar is that of the engine
 
 
@@ -40,7 +40,7 @@ def test_impute_imports_no_plots_unless_requested():
     assert ran.stdout.strip() == ""
 
 
-def test_defaults_of_the_options_are_those_of_the_package():
+def test_defaults_of_options_equal_those_of_the_package():
     # Defined twice, because help must not import the dependencies of the package.
     assert inspect.signature(ProbabilisticSFA).parameters["max_iter"].default == DEFAULT_MAX_ITER
     commands = (["compare", "a.csv"], ["demo"], ["impute", "a.csv", "-o", "b"], ["fit", "a.csv", "-o", "b"])

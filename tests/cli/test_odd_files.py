@@ -48,11 +48,11 @@ OPTIONS = {"lines in front": ("--skip-rows", "2"), "codes for missing": ("--miss
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_filled_values_alone_change(command, tmp_path, kind):
+def test_only_missing_values_change(command, tmp_path, kind):
     before, after = (re.sub(r"\[([^>]*)>([^]]*)\]", rf"\{group}", ODD[kind]) for group in (1, 2))
     (tmp_path / "in.csv").write_bytes(before.encode())
-    done = command("impute", "in.csv", "-o", "out.csv", *OPTIONS.get(kind, ()))
-    assert done.code == 0, done.err
+    result = command("impute", "in.csv", "-o", "out.csv", *OPTIONS.get(kind, ()))
+    assert result.code == 0, result.err
     assert (tmp_path / "out.csv").read_bytes().decode() == after
 
 
@@ -60,8 +60,8 @@ def test_filled_values_alone_change(command, tmp_path, kind):
 def test_encodings(command, tmp_path, encoding):
     text = "Temp °C,Wärme\n1,20\n,40\n3,\n"
     (tmp_path / "in.csv").write_bytes(text.encode(encoding))
-    done = command("impute", "in.csv", "-o", "out.csv")
-    assert done.code == 0 and "data: Temp °C, Wärme" in done.err
+    result = command("impute", "in.csv", "-o", "out.csv")
+    assert result.code == 0 and "data: Temp °C, Wärme" in result.err
     expected = text.replace("\n,40", "\n2.000,40").replace("3,\n", "3,30.00\n")
     assert (tmp_path / "out.csv").read_bytes() == expected.encode(encoding)
 
@@ -97,15 +97,17 @@ def test_one_column(command, tmp_path):
         ),
     ],
 )
-def test_refused_with_one_message(command, tmp_path, text, message):
+def test_invalid_files_are_one_error_message(command, tmp_path, text, message):
     (tmp_path / "in.csv").write_text(text)
-    done = command("impute", "in.csv", "-o", "out.csv", "-q")
-    assert done.code == 2 and done.err.startswith("probsfa: error: in.csv: ") and done.err.count("\n") == 1
-    assert message in done.err
+    result = command("impute", "in.csv", "-o", "out.csv", "-q")
+    assert (
+        result.code == 2 and result.err.startswith("probsfa: error: in.csv: ") and result.err.count("\n") == 1
+    )
+    assert message in result.err
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_very_long_file(command, tmp_path):
+def test_a_long_file(command, tmp_path):
     lines = [f"{i},{i % 7}.{i % 10},{'' if i % 11 == 3 else i % 13}" for i in range(100_000)]
     (tmp_path / "in.csv").write_text("\n".join(["t,a,b", *lines, ""]))
     assert command("impute", "in.csv", "-o", "out.csv", "-q").code == 0
@@ -129,5 +131,5 @@ def test_messages_of_the_command_name_files_columns_and_options(command, tmp_pat
     (tmp_path / "in.csv").write_text("a,b\n1,20\n,40\n3,\n")
     words = r"n_components|max_iter|random_state|\btol\b|engine|compiled|posterior|JAX|SFA|_\b"
     for arguments in (["impute", "in.csv", "-o", "o.csv"], ["fit", "in.csv", "-o", "m.npz"]):
-        done = command(*arguments)
-        assert done.code == 0 and not re.search(words, done.err + done.out)
+        result = command(*arguments)
+        assert result.code == 0 and not re.search(words, result.err + result.out)

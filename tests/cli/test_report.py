@@ -11,7 +11,7 @@ from probsfa.cli._screen import Screen
 from probsfa.imputation import Comparison, Score
 
 
-def test_tables():
+def test_scores_as_tables():
     scores = [Score("mean", 1.0, 0.75, None, 0.01), Score("probabilistic SFA", 0.2541, 0.126, 0.905, 12.34)]
     comparison = Comparison("hidden, one by one", tuple(scores), np.ones((1, 1)), {})
     assert scores_as_text([comparison, comparison]).split("\n\n")[0].splitlines() == [
@@ -33,7 +33,7 @@ def test_progress_is_shown_on_a_terminal_only(on_terminal, monkeypatch):
     stream.isatty = lambda: on_terminal
     monkeypatch.setattr(sys, "stderr", stream)
     if not on_terminal:
-        monkeypatch.setitem(sys.modules, "tqdm", None)  # as in an installation of the required packages only
+        monkeypatch.setitem(sys.modules, "tqdm", None)  # tqdm is optional
     with Screen().progress() as show:
         show(1, 4, "mean")
     assert ("mean" in stream.getvalue()) == on_terminal

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 DATA = "t,a,b\n" + "".join(f"{i},{i % 3},{'' if i == 5 else i % 4}\n" for i in range(12))
 
-# The command in a separate process, with a stand-in that continues its fit with the code `{fit}`.
+# The command in a separate process; the fit of the stand-in runs the code `{fit}`.
 COMMAND = """
 import sys, time, types
 from tests.stand_in import StandIn
@@ -29,7 +29,7 @@ def goes_on(self, X, y=None, **others):
 
 fit_of_old = StandIn.fit
 StandIn.fit = goes_on
-# Spares the import of JAX.
+# Avoids the import of JAX.
 sys.modules["probsfa.statespace"] = types.SimpleNamespace(ProbabilisticSFA=StandIn)
 tolerance = types.SimpleNamespace(imputation_tolerance=lambda n_cells: "auto")
 sys.modules["probsfa.statespace.learning.options"] = tolerance
@@ -58,12 +58,12 @@ WRITES = """
 """
 
 
-def stop(folder, verb, number, fit, *options):
+def stop(folder, subcommand, number, fit, *options):
     """Send a signal to a command during its fit; return exit code, output, and seconds."""
     code = COMMAND.format(fit=fit)
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     with subprocess.Popen(
-        [sys.executable, "-c", code, verb, "data.csv", "-o", "out", "--force", "-q", *options],
+        [sys.executable, "-c", code, subcommand, "data.csv", "-o", "out", "--force", "-q", *options],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": root},
         stdout=subprocess.PIPE,
@@ -71,14 +71,14 @@ def stop(folder, verb, number, fit, *options):
         text=True,
     ) as process:
         try:
-            said = process.stdout.readline()
+            message = process.stdout.readline()
             start = time.monotonic()
             process.send_signal(number)
             _, err = process.communicate(timeout=60)
             seconds = time.monotonic() - start
         finally:
             process.kill()
-    assert said == "fitting\n", err
+    assert message == "fitting\n", err
     return process.returncode, err, seconds
 
 
@@ -90,7 +90,7 @@ def folder(tmp_path):
 
 
 @parametrize(
-    ("verb", "number", "fit", "said"),
+    ("subcommand", "number", "fit", "message"),
     [
         ("fit", signal.SIGINT, KEEPS, "interrupted"),
         ("impute", signal.SIGTERM, WRITES, "terminated"),
@@ -101,16 +101,16 @@ def folder(tmp_path):
     quick=1,
     ids=["Ctrl-C kept by the estimator", "SIGTERM while writing", "Ctrl-C", "SIGTERM", "Ctrl-C swallowed"],
 )
-def test_a_signal_leaves_the_old_file_and_no_other(folder, verb, number, fit, said):
-    code, err, seconds = stop(folder, verb, number, fit)
+def test_a_signal_leaves_files_unchanged(folder, subcommand, number, fit, message):
+    code, err, seconds = stop(folder, subcommand, number, fit)
     assert code == 128 + number
-    assert err.strip() == f"probsfa: error: {said}; no file was written."
+    assert err.strip() == f"probsfa: error: {message}; no file was written."
     assert (folder / "out").read_text() == "old"
     assert sorted(path.name for path in folder.iterdir()) == ["data.csv", "out"]
     assert seconds < GRACE_SECONDS + 10.0
 
 
-def test_a_fit_that_reports_an_interrupt_is_an_interrupt(command, tmp_path, stand_in, monkeypatch):
+def test_an_interrupted_fit_ends_the_command(command, tmp_path, stand_in, monkeypatch):
     (tmp_path / "data.csv").write_text(DATA)
     (tmp_path / "out").write_text("old")
     fit = stand_in.fit
@@ -121,9 +121,9 @@ def test_a_fit_that_reports_an_interrupt_is_an_interrupt(command, tmp_path, stan
         return self
 
     monkeypatch.setattr(stand_in, "fit", interrupted)
-    for verb in ("impute", "fit"):
-        done = command(verb, "data.csv", "-o", "out", "--force", "-q")
-        assert (done.code, done.err) == (130, "probsfa: error: interrupted; no file was written.\n")
+    for subcommand in ("impute", "fit"):
+        result = command(subcommand, "data.csv", "-o", "out", "--force", "-q")
+        assert (result.code, result.err) == (130, "probsfa: error: interrupted; no file was written.\n")
         assert (tmp_path / "out").read_text() == "old"
 
 
@@ -135,7 +135,7 @@ def test_handlers_are_restored():
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_in_another_thread_signals_are_left_alone(tmp_path, stand_in):
+def test_signals_are_not_handled_in_other_threads(tmp_path, stand_in):
     (tmp_path / "data.csv").write_text(DATA)
     codes = []
     arguments = ["impute", str(tmp_path / "data.csv"), "-o", str(tmp_path / "out.csv"), "-q"]

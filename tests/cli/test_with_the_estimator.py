@@ -64,7 +64,7 @@ def test_impute_has_calibrated_intervals(mixture, tmp_path):
     assert rms((filled - mixture.complete)[missing]) < NEAR_THE_NOISE
 
 
-def test_observed_values_keep_their_text(mixture, tmp_path):
+def test_texts_of_observed_values_are_unchanged_by_impute(mixture, tmp_path):
     assert main(["impute", "data.csv", "-o", "filled.csv", "-k", "2", "-q"]) == 0
     before, after = (cells(tmp_path / name) for name in ("data.csv", "filled.csv"))
     changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
@@ -72,7 +72,7 @@ def test_observed_values_keep_their_text(mixture, tmp_path):
     assert all(a == "" and np.isfinite(float(b)) for a, b in changed)
 
 
-def test_fit_saves_what_load_reads(mixture, tmp_path, capsys):
+def test_models_saved_by_fit_can_be_loaded(mixture, tmp_path, capsys):
     assert main(["fit", "data.csv", "-o", "model.npz", "-k", "2", "-q"]) == 0
     model = probsfa.load(tmp_path / "model.npz")
     assert list(model.feature_names_in_) == list("abcdef")
@@ -97,7 +97,7 @@ def test_uneven_rows_are_used_at_their_times(mixture, tmp_path, capsys):
     assert rms((filled - mixture.complete[keep])[missing]) < NEAR_THE_NOISE
 
 
-def test_compare_puts_the_model_that_made_the_data_first(mixture, tmp_path):
+def test_compare_ranks_the_true_model_first(mixture, tmp_path):
     assert main(["compare", "data.csv", "-k", "2", "-o", "table.csv", "-q"]) == 0
     table = pd.read_csv("table.csv")
     for _, group in table.groupby("hidden"):
@@ -107,7 +107,7 @@ def test_compare_puts_the_model_that_made_the_data_first(mixture, tmp_path):
     assert len(table) == 10
 
 
-def test_a_single_row_is_refused(tmp_path, monkeypatch, capsys):
+def test_a_single_row_is_an_error(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.csv").write_text("a,b\n1,2\n")
     assert main(["fit", "one.csv", "-o", "out.npz", "-q"]) == 2
@@ -118,7 +118,7 @@ def test_a_single_row_is_refused(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.exhaustive
-def test_the_demo_shows_what_the_readme_states(tmp_path, monkeypatch):
+def test_the_demo_has_the_results_in_the_readme(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "-o", "demo", "-q"]) == 0
     table = pd.read_csv("demo/comparison.csv").set_index(["hidden", "method"])
@@ -157,7 +157,7 @@ def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("estimator", [SFA(2), ProcessMonitor(SFA(), alpha=0.1)])
-def test_a_saved_model_without_imputation_is_refused(estimator, tmp_path, capsys, rng):
+def test_a_saved_model_without_imputation_is_an_error(estimator, tmp_path, capsys, rng):
     X = rng.standard_normal((60, 3)).cumsum(axis=0)
     model, data, out = (tmp_path / name for name in ("model.npz", "data.csv", "filled.csv"))
     estimator.fit(X).save(model)
@@ -167,7 +167,7 @@ def test_a_saved_model_without_imputation_is_refused(estimator, tmp_path, capsys
     assert not out.exists()
 
 
-def test_a_budget_chooses_the_model_and_reports_why(mixture, tmp_path, capsys):
+def test_a_budget_selects_the_model_and_reports_the_selection(mixture, tmp_path, capsys):
     arguments = ["impute", "data.csv", "-o", "filled.csv", "--json"]
     assert main([*arguments, "--budget", "40"]) == 0
     captured = capsys.readouterr()
@@ -188,7 +188,7 @@ def test_a_budget_chooses_the_model_and_reports_why(mixture, tmp_path, capsys):
         (["--budget", "5", "--model", "m.npz"], "--budget chooses a model; it cannot be given with"),
     ],
 )
-def test_a_budget_that_has_no_meaning_is_refused(mixture, capsys, extra, message):
+def test_invalid_budgets_are_errors(mixture, capsys, extra, message):
     try:
         code = main(["impute", "data.csv", "-o", "filled.csv", *extra])
     except SystemExit as stop:

@@ -8,7 +8,7 @@ from probsfa.datasets import make_half_moons
 from tests.tolerances import EXACT, mc_tolerance
 
 
-def test_without_noise_every_point_is_on_its_half_circle(seed):
+def test_points_without_noise_are_on_half_circles(seed):
     moons = make_half_moons(101, noise=0.0, random_state=seed)
     assert_array_equal(np.bincount(moons.target), [51, 50])
     for A, sign in ((0, 1.0), (1, -1.0)):
@@ -18,7 +18,7 @@ def test_without_noise_every_point_is_on_its_half_circle(seed):
         assert_allclose(x, np.cos(moons.angle[moons.target == A]), atol=EXACT)
 
 
-def test_the_noise_is_that_of_the_radius(seed):
+def test_the_noise_changes_the_radius(seed):
     moons = make_half_moons(20_000, random_state=seed)
     center = np.column_stack([moons.target - 0.5, np.where(moons.target == 0, -0.25, 0.25)])
     radius = np.linalg.norm(moons.data - center, axis=1)
@@ -26,7 +26,7 @@ def test_the_noise_is_that_of_the_radius(seed):
     assert abs(radius.var() - 0.01) < mc_tolerance(2 * 0.01**2, 20_000)
 
 
-def test_the_seed_decides_the_points():
+def test_equal_seeds_give_equal_points():
     assert_array_equal(make_half_moons(10, random_state=3).data, make_half_moons(10, random_state=3).data)
 
 
@@ -34,6 +34,6 @@ def test_the_seed_decides_the_points():
     ("settings", "words"),
     [({"n_samples": 1}, "n_samples"), ({"n_samples": 2.5}, "n_samples"), ({"noise": -1.0}, "noise")],
 )
-def test_bad_settings_are_named(settings, words):
+def test_errors_name_invalid_arguments(settings, words):
     with pytest.raises(ValueError, match=words):
         make_half_moons(**settings)

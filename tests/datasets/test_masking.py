@@ -26,7 +26,7 @@ def test_only_observed_values_are_hidden(hide, incomplete):
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_values_under_a_mask_are_not_hidden_again(hide, incomplete):
+def test_masked_values_are_not_hidden(hide, incomplete):
     masked = np.ma.masked_invalid(incomplete)
     masked.data[masked.mask] = 999.0
     np.testing.assert_array_equal(hide(masked, random_state=0), hide(incomplete, random_state=0))
@@ -36,20 +36,20 @@ def test_values_under_a_mask_are_not_hidden_again(hide, incomplete):
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
 @pytest.mark.parametrize(
-    ("cells", "match"),
+    ("X", "match"),
     [
         (np.array([["1"]]), "X contains text"),
         (np.ones((1, 1), "M8[s]"), "X contains dates"),
         (np.array([[1j]]), "[Cc]omplex.*X"),
     ],
 )
-def test_what_is_no_number_is_refused(hide, cells, match):
+def test_values_that_are_not_numbers_are_errors(hide, X, match):
     with pytest.raises(ValueError, match=match):
-        hide(cells)
+        hide(X)
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_seed_decides(hide, incomplete):
+def test_equal_seeds_hide_equal_values(hide, incomplete):
     first = hide(incomplete, random_state=3)
     np.testing.assert_array_equal(first, hide(incomplete, random_state=3))
     np.testing.assert_array_equal(first, hide(incomplete, random_state=np.random.default_rng(3)))
@@ -57,7 +57,7 @@ def test_seed_decides(hide, incomplete):
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_input_is_left_alone(hide, incomplete):
+def test_input_is_unchanged(hide, incomplete):
     before = incomplete.copy()
     hide(incomplete, random_state=0)
     np.testing.assert_array_equal(incomplete, before)
@@ -81,7 +81,7 @@ def test_values_are_hidden_independently():
     fraction=st.floats(0.01, 0.9),
     seed=st.integers(0, 99),
 )
-def test_blocks_reach_the_fraction_and_hardly_pass_it(n_rows, n_columns, length, fraction, seed):
+def test_blocks_exceed_the_fraction_by_at_most_one_block(n_rows, n_columns, length, fraction, seed):
     length = min(length, n_rows)
     hidden = hide_blocks(np.zeros((n_rows, n_columns)), length, fraction, random_state=seed)
     wanted = fraction * hidden.size
@@ -94,8 +94,8 @@ def test_blocks_reach_the_fraction_and_hardly_pass_it(n_rows, n_columns, length,
 
 
 def test_every_value_can_be_hidden_by_a_block():
-    ever = sum(hide_blocks(np.zeros((30, 2)), 10, 0.5, random_state=seed) for seed in range(60))
-    assert ever.all()
+    counts = sum(hide_blocks(np.zeros((30, 2)), 10, 0.5, random_state=seed) for seed in range(60))
+    assert counts.all()
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, np.nan])
@@ -112,6 +112,6 @@ def test_length_out_of_range(length, incomplete):
 
 
 @pytest.mark.parametrize("hide", [hide_values, hide_blocks])
-def test_one_dimension_is_refused(hide):
+def test_one_dimensional_series_are_errors(hide):
     with pytest.raises(ValueError, match="two dimensions"):
         hide(np.zeros(100))

@@ -12,22 +12,22 @@ def lagged_product(z, lag):
     return (z[lag:] * z[: len(z) - lag]).mean(axis=0)
 
 
-def bound(a, k=6.0):
-    # Standard error of a mean of z_t z_t-l over an AR(1) of unit variance (Bartlett), k of them.
-    return k * np.sqrt(2.0 * (1.0 + a**2) / (1.0 - a**2) / N)
+def six_errors(a):
+    """Return six standard errors of the mean of z_t z_t-l of an AR(1) process of unit variance (Bartlett)."""
+    return 6.0 * np.sqrt(2.0 * (1.0 + a**2) / (1.0 - a**2) / N)
 
 
 @pytest.mark.parametrize("lag", [0, 1, 5])
 def test_factors_have_the_autocovariance_of_the_model(lag):
     a = np.array([0.95, 0.5, -0.7])
     latents = make_slow_mixture(N, 3, decay=a, random_state=0).latents
-    assert np.all(np.abs(lagged_product(latents, lag) - a**lag) < bound(a))
+    assert np.all(np.abs(lagged_product(latents, lag) - a**lag) < six_errors(a))
 
 
 def test_factors_are_uncorrelated():
     a = np.array([0.9, 0.9])
     z = make_slow_mixture(N, 2, decay=a, random_state=1).latents
-    assert abs((z[:, 0] * z[:, 1]).mean()) < bound(a)[0]
+    assert abs((z[:, 0] * z[:, 1]).mean()) < six_errors(a)[0]
 
 
 def test_first_row_has_the_stationary_distribution():
@@ -55,7 +55,7 @@ def test_observations_are_offset_plus_mixture_plus_noise():
     assert np.all(np.abs(residuals.var(axis=0) / noise - 1.0) < 6.0 * np.sqrt(2.0 / N))
 
 
-def test_no_noise_leaves_the_mixture_itself():
+def test_without_noise_data_are_the_mixture():
     drawn = make_slow_mixture(50, 3, noise_variance=0.0, random_state=0)
     np.testing.assert_allclose(drawn.data, drawn.latents @ drawn.loadings.T, rtol=1e-12)
 
@@ -67,7 +67,7 @@ def test_missing_values(block):
     np.testing.assert_array_equal(drawn.data[drawn.mask], drawn.complete[drawn.mask])
     assert abs((~drawn.mask).mean() - 0.25) < 0.03
     if block:
-        # The rows before and after a missing value are missing, too, except at the ends of its block.
+        # At least one of the adjacent rows of each missing value is missing, too.
         alone = ~drawn.mask[1:-1] & drawn.mask[2:] & drawn.mask[:-2]
         assert not alone.any()
 
@@ -80,7 +80,7 @@ def test_timescales_and_decay_are_equivalent():
     assert np.isnan(make_slow_mixture(10, 2, decay=[-0.5, 0.0], random_state=0).timescales[0])
 
 
-def test_lengths_are_the_rows():
+def test_lengths_are_numbers_of_rows():
     drawn = make_slow_mixture(lengths=[3, 1, 7], random_state=7)
     assert drawn.data.shape == (11, 8)
     assert drawn.lengths == (3, 1, 7)
@@ -105,6 +105,6 @@ def test_lengths_are_the_rows():
         ({"n_features": 0}, "n_features.*1"),
     ],
 )
-def test_refused(arguments, message):
+def test_invalid_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_slow_mixture(random_state=0, **arguments)

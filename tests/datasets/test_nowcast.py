@@ -54,7 +54,7 @@ def test_building_again_gives_the_same_arrays(source_folder, tmp_path):
             np.testing.assert_array_equal(again[name], array)
 
 
-def test_building_refuses_numbers_that_would_be_rounded():
+def test_numbers_that_would_be_rounded_are_build_errors():
     with pytest.raises(ValueError, match="integer"):
         _build_nowcast._whole_numbers(np.array([[0.25]]), np.array([1]))
     with pytest.raises(ValueError, match="x: 7 decimals"):
@@ -90,11 +90,11 @@ def test_months_are_evenly_spaced_and_named(nowcast):
         ("GDPC1", "2016-03-01", lambda: 100 * np.log(16514.6 / 16470.6)),
     ],
 )
-def test_changes_are_those_described(nowcast, name, month, by_hand):
+def test_changes_agree_with_their_definition(nowcast, name, month, by_hand):
     np.testing.assert_allclose(nowcast.june.loc[month, name], by_hand(), rtol=1e-12)
 
 
-def test_a_change_is_missing_where_either_level_is(nowcast):
+def test_a_change_is_missing_if_one_of_its_levels_is_missing(nowcast):
     for name, series in nowcast.series.iterrows():
         levels, changes = nowcast.july_levels[name], nowcast.july[name]
         if series["change"] == "none":
@@ -108,7 +108,7 @@ def test_a_change_is_missing_where_either_level_is(nowcast):
         np.testing.assert_array_equal(changes.notna(), known)
 
 
-def test_the_callers_changes_stay_his_own(nowcast):
+def test_loaded_data_are_copies(nowcast):
     again = load_nowcast()
     again.june.iloc[:] = 0.0
     pd.testing.assert_frame_equal(load_nowcast().june, nowcast.june)
@@ -124,7 +124,7 @@ def test_file_is_small_and_has_a_checksum_and_a_licence():
     assert "Federal Reserve Bank of New York" in licence
 
 
-def test_a_damaged_file_is_refused(monkeypatch):
+def test_a_changed_file_is_an_error(monkeypatch):
     monkeypatch.setattr(_nowcast, "_SHA256", "0" * 64)
     with pytest.raises(ValueError, match="install"):
         load_nowcast()

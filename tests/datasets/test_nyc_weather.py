@@ -28,7 +28,7 @@ def source_file():
     return path
 
 
-def test_is_a_complete_hourly_frame(weather):
+def test_data_are_an_hourly_frame(weather):
     assert weather.data.shape == (8730, 18)
     assert list(weather.data.columns) == weather.feature_names
     assert weather.data.index.equals(weather.time)
@@ -61,7 +61,7 @@ def test_building_again_gives_the_same_arrays(source_file, tmp_path):
             np.testing.assert_array_equal(again[name], array)
 
 
-def test_building_refuses_readings_that_do_not_fit():
+def test_readings_that_would_be_rounded_are_build_errors():
     with pytest.raises(ValueError, match="temp: readings are not"):
         _build_nyc_weather._whole_numbers(np.array([1.0, 2.5]), "temp")
 
@@ -84,15 +84,17 @@ def test_wind_is_the_velocity_of_the_air(knots, tens, u, v):
     np.testing.assert_allclose(np.ravel(got) / MPH_PER_KNOT, [u, v], atol=1e-6)
 
 
-def test_the_wild_reading_is_kept_and_described(weather):
-    wild = weather.data["u_EWR"].idxmax()
-    assert wild == pd.Timestamp("2013-02-12 08:00+00:00")
-    np.testing.assert_allclose(np.hypot(*weather.data.loc[wild, ["u_EWR", "v_EWR"]]), 1048.36058, rtol=1e-8)
+def test_the_impossible_reading_is_included_and_described(weather):
+    impossible = weather.data["u_EWR"].idxmax()
+    assert impossible == pd.Timestamp("2013-02-12 08:00+00:00")
+    np.testing.assert_allclose(
+        np.hypot(*weather.data.loc[impossible, ["u_EWR", "v_EWR"]]), 1048.36058, rtol=1e-8
+    )
     assert "2013-02-12 08:00" in weather.DESCR
     assert "drop_impossible=True" in weather.DESCR
 
 
-def test_the_callers_changes_stay_his_own(weather):
+def test_loaded_data_are_copies(weather):
     again = load_nyc_weather()
     again.data.iloc[:] = 0.0
     pd.testing.assert_frame_equal(load_nyc_weather().data, weather.data)
@@ -105,7 +107,7 @@ def test_file_is_small_and_has_a_checksum():
     assert hashlib.sha256(content).hexdigest() in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_damaged_file_is_refused(monkeypatch):
+def test_a_changed_file_is_an_error(monkeypatch):
     monkeypatch.setattr(_nyc_weather, "_SHA256", "0" * 64)
     with pytest.raises(ValueError, match="install"):
         load_nyc_weather()
@@ -114,21 +116,21 @@ def test_a_damaged_file_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("hide", "rmse", "mae"),
     [(hide_values, 0.335, 0.117), (hide_blocks, 0.581, 0.340)],
-    ids=["cells", "blocks"],
+    ids=["values", "blocks"],
 )
-def test_errors_of_linear_interpolation_are_as_documented(weather, hide, rmse, mae):
+def test_errors_of_linear_interpolation_agree_with_the_documentation(weather, hide, rmse, mae):
     values = weather.data.to_numpy()
     scores = []
     for seed in range(3):
         hidden = hide(values, random_state=seed)
-        seen = pd.DataFrame(np.where(hidden, np.nan, values))
-        filled = seen.interpolate(limit_direction="both")
-        errors = ((filled - values) / seen.std()).to_numpy()[hidden]
+        incomplete = pd.DataFrame(np.where(hidden, np.nan, values))
+        filled = incomplete.interpolate(limit_direction="both")
+        errors = ((filled - values) / incomplete.std()).to_numpy()[hidden]
         scores.append((np.sqrt(np.mean(errors**2)), np.mean(np.abs(errors))))
     np.testing.assert_allclose(np.mean(scores, axis=0), [rmse, mae], atol=0.002)
 
 
-def test_the_impossible_wind_goes_only_on_request():
+def test_the_impossible_reading_is_dropped_only_on_request():
     reported, plausible = load_nyc_weather().data, load_nyc_weather(drop_impossible=True).data
     changed = (reported.isna() != plausible.isna()).to_numpy()
     assert changed.sum() == 2

@@ -1,4 +1,4 @@
-"""The bilinear model: its bound by enumeration, dense Gaussians, monotone learning, recovery, the border."""
+"""Bilinear model: enumeration of gates, dense Gaussians, monotone bounds, recovery, input validation."""
 
 import numpy as np
 import pandas as pd
@@ -21,14 +21,15 @@ from tests.oracles import bilinear as oracle
 from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
-# Rows are inferred together: in another order, or a part of them, they are another series.
-TOGETHER = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+# All rows of a series are inferred jointly; reordered or selected rows are a different series.
+EXPECTED_FAILURES = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 QUICK = BilinearSFA(1, n_init=1, max_iter=3, random_state=0)
 
 
 @pytest.mark.exhaustive
 @parametrize_with_checks(
-    [QUICK], expected_failed_checks=lambda estimator: dict.fromkeys(TOGETHER, "a series")
+    [QUICK],
+    expected_failed_checks=lambda estimator: dict.fromkeys(EXPECTED_FAILURES, "rows are a time series"),
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_contract(estimator, check):
@@ -70,7 +71,7 @@ def padded(gates, panel):
 # ------------------------------------------------------------------ inference
 
 
-def test_updates_and_bound_are_those_of_the_definition(rng):
+def test_updates_and_bound_agree_with_the_definition(rng):
     params = random_parameters(rng)
     X = with_missing(rng, simulate(params, 5, rng)[0])
     gates = rng.uniform(size=(5, 2))
@@ -84,7 +85,7 @@ def test_updates_and_bound_are_those_of_the_definition(rng):
     np.testing.assert_allclose(updated.bounds[0], bound, rtol=EXACT)
 
 
-def test_factors_at_known_gates_are_those_of_the_dense_gaussian(rng):
+def test_factors_at_known_gates_agree_with_the_dense_gaussian(rng):
     params = random_parameters(rng)
     X, _, gates = simulate(params, 5, rng)
     X = with_missing(rng, X)
@@ -105,20 +106,20 @@ def test_bound_is_below_the_exact_log_likelihood():
         assert exact - 5.0 < bound <= exact + EXACT
 
 
-def test_bound_is_exact_where_the_posterior_factorises(rng):
+def test_bound_is_exact_where_the_posterior_factorizes(rng):
     params = random_parameters(rng)
     X = with_missing(rng, simulate(params, 5, rng)[0])
-    silent = params._replace(loadings=np.zeros((2, 2, 2)))
+    unloaded = params._replace(loadings=np.zeros((2, 2, 2)))
     np.testing.assert_allclose(
-        infer(silent, panel_of(X)).lower_bound, oracle.log_likelihood(silent, X), rtol=EXACT
+        infer(unloaded, panel_of(X)).lower_bound, oracle.log_likelihood(unloaded, X), rtol=EXACT
     )
-    # Chains that are always on leave the linear model.
-    sure = params._replace(switch_on=np.full(2, 1 - 1e-14), switch_off=np.full(2, 1e-14))
-    linear = oracle.log_likelihood_at_gates(sure, X, np.ones((5, 2)))
-    np.testing.assert_allclose(infer(sure, panel_of(X)).lower_bound, linear, rtol=EXACT)
+    # With chains that are always active the model is linear.
+    always_active = params._replace(switch_on=np.full(2, 1 - 1e-14), switch_off=np.full(2, 1e-14))
+    linear = oracle.log_likelihood_at_gates(always_active, X, np.ones((5, 2)))
+    np.testing.assert_allclose(infer(always_active, panel_of(X)).lower_bound, linear, rtol=EXACT)
 
 
-def test_without_dynamics_the_likelihood_is_exact(rng):
+def test_likelihood_without_dynamics_is_exact(rng):
     params = random_parameters(rng)
     X = with_missing(rng, simulate(params, 5, rng)[0])
     independent = params._replace(decay=np.zeros(2))
@@ -141,7 +142,7 @@ def test_without_dynamics_the_likelihood_is_exact(rng):
     np.testing.assert_allclose(inferred.gates[0, :5], np.einsum("p,ptm->tm", weights, on), atol=EXACT)
 
 
-def test_sequences_do_not_touch(rng):
+def test_bilinear_sequences_are_independent(rng):
     params = random_parameters(rng)
     X, gates = simulate(params, 12, rng)[0], rng.uniform(size=(12, 2))
     parts = slice(0, 5), slice(5, 12)
@@ -161,7 +162,7 @@ def test_sequences_do_not_touch(rng):
 # ------------------------------------------------------------------ learning
 
 
-def test_switching_probabilities_maximise_their_expected_log_probability(rng):
+def test_switching_probabilities_maximize_their_expected_log_probability(rng):
     for _ in range(20):
         initial, pairs = rng.uniform(0, 2, 2), rng.uniform(0, 20, (2, 2))
 
@@ -177,7 +178,7 @@ def test_switching_probabilities_maximise_their_expected_log_probability(rng):
         np.testing.assert_allclose([on, off], 1 / (1 + np.exp(-best.x)), atol=1e-3)
 
 
-SHAPES = [  # rows, columns, latents, chains, missing
+SHAPES = [  # rows, columns, factors, chains, fraction of missing values
     (2, 1, 1, 1, 0.0),
     (12, 3, 2, 2, 0.3),
     (9, 1, 3, 2, 0.2),
@@ -190,7 +191,7 @@ SHAPES = [  # rows, columns, latents, chains, missing
 
 @parametrize(("n_rows", "D", "K", "M", "missing"), SHAPES, quick=[SHAPES[1]])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_bound_never_falls(rng, n_rows, D, K, M, missing):
+def test_bound_never_decreases(rng, n_rows, D, K, M, missing):
     for noise in ("diagonal", "isotropic"):
         X = rng.standard_normal((n_rows, D)) * rng.uniform(0.1, 10.0, D)
         X[rng.uniform(size=X.shape) < missing] = np.nan
@@ -204,18 +205,18 @@ def test_the_bound_never_falls(rng, n_rows, D, K, M, missing):
         assert np.all(np.isfinite(model.impute(X, lengths=lengths)))
 
 
-def test_one_round_of_learning_raises_the_bound_before_any_step_is_refused(rng):
+def test_iterations_increase_the_bound_without_rejected_steps(rng):
     # The optimizer rejects steps that lower the bound; up to rounding, coordinate steps never do.
     params = random_parameters(rng, D=4)
     X = with_missing(rng, simulate(params, 60, rng)[0])
     panel = panel_of(X)
-    now, gates = learning.random_starts(panel, 2, 2, 3, rng)
-    before = -np.inf
+    current, gates = learning.random_starts(panel, 2, 2, 3, rng)
+    previous_bounds = -np.inf
     for _ in range(15):
-        inferred = sweeps(now, panel, gates)
-        assert np.all(inferred.bounds >= before - 1e-9 * np.abs(inferred.bounds))
-        before, gates = inferred.bounds, inferred.gates
-        now = learning.maximize(now, inferred.statistics, panel, "diagonal", 1e-6)
+        inferred = sweeps(current, panel, gates)
+        assert np.all(inferred.bounds >= previous_bounds - 1e-9 * np.abs(inferred.bounds))
+        previous_bounds, gates = inferred.bounds, inferred.gates
+        current = learning.maximize(current, inferred.statistics, panel, "diagonal", 1e-6)
 
 
 def states(gates):
@@ -229,7 +230,7 @@ def clear_parameters(rng, D=10, M=2, K=2):
     )  # fmt: skip
 
 
-@pytest.mark.exhaustive  # nine fits of 600 rows; the example of the class finds gates, too
+@pytest.mark.exhaustive  # nine runs on 600 rows; the docstring example of the class also recovers gates
 @pytest.mark.parametrize("which", [1, 0, 2, 3])
 def test_gates_and_bound_are_recovered(which):
     rng = np.random.default_rng(which)
@@ -238,8 +239,8 @@ def test_gates_and_bound_are_recovered(which):
     model = BilinearSFA(2, n_gates=2, random_state=0).fit(X)
     posterior = model.posterior(X)
     assert adjusted_rand_score(states(what), states(posterior.gate_probabilities)) >= 0.9
-    # With two chains the bound has several maxima, and the best of nine runs may be at another one than
-    # that near the truth, by some hundredths of a nat for each row.
+    # With two chains the bound has several maxima. The best of nine runs may end at one whose bound is some
+    # hundredths of a nat per row smaller than that of the true parameters.
     truth = infer(params, panel_of(X))
     assert model.lower_bound_ > truth.lower_bound - 0.1 * len(X)
     assert len(model.restart_bounds_) == 9
@@ -283,7 +284,7 @@ def test_simulated_moments(rng):
     np.testing.assert_allclose(residual.var(axis=0), params.noise_variance, rtol=0.03)
 
 
-# ------------------------------------------------------------------ verbs and the border
+# ------------------------------------------------------------------ methods and input validation
 
 
 @pytest.fixture(scope="module")

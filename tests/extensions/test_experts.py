@@ -1,4 +1,4 @@
-"""Products of experts: dense Gaussians, integrals on a grid, the sampler, learning, and the border."""
+"""Products of experts: dense Gaussians, numerical integrals, sampler, learning, and input validation."""
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,8 @@ from tests.oracles import experts as oracle
 from tests.sampling import parametrize
 from tests.tolerances import EXACT
 
-TOGETHER = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+# All rows of a series are inferred jointly; reordered or selected rows are a different series.
+EXPECTED_FAILURES = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 QUICK = ProductOfExpertsSFA(1, n_chains=2, n_moves=1, n_leaps=3, max_iter=3, tol=1e6, random_state=0)
 # One column and its square, as in figure 3 of the paper: the square is slow, the sign is not.
 SQUARE = StateSpace(np.array([0.8]), np.array([[0.2], [0.7]]), np.array([0.6, 0.3]), np.array([0.1, 0.8]))
@@ -44,7 +45,8 @@ SQUARED = Features(Polynomial(2), np.zeros(2), np.ones(2), np.full(1, 1e-5))
 
 @pytest.mark.exhaustive
 @parametrize_with_checks(
-    [QUICK], expected_failed_checks=lambda estimator: dict.fromkeys(TOGETHER, "a series")
+    [QUICK],
+    expected_failed_checks=lambda estimator: dict.fromkeys(EXPECTED_FAILURES, "rows are a time series"),
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_contract(estimator, check):
@@ -53,7 +55,7 @@ def test_scikit_learn_contract(estimator, check):
 
 @pytest.fixture
 def short_chains(monkeypatch):
-    """Fewer moves before the first draw, for tests that read no distribution."""
+    """Reduce the burn-in, for tests that do not check a distribution."""
     monkeypatch.setattr(expert_model, "_N_BURN_IN", 10)
 
 
@@ -71,9 +73,9 @@ def arrays_of(params):
 
 
 def differences(function, at, step=1e-5):
-    """Derivative of a function by a vector."""
-    away = step * np.eye(len(at))
-    return np.array([(function(at + each) - function(at - each)) / (2.0 * step) for each in away])
+    """Return the gradient of a function at a vector by central differences."""
+    offsets = step * np.eye(len(at))
+    return np.array([(function(at + each) - function(at - each)) / (2.0 * step) for each in offsets])
 
 
 # ------------------------------------------------------------------ the density
@@ -87,48 +89,48 @@ def test_global_expert_is_the_dense_gaussian(rng, lengths, K):
     rows = rng.standard_normal((2, sum(lengths), 3))
     at = GlobalExpert(params, lengths).evaluate(rows)
     np.testing.assert_allclose(at.log_density, oracle.log_density(rows, *arrays, lengths), rtol=EXACT)
-    away = (rows - params.offset).reshape(2, -1)
-    gradient = -np.linalg.solve(oracle.covariance(*arrays[:3], lengths), away.T).T
+    deviations = (rows - params.offset).reshape(2, -1)
+    gradient = -np.linalg.solve(oracle.covariance(*arrays[:3], lengths), deviations.T).T
     np.testing.assert_allclose(at.gradient.reshape(2, -1), gradient, atol=EXACT)
     first = lengths[0]
     np.testing.assert_allclose(at.means[0, :first], oracle.latent_means(rows[0, :first], *arrays), atol=EXACT)
 
 
-def test_draws_of_factors_have_their_moments(rng):
+def test_draws_of_factors_have_the_posterior_moments(rng):
     params = random_parameters(rng)
     rows = rng.standard_normal((1, 3, 3))
     expert = GlobalExpert(params, (3,))
     means = expert.evaluate(rows).means
     drawn = expert.draw_factors(np.repeat(means, 40_000, axis=0), rng)
     np.testing.assert_allclose(drawn.mean(axis=0), means[0], atol=6 / np.sqrt(40_000))
-    # The total variance of a latent is one: what rows leave, and what they tell.
+    # The posterior variance of a factor is its prior variance, one, minus the variance of its mean.
     total = oracle.covariance(params.decay, params.loadings, params.noise_variance, [3])
-    told = np.stack([params.decay[0] ** abs(t - 1) * params.loadings[:, 0] for t in range(3)]).ravel()
-    left = 1.0 - told @ np.linalg.solve(total, told)
-    np.testing.assert_allclose(drawn[:, 1, 0].var(), left, rtol=0.05)
+    cross = np.stack([params.decay[0] ** abs(t - 1) * params.loadings[:, 0] for t in range(3)]).ravel()
+    posterior_variance = 1.0 - cross @ np.linalg.solve(total, cross)
+    np.testing.assert_allclose(drawn[:, 1, 0].var(), posterior_variance, rtol=0.05)
 
 
-def test_derivative_by_parameters_is_that_of_differences(rng):
+def test_parameter_gradient_agrees_with_finite_differences(rng):
     params, lengths = random_parameters(rng), (3, 2)
     sets = rng.standard_normal((2, 4, 5, 3))
 
-    def apart(vector):
-        here = from_vector(vector, 2)
-        return np.subtract(*(oracle.log_density(rows, *arrays_of(here), lengths).mean() for rows in sets))
+    def contrast(vector):
+        arrays = arrays_of(from_vector(vector, 2))
+        return np.subtract(*(oracle.log_density(rows, *arrays, lengths).mean() for rows in sets))
 
     expert = GlobalExpert(params, lengths)
     ours = np.subtract(*(expert.parameter_gradient(expert.evaluate(rows)) for rows in sets))
-    np.testing.assert_allclose(ours, differences(apart, to_vector(params)), atol=1e-7)
+    np.testing.assert_allclose(ours, differences(contrast, to_vector(params)), atol=1e-7)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_derivative_by_values_is_that_of_differences(rng, noisy):
+def test_value_gradient_agrees_with_finite_differences(rng, noisy):
     features = Features.of(Polynomial(3).fit(np.zeros((1, 2))), rng.standard_normal((30, 2)))
     params = random_parameters(rng, E=9)
     free = rng.uniform(size=(5, 2)) < 0.6
     free[0] = [True, False]
-    seen = np.where(rng.uniform(size=(5, 2)) < 0.5, 2.0, 0.0) if noisy else None
-    density = ValueDensity(features, GlobalExpert(params, (5,)), rng.standard_normal((5, 2)), free, seen)
+    precision = np.where(rng.uniform(size=(5, 2)) < 0.5, 2.0, 0.0) if noisy else None
+    density = ValueDensity(features, GlobalExpert(params, (5,)), rng.standard_normal((5, 2)), free, precision)
     free_values = rng.standard_normal((free.sum(), 2))
     value, gradient = density(free_values)
     for chain in range(2):
@@ -141,8 +143,8 @@ def test_derivative_by_values_is_that_of_differences(rng, noisy):
     wanted = oracle.log_density(features(rows), *arrays_of(params), [5])
     if noisy:
         wanted = wanted - 0.5 * np.sum(
-            np.where(free, seen, 0.0)
-            * (rows - np.where(seen > 0, density.rows(free_values * 0 + density._noisy_observations), 0))
+            np.where(free, precision, 0.0)
+            * (rows - np.where(precision > 0, density.rows(free_values * 0 + density._noisy_observations), 0))
             ** 2,
             axis=(1, 2),
         )
@@ -154,36 +156,42 @@ def test_reference_is_the_conditional_of_independent_columns(rng, noisy):
     columns = Columns(np.array([1.0, -2.0]), np.array([2.0, 0.5]), np.array([0.9, 0.3]))
     lengths, free = (3, 2), np.ones((5, 2), dtype=bool)
     values = rng.standard_normal((5, 2))
-    seen = None
+    observation_precision = None
     if noisy:
-        seen = np.where(rng.uniform(size=(5, 2)) < 0.5, 3.0, 0.0)
+        observation_precision = np.where(rng.uniform(size=(5, 2)) < 0.5, 3.0, 0.0)
     else:
         free = np.array([[1, 0], [0, 1], [1, 1], [0, 1], [1, 1]], dtype=bool)
-    reference = Reference(columns, lengths, values, free, seen)
-    # Dense, column after column.
+    reference = Reference(columns, lengths, values, free, observation_precision)
+    # The dense covariance, in column-major order.
     total = np.zeros((10, 10))
     for d in range(2):
         for t in range(5):
             for u in range(5):
-                same = (t < 3) == (u < 3)
-                total[5 * d + t, 5 * d + u] = same * columns.variance[d] * columns.decay[d] ** abs(t - u)
+                is_same_sequence = (t < 3) == (u < 3)
+                total[5 * d + t, 5 * d + u] = (
+                    is_same_sequence * columns.variance[d] * columns.decay[d] ** abs(t - u)
+                )
     mean = np.repeat(columns.mean, 5)
-    places = np.flatnonzero(free.T)
+    positions = np.flatnonzero(free.T)
     if noisy:
-        precision = np.linalg.inv(total) + np.diag(seen.T.ravel())
-        mean = mean + np.linalg.solve(precision, seen.T.ravel() * (values.T.ravel() - mean))
+        precision = np.linalg.inv(total) + np.diag(observation_precision.T.ravel())
+        mean = mean + np.linalg.solve(precision, observation_precision.T.ravel() * (values.T.ravel() - mean))
     else:
-        held = np.setdiff1d(np.arange(10), places)
-        gain = total[np.ix_(places, held)] @ np.linalg.inv(total[np.ix_(held, held)])
-        mean = mean[places] + gain @ (values.T.ravel()[held] - mean[held])
-        precision = np.linalg.inv(total[np.ix_(places, places)] - gain @ total[np.ix_(held, places)])
+        fixed_positions = np.setdiff1d(np.arange(10), positions)
+        gain = total[np.ix_(positions, fixed_positions)] @ np.linalg.inv(
+            total[np.ix_(fixed_positions, fixed_positions)]
+        )
+        mean = mean[positions] + gain @ (values.T.ravel()[fixed_positions] - mean[fixed_positions])
+        precision = np.linalg.inv(
+            total[np.ix_(positions, positions)] - gain @ total[np.ix_(fixed_positions, positions)]
+        )
     np.testing.assert_allclose(reference.mean[:, 0], mean, atol=EXACT)
-    vectors = rng.standard_normal((len(places), 3))
+    vectors = rng.standard_normal((len(positions), 3))
     np.testing.assert_allclose(reference.solve(vectors), np.linalg.solve(precision, vectors), atol=EXACT)
     squares = np.einsum("fc,fg,gc->c", vectors, precision, vectors)
     np.testing.assert_allclose(2.0 * reference.half_square(vectors), squares, rtol=EXACT)
     value, gradient = reference(mean[:, None] + vectors)
-    constant = 0.5 * np.linalg.slogdet(precision)[1] - 0.5 * len(places) * np.log(2 * np.pi)
+    constant = 0.5 * np.linalg.slogdet(precision)[1] - 0.5 * len(positions) * np.log(2 * np.pi)
     np.testing.assert_allclose(value, constant - 0.5 * squares, rtol=EXACT)
     np.testing.assert_allclose(gradient, -precision @ vectors, atol=EXACT)
     drawn = reference.draw(40_000, rng)
@@ -197,27 +205,27 @@ def two_rows(values=(np.nan, np.nan), noise=None):
     """The density of two rows of one column, and its reference."""
     values = np.array(values)[:, None]
     free = np.isnan(values) if noise is None else np.ones((2, 1), dtype=bool)
-    seen = None if noise is None else np.where(np.isnan(values), 0.0, 1.0 / noise**2)
+    precision = None if noise is None else np.where(np.isnan(values), 0.0, 1.0 / noise**2)
     columns = Columns(np.zeros(1), np.full(1, 1.5), np.full(1, 0.2))
-    density = ValueDensity(SQUARED, GlobalExpert(SQUARE, (2,)), values, free, seen)
-    return density, Reference(columns, (2,), values, free, seen)
+    density = ValueDensity(SQUARED, GlobalExpert(SQUARE, (2,)), values, free, precision)
+    return density, Reference(columns, (2,), values, free, precision)
 
 
 def run(density, reference, n_chains, n_moves, rng, reflecting=False):
     state = State.at(density, reference.mean + reference.draw(n_chains, rng))
-    step, kept = Stepsize(), []
+    step, draws = Stepsize(), []
     for i in range(n_moves):
         state, acceptance = move(density, state, reference, step.size, 6, rng)
         state = reflect(density, state, reference, rng) if reflecting else state
         if i < n_moves // 4:
             step.adapt(acceptance)
         else:
-            kept.append(density.rows(state.free_values)[..., 0])
-    return np.array(kept), acceptance
+            draws.append(density.rows(state.free_values)[..., 0])
+    return np.array(draws), acceptance
 
 
 def check_moments(drawn, expected, functions):
-    """Means of functions of draws (moves, chains, 2), whose chains are independent, within six errors."""
+    """Check means of functions of draws (moves, chains, 2) of independent chains, to six standard errors."""
     for function in functions:
         by_chain = function(drawn).mean(axis=0)
         error = by_chain.std() / np.sqrt(len(by_chain))
@@ -232,7 +240,7 @@ MOMENTS = (
 
 
 @pytest.mark.parametrize("reflecting", [False, True])
-def test_samples_have_the_moments_of_the_grid(rng, reflecting):
+def test_samples_have_the_moments_of_numerical_integration(rng, reflecting):
     grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
     drawn, acceptance = run(*two_rows(), 200, 250, rng, reflecting)
     assert 0.6 < acceptance < 0.98
@@ -240,7 +248,7 @@ def test_samples_have_the_moments_of_the_grid(rng, reflecting):
 
 
 @pytest.mark.parametrize("noise", [None, 0.5])
-def test_samples_given_a_value_have_the_moments_of_the_grid(rng, noise):
+def test_samples_given_a_value_have_the_moments_of_numerical_integration(rng, noise):
     grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
     drawn, _ = run(*two_rows((1.3, np.nan), noise), 200, 250, rng)
     if noise is None:
@@ -259,7 +267,7 @@ def test_samples_given_a_value_have_the_moments_of_the_grid(rng, noise):
     check_moments(drawn, lambda f: weights @ f(points), functions)
 
 
-def test_integral_is_that_of_the_grid(rng):
+def test_integral_agrees_with_numerical_integration(rng):
     grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
     for values in ((np.nan, np.nan), (1.3, np.nan), (1.3, 0.2)):
         density, reference = two_rows(values)
@@ -277,8 +285,8 @@ def test_integral_is_that_of_the_grid(rng):
         assert ours.error < 0.05
 
 
-def test_error_of_an_integral_covers_what_too_few_temperatures_cost():
-    """Forty rows of three correlated columns, from independent ones: the integral of a Gaussian is one."""
+def test_error_of_an_integral_includes_the_bias_of_few_temperatures():
+    """Annealing from independent to correlated columns: the integral of the Gaussian density is one."""
     params = random_parameters(np.random.default_rng(1)).replace(decay=np.array([0.95, 0.7]))
     features = Features(Identity().fit(np.zeros((2, 3))), np.zeros(3), np.ones(3), np.ones(3))
     free, zeros = np.ones((40, 3), dtype=bool), np.zeros((40, 3))
@@ -305,8 +313,8 @@ def test_error_of_an_integral_covers_what_too_few_temperatures_cost():
         )
 
 
-def test_root_of_the_acceptance_ratio_is_that_of_its_equation(rng):
-    """Weights of Gaussian chains: with variance v the two means are v / 2 below and above the integral."""
+def test_estimate_is_the_root_of_the_equation_of_the_acceptance_ratio(rng):
+    """Log density ratios with variance v have means v / 2 below and above the logarithm of the integral."""
     up, down = 3.0 - 0.5 + rng.standard_normal(300), 3.0 + 0.5 + rng.standard_normal(300)
     found = LogIntegral.of_log_ratios(up, down)
     assert abs(found.value - 3.0) < 4.0 * found.error and found.error < 0.15
@@ -324,19 +332,21 @@ def test_linear_base_is_the_dense_conditional(rng, noisy):
     free = np.ones((5, 3), dtype=bool) if noisy else np.isnan(values)
     base = LinearBase(LinearRows(*arrays_of(params)[:4]), lengths, values, free, noise)
     total = oracle.covariance(params.decay, params.loadings, params.noise_variance, lengths)
-    seen, mean = np.flatnonzero(~np.isnan(values.ravel())), np.tile(params.offset, 5)
-    gain = total[:, seen] @ np.linalg.inv(total[np.ix_(seen, seen)] + np.diag(np.tile(noise**2, 5)[seen]))
-    mean = mean + gain @ (values.ravel()[seen] - mean[seen])
-    covariance = total - gain @ total[seen]
-    # Values column after column, as everywhere in the sampler.
+    observed, mean = np.flatnonzero(~np.isnan(values.ravel())), np.tile(params.offset, 5)
+    gain = total[:, observed] @ np.linalg.inv(
+        total[np.ix_(observed, observed)] + np.diag(np.tile(noise**2, 5)[observed])
+    )
+    mean = mean + gain @ (values.ravel()[observed] - mean[observed])
+    covariance = total - gain @ total[observed]
+    # Values in column-major order, as in the sampler.
     order = np.arange(15).reshape(5, 3).T.ravel()
-    places = order[free.T.ravel()]
-    mean, covariance = mean[places], covariance[np.ix_(places, places)]
-    free_values = rng.standard_normal((len(places), 2))
+    positions = order[free.T.ravel()]
+    mean, covariance = mean[positions], covariance[np.ix_(positions, positions)]
+    free_values = rng.standard_normal((len(positions), 2))
     value, gradient = base(free_values)
     np.testing.assert_allclose(value, multivariate_normal.logpdf(free_values.T, mean, covariance), rtol=EXACT)
-    away = -np.linalg.solve(covariance, free_values - mean[:, None])
-    np.testing.assert_allclose(gradient, away, atol=1e-8)
+    expected_gradient = -np.linalg.solve(covariance, free_values - mean[:, None])
+    np.testing.assert_allclose(gradient, expected_gradient, atol=1e-8)
     drawn = base.free_values(40_000, rng)
     np.testing.assert_allclose(drawn.mean(axis=1), mean, atol=6 * np.sqrt(covariance.max() / 40_000))
     np.testing.assert_allclose(np.cov(drawn), covariance, atol=0.1)
@@ -346,7 +356,7 @@ def test_linear_base_is_the_dense_conditional(rng, noisy):
 
 
 @parametrize("persistent", [True, False])
-def test_gradient_of_long_chains_is_that_of_the_likelihood(rng, persistent):
+def test_gradient_of_long_chains_agrees_with_that_of_the_likelihood(rng, persistent):
     values = np.array([[1.1], [0.7]])
 
     def log_likelihood(vector):
@@ -354,7 +364,7 @@ def test_gradient_of_long_chains_is_that_of_the_likelihood(rng, persistent):
         grid = oracle.Grid(SQUARED, *arrays_of(here), n=300)
         return oracle.log_density(SQUARED(values), *arrays_of(here), [2]) - grid.log_integral
 
-    wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4) / 2  # for a row
+    wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4) / 2  # per row
     data = Data(
         values, np.ones((2, 1), dtype=bool), (2,), Columns(np.zeros(1), np.ones(1), np.zeros(1)), np.zeros(1)
     )
@@ -369,8 +379,8 @@ def test_gradient_of_long_chains_is_that_of_the_likelihood(rng, persistent):
     assert np.all(error < 0.02)
 
 
-def test_contrastive_divergence_has_the_direction_of_the_likelihood(rng):
-    """Contrastive divergence of one move: not the gradient, but uphill."""
+def test_contrastive_divergence_is_an_ascent_direction_of_the_likelihood(rng):
+    """With one move the result is not the gradient, but an ascent direction."""
     values = np.array([[1.1], [0.7]])
 
     def log_likelihood(vector):
@@ -390,7 +400,7 @@ def test_contrastive_divergence_has_the_direction_of_the_likelihood(rng):
 
 
 def slow_square(seed, n=300):
-    """One column whose size is slow and whose sign is not, under some noise: figure 3 of the paper."""
+    """Return a noisy column with slow scale and random signs (figure 3 of the paper), and the log scale."""
     rng = np.random.default_rng(seed)
     slow = np.zeros(n)
     for t in range(1, n):
@@ -407,17 +417,17 @@ def fitted():
 def test_samples_lie_on_the_parabola_as_the_width_goes_to_zero():
     y, _ = slow_square(0)
     plain = ProbabilisticSFA(1).fit(np.hstack([y, y**2])).sample(400, random_state=0)[0]
-    off = [np.sqrt(np.mean((plain[:, 1] - plain[:, 0] ** 2) ** 2))]
+    distances = [np.sqrt(np.mean((plain[:, 1] - plain[:, 0] ** 2) ** 2))]
     for width in (0.3, 0.1, 0.0):
         model = ProductOfExpertsSFA(1, width=width, max_iter=20, tol=1e6, random_state=0).fit(y)
         drawn, _, expanded = model.sample(200, n_moves=100, expanded=True, random_state=0)
-        off.append(np.sqrt(np.mean((expanded[:, 1] - expanded[:, 0] ** 2) ** 2)))
+        distances.append(np.sqrt(np.mean((expanded[:, 1] - expanded[:, 0] ** 2) ** 2)))
         assert np.allclose(expanded[:, 0], drawn[:, 0]) == (width == 0.0)
-    assert off[0] > 1.0 and off[0] > off[1] > off[2] > off[3]
-    assert off[2] < 0.5 * off[1] and off[3] < 1e-12
+    assert distances[0] > 1.0 and distances[0] > distances[1] > distances[2] > distances[3]
+    assert distances[2] < 0.5 * distances[1] and distances[3] < 1e-12
 
 
-def test_learning_raises_the_likelihood(fitted):
+def test_learning_increases_the_likelihood(fitted):
     model, y, _ = fitted
     start = clone(model).set_params(max_iter=1, learning_rate=1e-12, tol=1e6).fit(y)
     other = slow_square(1)[0][:100]
@@ -428,25 +438,26 @@ def test_learning_raises_the_likelihood(fitted):
     assert after - before > 2.0 * np.hypot(error, other_error)
 
 
-def test_the_slow_size_is_found_and_drawn(fitted):
+def test_the_slow_scale_is_estimated_and_drawn(fitted):
     model, y, slow = fitted
     assert abs(np.corrcoef(model.transform(y)[:, 0], slow)[0, 1]) > 0.8
-    # Means of 300 rows scatter by a tenth around 0.92, with 50 moves as with 1000: many short chains.
+    # Ratios of scales from 300 rows vary by a tenth around 0.92, after 50 moves as after 1000; therefore
+    # several short chains are used.
     drawn = np.concatenate([model.sample(300, n_moves=50, random_state=seed)[0] for seed in range(8)])
-    # Sizes as in the data, and two signs with less between than a Gaussian of that size has (a fifth).
+    # The scale is that of the data. Values near zero are rarer than under a Gaussian of this scale (20 %).
     assert np.sqrt(np.mean(drawn**2) / np.mean(y**2)) == pytest.approx(0.89, abs=0.15)
     assert np.mean(np.abs(drawn) < 0.25) < 0.13
     squares = drawn[:300, 0] ** 2
     assert np.corrcoef(squares[1:], squares[:-1])[0, 1] > 0.3
 
 
-def test_without_an_expansion_it_is_the_linear_model():
+def test_model_without_an_expansion_is_the_linear_model():
     linear = ProbabilisticSFA.from_parameters([0.9], [[1.0], [-0.5]], [0.3, 0.4], [2.0, 0.0])
     X = linear.sample(60, random_state=0)[0]
     model = ProductOfExpertsSFA(1, expansion=Identity(), max_iter=60, random_state=0, tol=1.0).fit(X)
     same = ProbabilisticSFA.from_parameters(model.decay_, model.loadings_, model.noise_variance_, model.mean_)
     np.testing.assert_allclose(model.transform(X), same.transform(X), atol=1e-8)
-    # The expansion is standardised, which the potential does not know.
+    # log_potential is the density of standardized outputs.
     scales = len(X) * np.log(X.std(axis=0)).sum()
     np.testing.assert_allclose(model.log_potential(X) - scales, same.log_likelihood(X), atol=1e-7)
     X[10:15, 0] = np.nan
@@ -480,7 +491,7 @@ def test_slow_features_of_a_nonlinear_mixture():
     assert right[0] > 0.95 and right[0] > right[1] - 0.01
 
 
-# ------------------------------------------------------------------ verbs and the border
+# ------------------------------------------------------------------ methods and input validation
 
 
 def test_missing_values_are_drawn_on_the_manifold(fitted):
@@ -493,7 +504,7 @@ def test_missing_values_are_drawn_on_the_manifold(fitted):
     assert np.all(std[:15] == 0.0) and np.all(std[15:25] > 0.3)
     free_values = model.sample_posterior(hidden, 40, of="values", n_steps=5, random_state=0)
     assert free_values.shape == (40, 45, 1) and np.all(free_values[:, :15] == y[:15])
-    # As large as the rows before and after, which is what is slow; of either sign.
+    # Absolute values are slow and as large as in adjacent rows; signs are random.
     around = np.abs(np.concatenate([y[5:15], y[25:35]])).mean()
     np.testing.assert_allclose(np.mean(np.abs(free_values[:, 15:25])), around, rtol=0.25)
     assert 0.2 < np.mean(free_values[:, 15:25] > 0.0) < 0.8
@@ -501,7 +512,7 @@ def test_missing_values_are_drawn_on_the_manifold(fitted):
 
 
 def test_chains_reach_both_signs_of_each_missing_value(fitted):
-    """Only the square is slow: missing values are as likely below as above zero, wherever chains began."""
+    """Only the square is slow: missing values have either sign with similar probability, for any start."""
     model, y, _ = fitted
     hidden = y[40:75].copy()
     hidden[12:18] = np.nan

@@ -1,4 +1,4 @@
-"""Principal curves and autoencoders: definitions, monotone objectives, the border."""
+"""Principal curves and autoencoders: definitions, monotone objectives, input validation."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def spiral(seed, n=400, turns=2.0, noise=0.2):
-    """Points along a spiral under noise, and without it."""
+    """Return points along a spiral with noise, and without."""
     rng = np.random.default_rng(seed)
     t = 2 * np.pi * turns * np.sqrt(rng.uniform(0.08, 1.0, n))
     points = np.column_stack([t * np.cos(t), t * np.sin(t)])
@@ -54,7 +54,7 @@ def arc(rng, n=120, noise=0.05):
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_closed_form_update_is_that_of_the_notes(rng, k):
+def test_closed_form_update_agrees_with_the_lecture_notes(rng, k):
     X, xi = rng.standard_normal((30, 3)), rng.uniform(size=(30, k))
     landmarks = landmark_grid(9, k)
     updated = solve_coefficients(X, xi, landmarks, 0.12, 0.05)
@@ -70,19 +70,21 @@ def test_projection_is_the_nearest_point(rng):
     curve = KernelManifold(landmarks, 0.1, alpha)
     squared = np.sum((X - curve(project(curve, X))) ** 2, axis=1)
     brute = oracle.nearest_on_grid(X, landmarks, 0.1, alpha)
-    # The grid of the oracle is finite; Newton steps end below it.
+    # Newton steps end at smaller distances than the finite grid of the oracle.
     assert np.all(squared <= brute + EXACT)
     np.testing.assert_allclose(squared, brute, atol=1e-4)
 
 
-def test_derivatives_are_those_of_the_points(rng):
+def test_derivatives_of_the_manifold_agree_with_finite_differences(rng):
     surface = KernelManifold(landmark_grid(9, 2), 0.3, rng.standard_normal((9, 3)))
     z, step = rng.uniform(size=(5, 2)), 1e-5
     _, first, second = surface.derivatives(z)
     for j in range(2):
-        ahead, behind = z + step * np.eye(2)[j], z - step * np.eye(2)[j]
-        np.testing.assert_allclose(first[:, j], (surface(ahead) - surface(behind)) / (2 * step), atol=1e-6)
-        slope = (surface.derivatives(ahead)[1] - surface.derivatives(behind)[1]) / (2 * step)
+        forward, backward = z + step * np.eye(2)[j], z - step * np.eye(2)[j]
+        np.testing.assert_allclose(
+            first[:, j], (surface(forward) - surface(backward)) / (2 * step), atol=1e-6
+        )
+        slope = (surface.derivatives(forward)[1] - surface.derivatives(backward)[1]) / (2 * step)
         np.testing.assert_allclose(second[:, :, j], slope, atol=1e-5)
 
 
@@ -91,7 +93,7 @@ def test_derivatives_are_those_of_the_points(rng):
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The graph has:UserWarning")
-def test_objective_never_rises(rng, shape, k):
+def test_objective_never_increases(rng, shape, k):
     X = rng.standard_normal(shape) * rng.uniform(0.1, 10.0, shape[1])
     for init in ("pca", "eigenmap"):
         options = {"init": init, "max_iter": 6, "tol": 1e-12}
@@ -108,9 +110,9 @@ def test_a_spiral_is_recovered_within_its_noise():
         model = PrincipalCurve().fit(X)
         t = np.linspace(0.0, 4 * np.pi, 4000)
         true = np.column_stack([t * np.cos(t), t * np.sin(t)])
-        off = np.min(np.linalg.norm(model.reconstruct(X)[:, None] - true, axis=2), axis=1)
-        assert np.sqrt(np.mean(off**2)) < 0.5 * 0.2
-        # Of two columns of noise the one along the curve cannot be told from the coordinate.
+        distances = np.min(np.linalg.norm(model.reconstruct(X)[:, None] - true, axis=2), axis=1)
+        assert np.sqrt(np.mean(distances**2)) < 0.5 * 0.2
+        # Noise along the curve changes the coordinate, so that only noise across the curve is an error.
         assert np.sqrt(-model.score(points)) < 0.2
         assert oracle.principal_risk(X, 1) > 100 * -model.score(X)
 
@@ -122,7 +124,7 @@ def test_arc_length_and_back(rng):
     np.testing.assert_allclose([y.min(), y.max()], [0.0, model.length_], atol=1e-3)
     assert abs(model.length_ - np.pi * np.hypot(1.0, 0.3)) < 0.5
     np.testing.assert_allclose(model.transform(model.inverse_transform(y)), y, atol=1e-2)
-    # A step along the curve is as long as the difference of its coordinates.
+    # The length of a step along the curve is the difference of the coordinates.
     steps = np.linspace(0.0, model.length_, 2000)[:, None]
     lengths = np.linalg.norm(np.diff(model.inverse_transform(steps), axis=0), axis=1)
     np.testing.assert_allclose(lengths, model.length_ / 1999, rtol=1e-2)
@@ -181,7 +183,7 @@ def test_errors_name_invalid_rows(rng, estimator):
 
 
 def interrupt_after(monkeypatch, module, name, calls):
-    """Let a function of a module be interrupted when it is called for the last of so many times."""
+    """Raise a KeyboardInterrupt in call number `calls` of a function."""
     function, count = getattr(module, name), [0]
 
     def interrupted(*args, **kwargs):
@@ -203,7 +205,7 @@ def test_an_interrupted_curve_is_usable(rng, monkeypatch):
     assert -model.score(X) < oracle.principal_risk(X, 1)
 
 
-def test_an_interrupted_choice_of_the_bandwidth_leaves_a_curve(rng, monkeypatch):
+def test_interrupted_selection_of_the_bandwidth_returns_a_curve(rng, monkeypatch):
     X = arc(rng)
     interrupt_after(monkeypatch, principal_curve, "project", 4)
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
@@ -223,7 +225,7 @@ def test_an_interrupted_choice_of_the_bandwidth_leaves_a_curve(rng, monkeypatch)
     ],
     ids=["line", "parabola", "wave", "helix"],
 )
-def test_default_curves_are_as_long_as_those_that_rows_came_from(curve, noise, bandwidths, n_rows):
+def test_default_curves_have_the_length_of_the_true_curves(curve, noise, bandwidths, n_rows):
     rng = np.random.default_rng(0)
     points = curve(rng.uniform(size=n_rows))
     X = points + noise * rng.standard_normal(points.shape)
@@ -232,12 +234,12 @@ def test_default_curves_are_as_long_as_those_that_rows_came_from(curve, noise, b
     model = PrincipalCurve().fit(X)
     assert model.bandwidth_ in bandwidths
     assert model.length_ == pytest.approx(length, rel=0.1)
-    along = model.inverse_transform(np.linspace(0.0, model.length_, 200)[:, None])
-    off = np.min(np.sum((along[:, None] - true) ** 2, axis=2), axis=1)
-    assert np.sqrt(np.mean(off)) < 0.5 * noise
+    points_on_curve = model.inverse_transform(np.linspace(0.0, model.length_, 200)[:, None])
+    squared_distances = np.min(np.sum((points_on_curve[:, None] - true) ** 2, axis=2), axis=1)
+    assert np.sqrt(np.mean(squared_distances)) < 0.5 * noise
 
 
-def test_log_density_about_points_is_that_of_the_mixture(rng):
+def test_log_density_of_the_mixture_is_maximal_over_the_variance(rng):
     points, rows = rng.standard_normal((7, 2)), rng.standard_normal((9, 2))
 
     def log_density(log_variance):
@@ -264,7 +266,7 @@ def test_linear_autoencoder_learns_the_principal_subspace(rng, k):
     np.testing.assert_allclose(-model.score(X), oracle.principal_risk(X, k), rtol=SPECTRAL)
 
 
-def test_encoder_and_decoder_minimise_each_for_the_other(rng):
+def test_encoder_and_decoder_are_optimal_given_each_other(rng):
     X = rng.standard_normal((100, 4)) @ rng.standard_normal((4, 4))
     model = LinearAutoencoder(2, random_state=0).fit(X)
     centred = X - model.mean_
@@ -282,7 +284,7 @@ def test_linear_autoencoder_of_a_singular_covariance(rng):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_autoencoder_beats_the_line_on_a_curve(rng):
+def test_autoencoder_has_a_smaller_error_than_a_line_on_a_curve(rng):
     X = arc(rng, 200)
     model = Autoencoder(1, hidden=8, random_state=0, max_iter=300).fit(X)
     assert -model.score(X) < 0.3 * oracle.principal_risk(X, 1)
@@ -302,7 +304,7 @@ def test_autoencoder_beats_the_line_on_a_curve(rng):
     ids=["S", "spiral", "wave"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_default_autoencoder_follows_curves_about_as_closely_as_their_noise(curve):
+def test_default_autoencoder_has_about_the_error_of_the_noise(curve):
     rng = np.random.default_rng(1)
     X, other = (curve(rng.uniform(size=300)) + 0.05 * rng.standard_normal((300, 2)) for _ in range(2))
     model = Autoencoder(1, random_state=1).fit(X)
@@ -310,7 +312,7 @@ def test_default_autoencoder_follows_curves_about_as_closely_as_their_noise(curv
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_autoencoder_passes_rows_through_the_network_that_was_trained(rng):
+def test_autoencoder_agrees_with_predictions_of_the_network(rng):
     X = rng.standard_normal((50, 3))
     for activation in ("tanh", "relu", "logistic"):
         options = {"activation": activation, "max_iter": 30, "n_init": 1}
@@ -355,7 +357,7 @@ def test_an_interrupted_linear_autoencoder_is_usable(rng, monkeypatch):
     assert np.isfinite(model.score(X))
 
 
-# ------------------------------------------------------------------ what all share
+# ------------------------------------------------------------------ all estimators
 
 
 @pytest.mark.parametrize("estimator", SMALL, ids=lambda e: type(e).__name__)

@@ -1,4 +1,4 @@
-"""Every extension on small and odd shapes: objectives that never go the wrong way, and finite answers."""
+"""Every extension on small and unusual shapes: monotone objectives and finite results."""
 
 import numpy as np
 import pytest
@@ -15,10 +15,10 @@ from probsfa.extensions import (
 from probsfa.extensions.experts import model as expert_model
 from tests.sampling import parametrize
 
-SHAPES = [(2, 1, 1), (3, 1, 3), (12, 2, 5), (4, 6, 2)]  # rows, columns, latents
+SHAPES = [(2, 1, 1), (3, 1, 3), (12, 2, 5), (4, 6, 2)]  # rows, columns, factors
 KINDS = ["poisson", "bernoulli", "negative_binomial", "student_t", "categorical", "monotone", "quadratic"]
 
-# A fit of few rows may end at max_iter, or ask for more latents than the rows show; both are said.
+# Fits to few rows may stop at max_iter, or have more factors than the rows determine; both cause warnings.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
@@ -43,19 +43,19 @@ def emission_rows(rng, kind, n_rows, D):
 
 @parametrize("kind", KINDS, quick=["poisson", "monotone"])
 @parametrize(("n_rows", "D", "K"), SHAPES, quick=2)
-def test_bound_of_emissions_never_falls(rng, kind, n_rows, D, K):
+def test_bound_of_emissions_never_decreases(rng, kind, n_rows, D, K):
     X = emission_rows(rng, kind, n_rows, D)
     link = kind if kind in ("monotone", "quadratic") else None
     model = EmissionSFA(K, emission="gaussian" if link else kind, link=link, max_iter=4).fit(X)
     assert len(model.history_) and np.all(np.diff(model.history_) >= 0.0)
     assert np.all(np.isfinite(model.history_)) and np.all(np.isfinite(model.impute(X)))
     unknown = X.copy()
-    unknown[:, 0] = np.nan  # a column of which nothing is known is for a fitted model to fill
+    unknown[:, 0] = np.nan  # a fitted model imputes a column without observations
     assert np.all(np.isfinite(model.transform(unknown))) and np.all(np.isfinite(model.impute(unknown)))
 
 
 @parametrize(("n_rows", "D", "K"), SHAPES, quick=0)  # test_bilinear.py has one in the quick set
-def test_bound_of_gates_never_falls(rng, n_rows, D, K):
+def test_bound_of_bilinear_models_never_decreases(rng, n_rows, D, K):
     X = rng.standard_normal((n_rows, D))
     if n_rows > 3:
         X[2] = np.nan
@@ -67,8 +67,8 @@ def test_bound_of_gates_never_falls(rng, n_rows, D, K):
 
 
 @parametrize(("n_rows", "D", "K"), SHAPES, quick=1)
-def test_products_of_experts_fill_columns_of_which_nothing_is_known(rng, monkeypatch, n_rows, D, K):
-    monkeypatch.setattr(expert_model, "_N_BURN_IN", 10)  # no distribution is read
+def test_products_of_experts_impute_columns_without_observations(rng, monkeypatch, n_rows, D, K):
+    monkeypatch.setattr(expert_model, "_N_BURN_IN", 10)  # no distribution is checked
     X = rng.standard_normal((n_rows, D))
     model = ProductOfExpertsSFA(K, n_chains=2, n_moves=1, n_leaps=3, max_iter=3, random_state=0).fit(X)
     unknown = X.copy()
@@ -88,10 +88,10 @@ def test_products_of_experts_fill_columns_of_which_nothing_is_known(rng, monkeyp
     ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_reconstructions_are_finite_and_objectives_never_rise(rng, estimator, n_rows, D, K):
+def test_reconstructions_are_finite_and_objectives_never_increase(rng, estimator, n_rows, D, K):
     X = rng.standard_normal((n_rows, D)) * rng.uniform(0.1, 10.0, D)
-    most = min(K, D) if isinstance(estimator, LinearAutoencoder) else K
-    model = clone(estimator).set_params(n_components=min(most, 2))
+    max_components = min(K, D) if isinstance(estimator, LinearAutoencoder) else K
+    model = clone(estimator).set_params(n_components=min(max_components, 2))
     if isinstance(estimator, PrincipalCurve):
         model.set_params(n_landmarks=9, max_iter=5)
     model.fit(X)

@@ -50,57 +50,57 @@ class Recorder:
 
 def test_score_by_hand():
     truth = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, 30.0], [3.0, NAN]])
-    seen = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, NAN], [NAN, NAN]])
+    incomplete = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, NAN], [NAN, NAN]])
     values = np.array([[0.0, 10.0], [1.0, 20.0], [2.0, 25.0], [4.0, 99.0]])
     scales = np.std([0.0, 1.0, 2.0]), np.std([10.0, 20.0])
     errors = np.array([1.0 / scales[0], 5.0 / scales[1]])
-    rmse, mae, coverage = errors_of(truth, seen, Filled(values))
+    rmse, mae, coverage = errors_of(truth, incomplete, Filled(values))
     assert rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=EXACT)
     assert mae == pytest.approx(np.mean(errors), rel=EXACT)
     assert coverage is None
     # The errors are 1 and 5: intervals of half-width 1.645 contain the first.
-    assert errors_of(truth, seen, Filled(values, np.ones((4, 2)))).coverage == 0.5
+    assert errors_of(truth, incomplete, Filled(values, np.ones((4, 2)))).coverage == 0.5
 
 
-def test_scores_of_frames_and_lists_are_those_of_the_rows():
+def test_scores_of_frames_and_lists_equal_those_of_arrays():
     rng = np.random.default_rng(5)
     truth = rng.standard_normal((30, 2))
-    seen = np.where(rng.random((30, 2)) < 0.3, NAN, truth)
-    filled = Filled(np.nan_to_num(seen), np.ones((30, 2)))
-    expected = errors_of(truth, seen, filled)
-    frames = [pd.DataFrame(X) for X in (truth, seen, filled.values, filled.std)]
+    incomplete = np.where(rng.random((30, 2)) < 0.3, NAN, truth)
+    filled = Filled(np.nan_to_num(incomplete), np.ones((30, 2)))
+    expected = errors_of(truth, incomplete, filled)
+    frames = [pd.DataFrame(X) for X in (truth, incomplete, filled.values, filled.std)]
     assert errors_of(frames[0], frames[1], Filled(*frames[2:])) == expected
-    lists = [[X[:10], X[10:]] for X in (truth, seen, filled.values, filled.std)]
+    lists = [[X[:10], X[10:]] for X in (truth, incomplete, filled.values, filled.std)]
     assert errors_of(lists[0], lists[1], Filled(*lists[2:])) == expected
 
 
 def test_coverage_of_calibrated_intervals():
     rng = np.random.default_rng(42)
     truth = rng.standard_normal((20_000, 2))
-    seen = np.where(rng.random(truth.shape) < 0.5, NAN, truth)
-    honest = Filled(np.where(np.isnan(seen), 0.0, truth), np.isnan(seen).astype(float))
-    covered = errors_of(truth, seen, honest).coverage
-    assert abs(covered - 0.9) < mc_tolerance(0.09, np.isnan(seen).sum())
+    incomplete = np.where(rng.random(truth.shape) < 0.5, NAN, truth)
+    calibrated = Filled(np.where(np.isnan(incomplete), 0.0, truth), np.isnan(incomplete).astype(float))
+    covered = errors_of(truth, incomplete, calibrated).coverage
+    assert abs(covered - 0.9) < mc_tolerance(0.09, np.isnan(incomplete).sum())
 
 
-def test_errors_of_a_constant_column_count_as_they_are():
+def test_errors_of_a_constant_column_are_in_data_units():
     truth = np.array([[1.0], [1.0], [4.0]])
-    seen = np.array([[1.0], [1.0], [NAN]])
-    assert errors_of(truth, seen, Filled(np.ones((3, 1))))[:2] == (3.0, 3.0)
+    incomplete = np.array([[1.0], [1.0], [NAN]])
+    assert errors_of(truth, incomplete, Filled(np.ones((3, 1))))[:2] == (3.0, 3.0)
 
 
-def test_nothing_hidden_is_refused():
+def test_errors_without_hidden_values_are_not_defined():
     with pytest.raises(ValueError, match="Too few"):
         errors_of(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
 
 
-def test_a_missing_value_that_is_left_is_not_passed_over():
-    truth, seen = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
-    left = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
+def test_hidden_values_that_are_not_imputed_are_errors():
+    truth, incomplete = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
+    not_imputed = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
     with pytest.raises(ValueError, match="filled left values missing"):
-        errors_of(truth, seen, left)
+        errors_of(truth, incomplete, not_imputed)
     with pytest.raises(ValueError, match="filled left values missing"):
-        errors_of(truth, seen, Filled(np.ones((3, 1))))
+        errors_of(truth, incomplete, Filled(np.ones((3, 1))))
 
 
 def test_average():
@@ -112,17 +112,19 @@ def test_average():
 # ---- comparisons
 
 
-def test_all_methods_fill_the_same_missing_values_and_leave_the_rest(series):
+def test_all_methods_impute_the_same_values_only(series):
     hidings = [HiddenValues(0.1), HiddenBlocks(12, 0.1)]
     comparisons = compare_methods(series, default_methods(StandIn()), hidings, seeds=[0, 1])
     assert [comparison.hidden for comparison in comparisons] == [hiding.name for hiding in hidings]
     for comparison, hiding in zip(comparisons, hidings, strict=True):
-        seen = without_hidden(series, hiding.choose(series, 1))
-        np.testing.assert_array_equal(comparison.incomplete, seen)
+        incomplete = without_hidden(series, hiding.choose(series, 1))
+        np.testing.assert_array_equal(comparison.incomplete, incomplete)
         assert [each.method for each in comparison.scores] == list(comparison.filled)
         for name, filled in comparison.filled.items():
             assert not np.isnan(filled.values).any()
-            np.testing.assert_array_equal(filled.values[~np.isnan(seen)], seen[~np.isnan(seen)])
+            np.testing.assert_array_equal(
+                filled.values[~np.isnan(incomplete)], incomplete[~np.isnan(incomplete)]
+            )
             assert (filled.std is not None) == (name == "probabilistic SFA")
 
 
@@ -131,8 +133,8 @@ def test_scores_are_averages_over_the_seeds(series):
     [comparison] = compare_methods(series, [method], [hiding], seeds=[3, 4])
     errors = []
     for seed in (3, 4):
-        seen = without_hidden(series, hiding.choose(series, seed))
-        errors.append(errors_of(series, seen, method.fill(seen)))
+        incomplete = without_hidden(series, hiding.choose(series, seed))
+        errors.append(errors_of(series, incomplete, method.fill(incomplete)))
     [mean] = comparison.scores
     assert mean.rmse == pytest.approx(np.mean([each.rmse for each in errors]), rel=EXACT)
     assert mean.mae == pytest.approx(np.mean([each.mae for each in errors]), rel=EXACT)
@@ -140,7 +142,7 @@ def test_scores_are_averages_over_the_seeds(series):
 
 
 @dataclass(frozen=True)
-class Chosen:
+class FixedPattern:
     """Hide given values."""
 
     name: str
@@ -150,18 +152,21 @@ class Chosen:
         return self.hidden
 
 
-def test_patterns_hidden_at_once_are_scored_by_their_own_values():
+def test_patterns_hidden_at_once_have_separate_scores():
     truth = np.arange(8.0)[:, None] * [1.0, 10.0]
     first, second = np.zeros((2, 8, 2), dtype=bool)
     first[2, 0] = first[3, 1] = first[5, 1] = True
     second[5, 1] = second[6, 0] = True  # a value in both belongs to the second
     calls = []
     alone, blocks = compare_methods(
-        truth, [Recorder("zero", 0.0, calls)], [Chosen("a", first), Chosen("b", second)], at_once=True
+        truth,
+        [Recorder("zero", 0.0, calls)],
+        [FixedPattern("a", first), FixedPattern("b", second)],
+        at_once=True,
     )
-    [(seen, _)] = calls
-    np.testing.assert_array_equal(np.isnan(seen), first | second)
-    scales = np.nanstd(seen, axis=0)
+    [(incomplete, _)] = calls
+    np.testing.assert_array_equal(np.isnan(incomplete), first | second)
+    scales = np.nanstd(incomplete, axis=0)
     rmse = [
         np.sqrt(np.mean((np.array(values) / scales[columns]) ** 2))
         for values, columns in (([2.0, 30.0], [0, 1]), ([50.0, 6.0], [1, 0]))
@@ -185,19 +190,19 @@ def test_progress_is_reported_before_each_run(series):
     ]
 
 
-def test_frames_are_compared_as_their_numbers(series):
+def test_frames_have_the_scores_of_arrays(series):
     frame = pd.DataFrame(series, columns=list("abcd")).convert_dtypes()
     one, other = (compare_methods(X, [LinearInterpolation()], [HiddenValues()])[0] for X in (frame, series))
     assert (one.scores[0].rmse, one.scores[0].mae) == (other.scores[0].rmse, other.scores[0].mae)
     np.testing.assert_array_equal(one.incomplete, other.incomplete)
 
 
-def test_sequences_and_their_times_stay_apart(series):
+def test_methods_are_called_with_separate_sequences_and_times(series):
     calls = []
     pieces, times = [series[:80], series[80:]], [np.arange(80.0) ** 2, np.arange(120.0)]
     [comparison] = compare_methods(pieces, [Recorder("r", 0.0, calls)], [HiddenValues()], times=times)
-    [(seen, when)] = calls
-    assert [len(piece) for piece in seen] == [80, 120]
+    [(incomplete, when)] = calls
+    assert [len(piece) for piece in incomplete] == [80, 120]
     for given, expected in zip(when, times, strict=True):
         np.testing.assert_array_equal(given, expected)
     whole = without_hidden(series, HiddenValues().choose(series, 0))
@@ -206,7 +211,7 @@ def test_sequences_and_their_times_stay_apart(series):
     assert comparison.scores[0].rmse == alone.scores[0].rmse
 
 
-def test_a_column_too_short_to_hide_is_not_scored():
+def test_a_column_with_too_few_values_is_not_scored():
     X = np.column_stack([np.arange(50.0), np.full(50, NAN)])
     X[[3, 7], 1] = 1.0, 2.0
     [comparison] = compare_methods(X, [ColumnMean()], [HiddenValues(0.9)])
@@ -224,11 +229,11 @@ def test_a_column_too_short_to_hide_is_not_scored():
         ([ColumnMean()], {"times": [1.0]}, r"times.*\(200,\)"),
     ],
 )
-def test_misuse_is_explained(series, methods, options, match):
+def test_invalid_arguments_are_errors(series, methods, options, match):
     with pytest.raises(ValueError, match=match):
         compare_methods(series, methods, [HiddenValues()], **options)
 
 
-def test_two_values_a_column_are_too_few_to_hide_any():
+def test_two_values_in_a_column_are_too_few_to_hide():
     with pytest.raises(ValueError, match="Too few"):
         compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenValues(0.9)])

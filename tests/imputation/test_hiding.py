@@ -11,7 +11,7 @@ from probsfa.imputation.hiding import without_hidden
 NAN = np.nan
 
 
-def test_hiding_leaves_every_column_something():
+def test_columns_keep_at_least_two_observed_values():
     X = np.array([[1.0, 5.0], [2.0, NAN], [3.0, NAN], [4.0, 6.0]])
     hidden = np.array([[True, True], [False, False], [False, False], [False, False]])
     expected = [[NAN, 5.0], [2.0, NAN], [3.0, NAN], [4.0, 6.0]]
@@ -36,13 +36,13 @@ def test_hiding_leaves_every_column_something():
         ),
     ],
 )
-def test_ways_of_hiding(hiding, name, function):
+def test_patterns_agree_with_the_functions_of_datasets(hiding, name, function):
     X = make_slow_mixture(200, 4, missing_fraction=0.1, random_state=0).data
     assert hiding.name == name
     np.testing.assert_array_equal(hiding.choose(X, 3), function(X, 3))
     assert 0.1 < hiding.choose(X, 3).sum() / (~np.isnan(X)).sum() < 0.3
 
 
-def test_a_block_longer_than_the_series_is_refused():
+def test_a_block_longer_than_the_series_is_an_error():
     with pytest.raises(ValueError, match="length.*1.*9"):
         HiddenBlocks(10).choose(np.ones((9, 2)), 0)

@@ -69,10 +69,10 @@ def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
-# ---- what it returns
+# ---- results
 
 
-def test_it_returns_what_the_model_imputes(values):
+def test_imputed_values_are_those_of_the_model(values):
     fitted = imputer().fit(values)
     wanted, wanted_std = quick().fit(values).impute(values, return_std=True)
     np.testing.assert_allclose(fitted.transform(values), wanted, **CLOSE)
@@ -84,13 +84,13 @@ def test_it_returns_what_the_model_imputes(values):
     np.testing.assert_array_equal(imputer().fit_transform(values), fitted.transform(values))
 
 
-def test_other_rows_are_a_series_of_their_own(values):
+def test_rows_of_transform_are_a_separate_series(values):
     fitted = imputer().fit(values[:50])
     wanted = quick().fit(values[:50]).impute(values[50:])
     np.testing.assert_allclose(fitted.transform(values[50:]), wanted, **CLOSE)
 
 
-def test_frames_keep_their_index_and_its_dates_are_the_times(frame):
+def test_dates_of_the_index_are_times_and_outputs_have_the_index(frame):
     fitted = imputer().fit(frame)
     assert fitted.estimator_.time_unit_seconds_ == 3600.0
     filled, std = fitted.impute(frame, return_std=True)
@@ -109,7 +109,7 @@ def test_times_of_an_array(values):
 
 @pytest.mark.parametrize("options", [{}, {"add_indicator": True}, {"keep_empty_features": True},
                                      {"add_indicator": True, "keep_empty_features": True}])  # fmt: skip
-def test_columns_and_names_are_those_of_iterative_imputer(odd, options):
+def test_columns_and_names_agree_with_iterative_imputer(odd, options):
     peer = IterativeImputer(max_iter=1, tol=1e9, **options).set_output(transform="pandas")
     drops = not options.get("keep_empty_features")
     with pytest.warns(UserWarning, match="observed") if drops else contextlib.nullcontext():
@@ -133,7 +133,7 @@ def test_standard_deviations_of_columns_without_a_model(odd):
     assert (std["a"][odd["a"].isna()] > 0.0).all()
 
 
-def test_observed_values_of_columns_without_a_model_are_kept(odd):
+def test_observed_values_of_columns_without_a_model_are_unchanged(odd):
     fitted = imputer(keep_empty_features=True).fit(odd)
     later = odd.assign(constant=8.0, empty=5.0)
     later.iloc[4, [3, 4]] = NAN
@@ -142,7 +142,7 @@ def test_observed_values_of_columns_without_a_model_are_kept(odd):
     assert filled["empty"].iloc[[3, 4]].tolist() == [5.0, 0.0]
 
 
-def test_tables_in_which_nothing_varies():
+def test_tables_of_constant_columns():
     fitted = ProbabilisticImputer().fit([[1.0, NAN, 2.0], [1.0, NAN, NAN]])
     assert fitted.estimator_ is None
     assert fitted.transform([[NAN, 4.0, NAN]]).tolist() == [[1.0, 2.0]]
@@ -151,7 +151,7 @@ def test_tables_in_which_nothing_varies():
         ProbabilisticImputer().fit([[NAN, NAN], [NAN, NAN]])
 
 
-def test_column_labels_that_are_no_names(values):
+def test_column_labels_that_are_not_strings(values):
     for columns in ([3, 1, 2], pd.MultiIndex.from_tuples([("p", 1), ("p", 2), ("q", 1)])):
         X = pd.DataFrame(values, columns=columns)
         assert imputer().fit_transform(X).columns.equals(X.columns)
@@ -176,7 +176,7 @@ def test_lists_of_frames(frame):
 
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("labels", [("x", "y"), (7, 3)])
-def test_interleaved_groups_are_series_of_their_own(values, timed, labels):
+def test_interleaved_groups_are_separate_series(values, timed, labels):
     second = np.random.default_rng(0).random(len(values)) < 0.4
     groups = np.where(second, labels[1], labels[0])
     times = np.cumsum(np.random.default_rng(1).integers(1, 4, len(values))).astype(float)
@@ -217,12 +217,12 @@ def test_lengths(values):
         ({"groups": [1] * 80, "times": [1.0]}, "80.*X.*1"),
     ],
 )
-def test_groups_that_fit_no_rows(values, given, message):
+def test_invalid_groups_are_errors(values, given, message):
     with pytest.raises(ValueError, match=message):
         imputer().fit(values, **given)
 
 
-def test_what_is_no_model():
+def test_invalid_estimators_are_errors():
     for wrong in (3, ProbabilisticSFA, StandardScaler()):
         with pytest.raises(ValueError, match="estimator must.*got"):
             ProbabilisticImputer(wrong).fit([[1.0], [2.0]])
@@ -231,7 +231,7 @@ def test_what_is_no_model():
             getattr(imputer(), call)([[1.0], [2.0]])
 
 
-# ---- where scikit-learn puts it
+# ---- in scikit-learn
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def regression(values):
     return values, complete.sum(axis=1)
 
 
-def test_searches_reach_the_parameters_of_the_model(regression):
+def test_grid_search_sets_parameters_of_the_model(regression):
     X, y = regression
     pipeline = make_pipeline(imputer(), StandardScaler(), Ridge())
     grid = {"probabilisticimputer__estimator__n_components": [1, 2]}

@@ -43,7 +43,7 @@ def stand_in(monkeypatch):
     return StandIn
 
 
-# ---- each by itself
+# ---- single methods
 
 
 def test_mean(series):
@@ -69,7 +69,7 @@ def test_linear_interpolation_in_dates():
     np.testing.assert_allclose(filled.values, [[0.0], [1.0], [4.0]], rtol=EXACT)
 
 
-def test_no_line_from_one_sequence_to_the_next():
+def test_interpolation_does_not_cross_sequences():
     X = [np.array([[1.0, 5.0], [NAN, 7.0]]), np.array([[NAN, NAN], [9.0, NAN]])]
     first, second = LinearInterpolation().fill(X).values
     np.testing.assert_array_equal(first, [[1.0, 5.0], [1.0, 7.0]])
@@ -78,17 +78,17 @@ def test_no_line_from_one_sequence_to_the_next():
     )  # no observed value: the mean of the others
 
 
-def test_iterative_imputer_finds_what_depends_on_the_others():
+def test_iterative_imputer_recovers_linear_dependence():
     rng = np.random.default_rng(3)
     x = rng.standard_normal((300, 1))
     X = np.hstack([x, 2.0 * x + 1.0, -x])
-    seen = X.copy()
-    seen[5, 1] = seen[9, 0] = NAN
-    np.testing.assert_allclose(IterativeRegression().fill(seen).values, X, atol=1e-3)
+    incomplete = X.copy()
+    incomplete[5, 1] = incomplete[9, 0] = NAN
+    np.testing.assert_allclose(IterativeRegression().fill(incomplete).values, X, atol=1e-3)
 
 
 @pytest.mark.parametrize("n_columns", [4, 3])
-def test_classic_sfa_keeps_the_slow_half(series, n_columns):
+def test_classic_sfa_reconstructs_from_the_slow_half(series, n_columns):
     """Two of four features, and two of three."""
     series = series[:, :n_columns]
     interpolated = LinearInterpolation().fill(series).values
@@ -112,7 +112,7 @@ def test_an_estimator_as_a_method(stand_in, series):
     assert call.model is filled.model is not model
 
 
-def test_an_interrupted_fit_ends_the_filling(stand_in, series, monkeypatch):
+def test_an_interrupted_fit_ends_the_imputation(stand_in, series, monkeypatch):
     def fit(self, X, y=None, **options):
         self.status_ = STATUS_SENTENCES["interrupted"]
         return self
@@ -122,7 +122,7 @@ def test_an_interrupted_fit_ends_the_filling(stand_in, series, monkeypatch):
         EstimatorImputation(stand_in()).fill(series)
 
 
-def test_the_command_imputes_as_the_estimator(series):
+def test_imputation_agrees_with_the_estimator(series):
     model = ProbabilisticSFA(1)
     filled = EstimatorImputation(model).fill(series)
     with pytest.warns(UserWarning, match="interpolation"):
@@ -138,7 +138,7 @@ def test_a_fit_that_stops_early_does_not_warn(series):
     assert not model.converged_
 
 
-# ---- all of them, at the edges of what comes in
+# ---- all methods: input validation and types of results
 
 
 @every_method
@@ -176,7 +176,7 @@ def test_one_row():
 
 @every_method
 @pytest.mark.parametrize("stands_for_missing", [NAN, None])
-def test_a_column_with_nothing_observed_is_named(method, stands_for_missing, series):
+def test_errors_name_a_column_without_observations(method, stands_for_missing, series):
     frame = pd.DataFrame(series, columns=list("abcd")).assign(c=stands_for_missing)
     if isinstance(method, EstimatorImputation):
         method = EstimatorImputation(ProbabilisticSFA())
@@ -236,13 +236,13 @@ def test_masked_arrays_and_nullable_frames_have_missing_values(method, series):
         ([], None, r"\bX\b"),
     ],
 )
-def test_misuse_is_explained(method, X, times, match):
+def test_invalid_arguments_are_errors(method, X, times, match):
     with pytest.raises(ValueError, match=match):
         method.fill(X, times=times)
 
 
-def test_the_index_of_a_frame_is_its_times():
-    """Uneven dates are equivalent to `times`, even ones to rows without times, bit for bit."""
+def test_the_index_of_a_frame_has_the_times():
+    """Uneven dates have the results of `times`; even dates have exactly those of rows without times."""
     uneven = pd.DatetimeIndex(["2024-01-01", "2024-01-04", "2024-01-05"])
     filled = LinearInterpolation().fill(pd.DataFrame({"a": [1.0, NAN, 3.0]}, index=uneven)).values
     assert filled["a"].tolist() == [1.0, 2.5, 3.0] and filled.index.equals(uneven)
@@ -255,13 +255,13 @@ def test_the_index_of_a_frame_is_its_times():
 
 
 def test_comparisons_use_the_index_of_a_frame():
-    """As with given times; values that are linear in time are not linear in rows."""
+    """The index has the results of `times`; values that are linear in time are not linear in rows."""
     hours = np.cumsum(np.tile([1.0, 9.0], 30))
     line = pd.DataFrame({"a": hours}, index=pd.Timestamp(2024, 1, 1) + pd.to_timedelta(hours, "h"))
-    asked = [LinearInterpolation()], [HiddenValues(0.1)]
-    [indexed], [given] = (
-        compare_methods(line, *asked),
-        compare_methods(hours[:, None], *asked, times=line.index),
+    arguments = [LinearInterpolation()], [HiddenValues(0.1)]
+    [with_index], [with_times] = (
+        compare_methods(line, *arguments),
+        compare_methods(hours[:, None], *arguments, times=line.index),
     )
-    [rows] = compare_methods(line.to_numpy(), *asked)
-    assert indexed.scores[0].rmse == given.scores[0].rmse < 0.8 * rows.scores[0].rmse
+    [rows] = compare_methods(line.to_numpy(), *arguments)
+    assert with_index.scores[0].rmse == with_times.scores[0].rmse < 0.8 * rows.scores[0].rmse

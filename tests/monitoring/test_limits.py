@@ -19,7 +19,7 @@ from tests.oracles import monitoring as oracle
 
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.3])
-def test_rates_are_the_largest_that_alpha_allows(rng, joint, alpha):
+def test_rates_are_as_large_as_alpha_allows(rng, joint, alpha):
     values = rng.exponential(size=(500, 3)) @ np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
     values[rng.random(values.shape) < 0.02] = np.nan
     limits, beyond = empirical_limits(values, alpha, joint=joint)
@@ -29,7 +29,7 @@ def test_rates_are_the_largest_that_alpha_allows(rng, joint, alpha):
     assert np.ptp(each) <= 0.0
     rate = together if joint else each[0]
     assert rate <= alpha
-    # Limits lowered to the next value of each chart would exceed it.
+    # With limits at the next lower value of each chart, the rate is larger than alpha.
     lower = np.array([np.max(v[v < limit]) for v, limit in zip(values.T, limits, strict=True)])
     each, together = oracle.rates(values, np.nextafter(lower, -np.inf))
     assert (together if joint else each.max()) > alpha
@@ -42,7 +42,7 @@ def test_too_few_rows_are_reported():
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_limits_are_the_quantiles_where_there_are_many_events(rng, joint):
+def test_limits_are_quantiles_if_many_exceedances_are_expected(rng, joint):
     values = rng.exponential(size=(2000, 3))
     values[5, 1] = np.nan
     np.testing.assert_array_equal(
@@ -51,19 +51,19 @@ def test_limits_are_the_quantiles_where_there_are_many_events(rng, joint):
 
 
 def test_overlapping_averages_count_once_per_window(rng):
-    """Averages over 50 of 3,000 rows: quantiles of 59 independent ones are exceeded far too often."""
-    rates, of_quantiles = [], []
+    """3,000 rows have 59 independent averages over 50; their quantiles are exceeded too often."""
+    rates, rates_of_quantiles = [], []
     for _ in range(40):
         held_out = trailing_means(rng.exponential(size=(3000, 3)), 50)
         new = trailing_means(rng.exponential(size=(20_000, 3)), 50)
         with pytest.warns(UserWarning, match="59 independent averages over window=50 rows"):
             limits = control_limits(held_out, 0.01, joint=True, window=50)
         rates.append(oracle.rates(new[49:], limits)[1])
-        of_quantiles.append(oracle.rates(new[49:], empirical_limits(held_out, 0.01, joint=True)[0])[1])
-    assert np.mean(rates) < 0.7 * np.mean(of_quantiles) and np.mean(of_quantiles) > 0.017
+        rates_of_quantiles.append(oracle.rates(new[49:], empirical_limits(held_out, 0.01, joint=True)[0])[1])
+    assert np.mean(rates) < 0.7 * np.mean(rates_of_quantiles) and np.mean(rates_of_quantiles) > 0.017
 
 
-def test_joint_limits_of_few_rows_have_the_rate_together(rng):
+def test_joint_limits_of_few_rows_have_the_nominal_rate(rng):
     """For independent exponential statistics, whose exceedance rates are known."""
     rates = []
     for _ in range(200):
@@ -74,22 +74,22 @@ def test_joint_limits_of_few_rows_have_the_rate_together(rng):
 
 @pytest.mark.exhaustive  # 200 simulations; tests/monitoring/test_monitor.py has the rate of a monitor
 def test_false_alarm_rate_is_nominal_with_few_rows(rng):
-    """Of 500 serially dependent rows 1 % are five, of fewer excursions: plain quantiles are too low."""
+    """1 % of 500 correlated rows are five, of fewer independent events; quantiles are then too low."""
     decay, n_rows = 0.7, 500
-    of_quantiles, of_limits = [], []
+    rates_of_quantiles, rates_of_limits = [], []
     for _ in range(200):
-        drive = rng.standard_normal((5500, 6))
-        moving = lfilter([np.sqrt(1.0 - decay**2)], [1.0, -decay], drive, axis=0)
-        values = np.stack([np.sum(moving[:, :3] ** 2, axis=1), np.sum(moving[:, 3:] ** 2, axis=1)], axis=1)
+        noise = rng.standard_normal((5500, 6))
+        factors = lfilter([np.sqrt(1.0 - decay**2)], [1.0, -decay], noise, axis=0)
+        values = np.stack([np.sum(factors[:, :3] ** 2, axis=1), np.sum(factors[:, 3:] ** 2, axis=1)], axis=1)
         normal, new = values[:n_rows], values[n_rows + 100 :]
-        of_quantiles.append(oracle.rates(new, empirical_limits(normal, 0.01, joint=True)[0])[1])
-        of_limits.append(oracle.rates(new, control_limits(normal, 0.01, joint=True))[1])
-    assert np.mean(of_quantiles) > 0.013
-    assert np.mean(of_limits) == pytest.approx(0.01, abs=0.0025)
+        rates_of_quantiles.append(oracle.rates(new, empirical_limits(normal, 0.01, joint=True)[0])[1])
+        rates_of_limits.append(oracle.rates(new, control_limits(normal, 0.01, joint=True))[1])
+    assert np.mean(rates_of_quantiles) > 0.013
+    assert np.mean(rates_of_limits) == pytest.approx(0.01, abs=0.0025)
 
 
 @pytest.mark.parametrize("shape", [0.0, 0.2])
-def test_tails_of_generalised_pareto_distributions_are_known_far_out(rng, shape):
+def test_tail_limits_of_generalized_pareto_distributions_are_accurate(rng, shape):
     values = stats.genpareto(shape, scale=3.0).rvs((200_000, 1), random_state=rng)
     wanted = stats.genpareto(shape, scale=3.0).isf(1e-4)
     np.testing.assert_allclose(tail_limits(values, 1e-4), wanted, rtol=0.05)
@@ -100,31 +100,33 @@ def test_tails_of_generalised_pareto_distributions_are_known_far_out(rng, shape)
 
 
 @pytest.mark.parametrize(("n", "n_above"), [(60, 20), (204, 20), (260, 26)])
-def test_the_tail_is_a_tenth_of_the_rows_or_twenty(rng, n, n_above):
-    """The threshold is the largest value that is not in the tail; moments are those of the tail."""
+def test_the_tail_has_a_tenth_of_the_rows_or_twenty_rows(rng, n, n_above):
+    """The threshold is the largest value outside the tail; the moments are those of the tail."""
     values = rng.lognormal(size=(n, 1))
     ordered = np.sort(values[:, 0])
     threshold, tail = ordered[-n_above - 1], ordered[-n_above:]
     mean, variance = (tail - threshold).mean(), (tail - threshold).var()
     shape = (1.0 - mean**2 / variance) / 2.0
     assert shape > 0.0
-    tail_law = stats.genpareto(shape, loc=threshold, scale=(1.0 - shape) * mean)
-    np.testing.assert_allclose(tail_limits(values, 1e-3), tail_law.isf(1e-3 * n / n_above), rtol=1e-9)
+    tail_distribution = stats.genpareto(shape, loc=threshold, scale=(1.0 - shape) * mean)
+    np.testing.assert_allclose(
+        tail_limits(values, 1e-3), tail_distribution.isf(1e-3 * n / n_above), rtol=1e-9
+    )
 
 
-@pytest.mark.parametrize(("n_events", "learned"), [(19.9, True), (20.0, False)])
-def test_limits_of_events_as_frequent_as_the_tail_are_not_extrapolated(rng, n_events, learned):
-    assert np.isfinite(tail_limits(rng.random((100, 1)), n_events / 100))[0] == learned
+@pytest.mark.parametrize(("n_exceedances", "has_limit"), [(19.9, True), (20.0, False)])
+def test_no_tail_limit_for_rates_above_the_share_of_the_tail(rng, n_exceedances, has_limit):
+    assert np.isfinite(tail_limits(rng.random((100, 1)), n_exceedances / 100))[0] == has_limit
 
 
-def test_no_tail_is_learned_from_few_rows_or_for_frequent_events(rng):
+def test_no_tail_limit_from_few_rows_or_for_high_rates(rng):
     values = rng.exponential(size=(100, 2))
     assert np.all(np.isneginf(tail_limits(values, 0.3)))
     assert np.all(np.isneginf(tail_limits(values[:39], 0.01)))
     np.testing.assert_array_equal(tail_limits(np.ones((100, 1)), 0.01), 1.0)
 
 
-def test_a_statistic_that_no_row_has_raises_no_alarm():
+def test_the_limit_of_a_statistic_without_values_is_infinite():
     values = np.stack([np.arange(200.0), np.full(200, np.nan)], axis=1)
     assert control_limits(values, 0.1, joint=True)[1] == np.inf
 
@@ -153,7 +155,7 @@ def test_trailing_means_by_a_loop(rng, window):
             np.testing.assert_allclose(made[t, s], wanted, rtol=1e-12)
 
 
-def test_a_wild_value_leaves_no_trace_in_later_means():
+def test_an_extreme_value_does_not_change_later_means():
     values = np.ones((20, 1))
     values[5] = 1e15
     np.testing.assert_array_equal(trailing_means(values, 4)[9:], 1.0)

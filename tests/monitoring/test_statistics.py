@@ -1,4 +1,4 @@
-"""Statistics of control charts are dense quadratic forms; contributions are reductions by single values."""
+"""Statistics of control charts agree with dense Gaussians; contributions are reductions by single values."""
 
 import numpy as np
 import pytest
@@ -22,14 +22,14 @@ from tests.tolerances import SPECTRAL
 N = 9
 
 
-def a_model(rng, ar1_noise=False):
-    """Return an estimator with given parameters, and those of the oracle, with AR(1) noise as factors."""
+def make_models(rng, ar1_noise=False):
+    """Return an estimator and its parameters for the oracle, in which AR(1) noise is additional factors."""
     decay, loadings = np.array([0.95, 0.6, 0.2]), rng.standard_normal((4, 3))
     noise, offset = rng.uniform(0.1, 0.4, 4), rng.standard_normal(4)
-    given = (
+    ar1_noise_parameters = (
         {"noise_decay": np.array([0.3, 0.5, 0.7, 0.8]), "noise_scale": np.full(4, 0.5)} if ar1_noise else {}
     )
-    model = ProbabilisticSFA.from_parameters(decay, loadings, noise, offset, **given)
+    model = ProbabilisticSFA.from_parameters(decay, loadings, noise, offset, **ar1_noise_parameters)
     params = model.params_
     dense = statespace.Model(params.decay, params.loadings, params.noise_variance, params.offset)
     if ar1_noise:
@@ -45,7 +45,7 @@ def charts(model, x, n_slow, times=None):
     return factor_charts(model.filter(x, times=times), slow, np.isnan(x).all(axis=1))
 
 
-def of_slow_features(sfa, x):
+def charts_of_slow_features(sfa, x):
     return slow_feature_charts(sfa, sfa.transform(x), x, 2)
 
 
@@ -60,8 +60,8 @@ def expected(dense, x, which, name, times=None):
     "missing", ["none", "scattered", "empty rows", "one column"], quick=["none", "scattered", "empty rows"]
 )
 @pytest.mark.parametrize("kind", ["even", "uneven", "AR(1) noise"])
-def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, missing, kind):
-    model, dense = a_model(rng, ar1_noise=kind == "AR(1) noise")
+def test_statistics_of_factors_agree_with_the_dense_gaussian(rng, missing, kind):
+    model, dense = make_models(rng, ar1_noise=kind == "AR(1) noise")
     times = uneven_times(rng, [N])[0] if kind == "uneven" else None
     x = statespace.simulate(rng, dense, [N], None if times is None else [times])[0]
     [x] = mask_values(rng, [x], missing)
@@ -74,20 +74,20 @@ def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, missing, kin
 
 
 def test_statistics_of_factors_are_chi_squared_under_the_model(rng):
-    model, _ = a_model(rng)
+    model, _ = make_models(rng)
     X, _ = model.sample(6000, random_state=rng)
     X[rng.random(X.shape) < 0.2] = np.nan
     for name, chart in charts(model, X, 3).items():
         degrees = 4 if name == "residual" else 3
         values = chart.values[~np.isnan(chart.values)]
-        # Rows are correlated, above all T2 of slow factors: only the mean and an upper quantile are tested.
+        # Values are correlated in time, so that only the mean and an upper quantile are tested.
         assert np.mean(values) == pytest.approx(degrees, rel=0.15), name
         assert np.mean(values > stats.chi2.ppf(0.95, degrees)) == pytest.approx(0.05, abs=0.02), name
 
 
 @pytest.mark.parametrize("missing", ["none", "scattered"])
-def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, missing):
-    model, dense = a_model(rng)
+def test_contributions_of_factors_are_reductions_by_single_values(rng, missing):
+    model, dense = make_models(rng)
     [x] = mask_values(rng, statespace.simulate(rng, dense, [N]), missing)
     for name, chart in charts(model, x, 2).items():
         which = [2] if "fast" in name else [0, 1]
@@ -100,13 +100,13 @@ def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, missin
             if np.isnan(x[t, j]):
                 assert reductions[t, j] == 0.0
                 continue
-            wanted = statistic(x) - oracle.least_over_a_value(statistic, x, t, j)
+            wanted = statistic(x) - oracle.minimum_over_a_value(statistic, x, t, j)
             np.testing.assert_allclose(reductions[t, j], wanted, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
 def test_errors_of_values_given_the_others_of_their_row(rng):
-    """Deleting a value from the row reduces the distance by the square of its error."""
-    model, _ = a_model(rng)
+    """The error of a value is its part of the distance: without the value it is smaller by the square."""
+    model, _ = make_models(rng)
     x, _ = model.sample(N, random_state=rng)
     whole = row_errors(model.filter(x))
     np.testing.assert_array_equal(whole.n_values, 4)
@@ -126,7 +126,7 @@ def test_statistics_of_slow_features_by_loops(rng):
     )
     sfa = SFA(3).fit(X)
     x = X[20:32]
-    made = of_slow_features(sfa, x)
+    made = charts_of_slow_features(sfa, x)
     assert list(made) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
     y = [[float(w @ (row - sfa.mean_)) for w in sfa.components_] for row in x]
     for t in range(len(x)):
@@ -142,18 +142,18 @@ def test_statistics_of_slow_features_by_loops(rng):
     np.testing.assert_allclose(made["residual"].values, np.sum(left**2, axis=1))
 
 
-def test_contributions_of_slow_features_are_what_a_value_alone_can_explain(rng):
+def test_contributions_of_slow_features_are_reductions_by_single_values(rng):
     X = rng.standard_normal((60, 3)).cumsum(axis=0) @ rng.standard_normal((3, 4)) + rng.standard_normal(
         (60, 4)
     )
     sfa, x, t = SFA(3).fit(X), X[20:32], 7
-    for name, chart in of_slow_features(sfa, x).items():
+    for name, chart in charts_of_slow_features(sfa, x).items():
         for j in range(4):
 
             def statistic(changed, name=name):
-                return of_slow_features(sfa, changed)[name].values[t]
+                return charts_of_slow_features(sfa, changed)[name].values[t]
 
-            wanted = statistic(x) - oracle.least_over_a_value(statistic, x, t, j)
+            wanted = statistic(x) - oracle.minimum_over_a_value(statistic, x, t, j)
             np.testing.assert_allclose(chart.reductions()[t, j], wanted, rtol=1e-6, atol=1e-8)
 
 
@@ -161,14 +161,14 @@ def test_features_of_an_expansion_have_no_contributions(rng):
     from probsfa.expansions import Polynomial
 
     sfa = SFA(2, expansion=Polynomial(2)).fit(rng.standard_normal((120, 2)))
-    made = of_slow_features(sfa, rng.standard_normal((5, 2)))
+    made = charts_of_slow_features(sfa, rng.standard_normal((5, 2)))
     assert list(made) == ["T2", "S2"]
     with pytest.raises(ValueError, match="use no expansion"):
         made["T2"].reductions()
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 5, 20])
-def test_equal_tails_are_nearly_those_of_chi_squared(degrees):
+def test_converted_values_have_nearly_the_same_tail_probability(degrees):
     values = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], degrees)
     wanted = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], 20)
     made = convert_degrees_of_freedom(values, np.full(4, degrees), 20)
@@ -184,8 +184,8 @@ def test_slow_features_are_those_slower_than_the_fastest_column():
     assert count_slower_features(np.array([1.5, 1.9]), np.array([0.3, 1.0])) == 1
 
 
-def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
-    """Compared with the changes of a long simulated series."""
+def test_number_of_slow_factors_agrees_with_a_simulated_series(rng):
+    """Compare with mean squared differences in a long simulated series."""
     model = ProbabilisticSFA.from_parameters(
         [0.95, 0.5, -0.9],
         [[1.0, 0.2, 0.1], [0.5, 0.1, 0.3]],
@@ -213,7 +213,7 @@ def test_white_noise_of_a_column_makes_it_fast(noise, n_slow):
     assert count_slow_factors(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == n_slow
 
 
-def test_ar1_noise_of_a_column_has_its_variance_and_its_speed():
+def test_ar1_noise_changes_variance_and_delta_value_of_a_column():
     decay, loadings, noise = np.array([0.9, 0.8]), np.array([[1.0, 0.1], [1.0, 0.1]]), np.full(2, 0.1)
     model = ProbabilisticSFA.from_parameters(
         decay, loadings, noise, noise_decay=[0.95, 0.95], noise_scale=[1.0, 1.0]

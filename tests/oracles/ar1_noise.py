@@ -1,7 +1,8 @@
 """AR(1) noise by its definition, from the dense joint Gaussian distribution of all values.
 
-The covariance of two values is that of the factors, multiplied by the loadings; two values of one column
-also share the covariance ``s^2 b ** |t - t'|`` of its AR(1) noise, and every value has white noise.
+The covariance of two values is the covariance of the factors, multiplied by the loadings. For two values of
+one column, the covariance ``s^2 b ** |t - t'|`` of its AR(1) noise is added, and for a value with itself the
+variance of the white noise.
 """
 
 import numpy as np
@@ -30,31 +31,33 @@ def value_covariance(params, times):
 def log_likelihood(params, data, times):
     """Return the log density of the observed values."""
     x = (np.concatenate(data) - params.offset).ravel()
-    seen = ~np.isnan(x)
-    spread = value_covariance(params, times)[np.ix_(seen, seen)]
-    return -0.5 * (np.linalg.slogdet(2.0 * np.pi * spread)[1] + x[seen] @ np.linalg.solve(spread, x[seen]))
+    observed = ~np.isnan(x)
+    spread = value_covariance(params, times)[np.ix_(observed, observed)]
+    return -0.5 * (
+        np.linalg.slogdet(2.0 * np.pi * spread)[1] + x[observed] @ np.linalg.solve(spread, x[observed])
+    )
 
 
 def posterior_of_latents(params, data, times):
     """Return mean (N, S) and covariance (N, S, N, S) of the factors' states, without AR(1) noise."""
     x = (np.concatenate(data) - params.offset).ravel()
-    seen = ~np.isnan(x)
+    observed = ~np.isnan(x)
     n_rows, s = len(x) // len(params.offset), params.loadings.shape[1]
     prior = latents.prior(params, times)
-    crossed = prior @ np.kron(np.eye(n_rows), params.loadings)[seen].T
-    gain = np.linalg.solve(value_covariance(params, times)[np.ix_(seen, seen)], crossed.T).T
-    mean, covariance = gain @ x[seen], prior - gain @ crossed.T
+    crossed = prior @ np.kron(np.eye(n_rows), params.loadings)[observed].T
+    gain = np.linalg.solve(value_covariance(params, times)[np.ix_(observed, observed)], crossed.T).T
+    mean, covariance = gain @ x[observed], prior - gain @ crossed.T
     return mean.reshape(n_rows, s), covariance.reshape(n_rows, s, n_rows, s)
 
 
-def given(params, data, times, wanted):
-    """Return mean and covariance of the values numbered ``wanted`` given all other observed values."""
+def conditional_moments(params, data, times, wanted):
+    """Return mean and covariance of the values with indices ``wanted`` given all other observed values."""
     x = (np.concatenate(data) - params.offset).ravel()
-    seen = np.setdiff1d(np.flatnonzero(~np.isnan(x)), wanted)
+    observed = np.setdiff1d(np.flatnonzero(~np.isnan(x)), wanted)
     total = value_covariance(params, times)
-    gain = np.linalg.solve(total[np.ix_(seen, seen)], total[np.ix_(seen, wanted)]).T
-    mean = params.offset[np.asarray(wanted) % len(params.offset)] + gain @ x[seen]
-    return mean, total[np.ix_(wanted, wanted)] - gain @ total[np.ix_(seen, wanted)]
+    gain = np.linalg.solve(total[np.ix_(observed, observed)], total[np.ix_(observed, wanted)]).T
+    mean = params.offset[np.asarray(wanted) % len(params.offset)] + gain @ x[observed]
+    return mean, total[np.ix_(wanted, wanted)] - gain @ total[np.ix_(observed, wanted)]
 
 
 def draw(rng, params, times):

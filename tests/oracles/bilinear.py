@@ -54,9 +54,9 @@ def log_likelihood_at_gates(params, X, path):
     """Return log p(X | S) of the observed values."""
     H = observation_matrix(params, path)
     noise = np.tile(params.noise_variance, len(X))
-    seen = ~np.isnan(X.ravel())
+    observed = ~np.isnan(X.ravel())
     covariance = H @ latent_covariance(params.decay, len(X)) @ H.T + np.diag(noise)
-    return gaussian_log_density((X - params.offset).ravel()[seen], covariance[np.ix_(seen, seen)])
+    return gaussian_log_density((X - params.offset).ravel()[observed], covariance[np.ix_(observed, observed)])
 
 
 def log_likelihood(params, X):
@@ -76,22 +76,22 @@ def log_likelihood(params, X):
 def posterior_at_gates(params, X, path):
     """Return means (T, K) and covariance (T K, T K) of the factors at known gates."""
     H = observation_matrix(params, path)
-    seen = ~np.isnan(X.ravel())
-    weight = seen / np.tile(params.noise_variance, len(X))
-    centred = np.where(seen, (X - params.offset).ravel(), 0.0)
+    observed = ~np.isnan(X.ravel())
+    weight = observed / np.tile(params.noise_variance, len(X))
+    centred = np.where(observed, (X - params.offset).ravel(), 0.0)
     prior = np.linalg.inv(latent_covariance(params.decay, len(X)))
     covariance = np.linalg.inv(prior + H.T @ (weight[:, None] * H))
     return (covariance @ H.T @ (weight * centred)).reshape(len(X), -1), covariance
 
 
 def coordinate_updates(params, X, gates):
-    """Update q(Y) once and then q of each chain, and return both with the bound after these updates.
+    """Update q(Y) and then q of each chain; return moments of both, and the bound after these updates.
 
-    Every expectation is a sum over all paths of the chains, weighted by their probabilities under q.
+    Expectations over a chain are sums over all of its paths, weighted by their probabilities under q.
     """
     T, (_, M, K) = len(X), params.loadings.shape
-    seen = ~np.isnan(X)
-    x = np.where(seen, X - params.offset, 0.0)
+    observed = ~np.isnan(X)
+    x = np.where(observed, X - params.offset, 0.0)
     prior = latent_covariance(params.decay, T)
     G = params.loadings
 
@@ -100,23 +100,25 @@ def coordinate_updates(params, X, gates):
 
     precision, information = np.linalg.inv(prior), np.zeros(T * K)
     for t in range(T):
-        here = slice(t * K, (t + 1) * K)
+        block = slice(t * K, (t + 1) * K)
         ss = row_second_moment(gates[t])
-        for d in np.flatnonzero(seen[t]):
-            precision[here, here] += np.einsum("mn,mk,nl->kl", ss, G[d], G[d]) / params.noise_variance[d]
-            information[here] += gates[t] @ G[d] * x[t, d] / params.noise_variance[d]
+        for d in np.flatnonzero(observed[t]):
+            precision[block, block] += np.einsum("mn,mk,nl->kl", ss, G[d], G[d]) / params.noise_variance[d]
+            information[block] += gates[t] @ G[d] * x[t, d] / params.noise_variance[d]
     covariance = np.linalg.inv(precision)
     mean = covariance @ information
 
     def expected_log_density(t, s_first, s_second):
         """Return E[log p(x_t | y_t, s_t)] for expected gates and expected products of gates."""
-        here = slice(t * K, (t + 1) * K)
-        yy = covariance[here, here] + np.outer(mean[here], mean[here])
+        block = slice(t * K, (t + 1) * K)
+        yy = covariance[block, block] + np.outer(mean[block], mean[block])
         total = 0.0
-        for d in np.flatnonzero(seen[t]):
-            fit = x[t, d] ** 2 - 2 * x[t, d] * float(s_first @ G[d] @ mean[here])
-            fit += float(np.einsum("mn,mk,nl,kl->", s_second, G[d], G[d], yy))
-            total -= 0.5 * (np.log(2 * np.pi * params.noise_variance[d]) + fit / params.noise_variance[d])
+        for d in np.flatnonzero(observed[t]):
+            squared_error = x[t, d] ** 2 - 2 * x[t, d] * float(s_first @ G[d] @ mean[block])
+            squared_error += float(np.einsum("mn,mk,nl,kl->", s_second, G[d], G[d], yy))
+            total -= 0.5 * (
+                np.log(2 * np.pi * params.noise_variance[d]) + squared_error / params.noise_variance[d]
+            )
         return total
 
     gates = gates.copy()

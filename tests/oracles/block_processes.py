@@ -84,14 +84,19 @@ def joint(params, data, times):
     x = np.concatenate(data)
     n_rows, n = len(x), params.loadings.shape[1]
     states = prior(params, times)
-    seen = ~np.isnan(x.ravel())
-    matrix = np.kron(np.eye(n_rows), params.loadings)[seen]
-    spread = matrix @ states @ matrix.T + np.diag(np.tile(params.noise_variance, n_rows)[seen])
-    y = (x - params.offset).ravel()[seen]
-    value = -0.5 * (np.linalg.slogdet(2.0 * np.pi * spread)[1] + y @ np.linalg.solve(spread, y))
-    crossed = states @ matrix.T
-    mean = crossed @ np.linalg.solve(spread, y)
-    covariance = states - crossed @ np.linalg.solve(spread, crossed.T)
+    observed = ~np.isnan(x.ravel())
+    matrix = np.kron(np.eye(n_rows), params.loadings)[observed]
+    covariance_of_values = matrix @ states @ matrix.T + np.diag(
+        np.tile(params.noise_variance, n_rows)[observed]
+    )
+    y = (x - params.offset).ravel()[observed]
+    value = -0.5 * (
+        np.linalg.slogdet(2.0 * np.pi * covariance_of_values)[1]
+        + y @ np.linalg.solve(covariance_of_values, y)
+    )
+    cross_covariance = states @ matrix.T
+    mean = cross_covariance @ np.linalg.solve(covariance_of_values, y)
+    covariance = states - cross_covariance @ np.linalg.solve(covariance_of_values, cross_covariance.T)
     return value, mean.reshape(n_rows, n), covariance.reshape(n_rows, n, n_rows, n)
 
 

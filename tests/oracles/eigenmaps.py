@@ -43,7 +43,7 @@ def product(V, W):
 
 
 def gsfa(W, v, X, n_components):
-    """Return delta values and outputs of generalised SFA (Escalante-B. & Wiskott, eqs. 12-14) by pairs."""
+    """Return delta values and outputs of GSFA (Escalante-B. & Wiskott, eqs. 12-14), by sums over pairs."""
     n, d = X.shape
     mean = sum(v[i] * X[i] for i in range(n)) / sum(v)
     B = sum(v[i] * np.outer(X[i] - mean, X[i] - mean) for i in range(n)) / sum(v)

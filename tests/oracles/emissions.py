@@ -1,11 +1,11 @@
-"""Cells that are not Gaussian: densities by scipy.stats, integrals by quadrature, dense matrices."""
+"""Non-Gaussian values by their definitions: densities of scipy.stats, quadrature, and dense matrices."""
 
 import numpy as np
 from scipy import integrate, optimize, stats
 
 
 def distribution(name, eta, shape=()):
-    """The distribution of a cell given its predictor and the logarithms of its other parameters."""
+    """Return the distribution of a value given its predictor and the logarithms of its other parameters."""
     if name == "gaussian":
         return stats.norm(eta, np.exp(0.5 * shape[0]))
     if name in ("monotone", "quadratic"):
@@ -21,7 +21,7 @@ def distribution(name, eta, shape=()):
 
 
 def link(name, eta, parameters):
-    """A function of the predictor; a rising one is the integral of its slope."""
+    """Return a link at predictors; the monotone link is the integral of its slope."""
     eta = np.asarray(eta, dtype=float)
     if name == "quadratic":
         constant, angle = parameters
@@ -38,13 +38,14 @@ def link(name, eta, parameters):
 
 
 def log_density(name, x, eta, shape=()):
-    """Log density, or log probability, of a cell."""
-    given = distribution(name, eta, shape)
-    return given.logpdf(x) if name in ("gaussian", "student_t", "monotone", "quadratic") else given.logpmf(x)
+    """Return the log density, or log probability, of a value given its predictor."""
+    conditional = distribution(name, eta, shape)
+    is_continuous = name in ("gaussian", "student_t", "monotone", "quadratic")
+    return conditional.logpdf(x) if is_continuous else conditional.logpmf(x)
 
 
 def over_gaussian(function, mean, variance):
-    """Expectation of a function of a Gaussian number."""
+    """Return the expectation of a function of a Gaussian variable."""
     spread = np.sqrt(variance)
 
     def integrand(z):
@@ -54,7 +55,7 @@ def over_gaussian(function, mean, variance):
 
 
 def student_bound(x, mean, variance, shape):
-    """``E(m, 0) + int_0^v min(dE/du, 0) du`` with the expected log density ``E(m, u)``: its decreases."""
+    """Return ``E(m, 0) + int_0^v min(dE/du, 0) du`` with the expected log density ``E(m, u)``."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(160)
     eta = mean + np.sqrt(np.linspace(0.0, variance, 101))[:, None] * nodes
     values = log_density("student_t", x, eta, shape) @ (weights / weights.sum())
@@ -62,7 +63,7 @@ def student_bound(x, mean, variance, shape):
 
 
 def prior_covariance(decay, n_steps):
-    """Covariance (T K, T K) of the latents, row after row."""
+    """Return the prior covariance (T K, T K) of the factors, ordered by rows."""
     lag = np.abs(np.subtract.outer(np.arange(n_steps), np.arange(n_steps)))
     k = len(decay)
     out = np.zeros((n_steps, k, n_steps, k))
@@ -72,7 +73,7 @@ def prior_covariance(decay, n_steps):
 
 
 def log_likelihood(name, X, decay, loadings, offset, shape=(), n_nodes=25):
-    """Log-likelihood of a few rows by Gauss-Hermite sums over all latents at once."""
+    """Return the log-likelihood of a few rows by Gauss-Hermite quadrature over all factors and rows."""
     n_steps, k = len(X), len(decay)
     nodes, weights = np.polynomial.hermite_e.hermegauss(n_nodes)
     weights = weights / weights.sum()
@@ -81,24 +82,25 @@ def log_likelihood(name, X, decay, loadings, offset, shape=(), n_nodes=25):
     mass = np.prod(np.stack(np.meshgrid(*[weights] * size, indexing="ij"), axis=-1), axis=-1).ravel()
     latents = (grid @ np.linalg.cholesky(prior_covariance(decay, n_steps)).T).reshape(-1, n_steps, k)
     eta = offset + latents @ loadings.T
-    seen = ~np.isnan(X)
-    terms = log_density(name, np.where(seen, X, 0.0), eta, shape)
-    logs = np.log(mass) + np.sum(np.where(seen, terms, 0.0), axis=(1, 2))
+    observed = ~np.isnan(X)
+    terms = log_density(name, np.where(observed, X, 0.0), eta, shape)
+    logs = np.log(mass) + np.sum(np.where(observed, terms, 0.0), axis=(1, 2))
     top = logs.max()
     return float(top + np.log(np.sum(np.exp(logs - top))))
 
 
 def best_gaussian(expected, decay, loadings, offset, n_steps):
-    """The Gaussian of the latents with the highest bound, by direct search over its mean and root.
+    """Return the bound, mean and covariance of the Gaussian with the largest bound, by direct search.
 
-    ``expected(m, v)`` is the sum over all cells of expected log densities under ``eta ~ N(m, v)``, (T, D).
+    ``expected(m, v)`` is the sum of the expected log densities of all values under ``eta ~ N(m, v)``, with
+    moments (T, D).
     """
     prior = prior_covariance(decay, n_steps)
     size = len(prior)
     inverse = np.linalg.inv(prior)
     log_det = np.linalg.slogdet(prior)[1]
     lower = np.tril_indices(size)
-    # eta = offset + mapping z, cell after cell of a row
+    # eta = offset + mapping z, ordered by rows
     mapping = np.kron(np.eye(n_steps), loadings)
 
     def unpack(vector):
@@ -123,14 +125,14 @@ def best_gaussian(expected, decay, loadings, offset, n_steps):
 
 
 def sampled_latents(name, X, decay, loadings, offset, n_draws=8000):
-    """Means and standard deviations (T,) of one latent by NUTS, of Bernoulli or Poisson cells."""
+    """Return means and standard deviations (T,) of one factor of Bernoulli or Poisson values, by NUTS."""
     import jax
     import numpyro
     import numpyro.distributions as dist
     from numpyro.infer import MCMC, NUTS
 
     root = np.linalg.cholesky(prior_covariance(decay, len(X)))
-    seen = ~np.isnan(X)
+    observed = ~np.isnan(X)
     family = {
         "bernoulli": lambda eta: dist.Bernoulli(logits=eta),
         "poisson": lambda eta: dist.Poisson(jax.numpy.exp(eta)),
@@ -140,8 +142,8 @@ def sampled_latents(name, X, decay, loadings, offset, n_draws=8000):
         white = numpyro.sample("white", dist.Normal(np.zeros(len(X)), 1.0).to_event(1))
         latent = numpyro.deterministic("latent", root @ white)
         eta = offset + latent[:, None] * loadings[:, 0]
-        terms = family(eta).log_prob(np.where(seen, X, 0.0))
-        numpyro.factor("cells", jax.numpy.sum(jax.numpy.where(seen, terms, 0.0)))
+        terms = family(eta).log_prob(np.where(observed, X, 0.0))
+        numpyro.factor("cells", jax.numpy.sum(jax.numpy.where(observed, terms, 0.0)))
 
     with jax.enable_x64(True):
         sampler = MCMC(NUTS(model), num_warmup=1000, num_samples=n_draws, progress_bar=False)

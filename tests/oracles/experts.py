@@ -7,20 +7,20 @@ from scipy.stats import multivariate_normal
 
 def covariance(decay, loadings, noise, lengths):
     """Return the covariance of expanded rows, ordered by rows, entry by entry."""
-    where = [(s, t) for s, n in enumerate(lengths) for t in range(n)]
+    positions = [(s, t) for s, n in enumerate(lengths) for t in range(n)]
     n_outputs, n_latents = loadings.shape
-    out = np.zeros((len(where) * n_outputs, len(where) * n_outputs))
-    for i, (s, t) in enumerate(where):
-        for j, (other, u) in enumerate(where):
+    out = np.zeros((len(positions) * n_outputs, len(positions) * n_outputs))
+    for i, (s, t) in enumerate(positions):
+        for j, (other, u) in enumerate(positions):
             for d in range(n_outputs):
                 for e in range(n_outputs):
-                    cell = 0.0
+                    value = 0.0
                     if s == other:
                         for k in range(n_latents):
-                            cell += loadings[d, k] * loadings[e, k] * decay[k] ** abs(t - u)
+                            value += loadings[d, k] * loadings[e, k] * decay[k] ** abs(t - u)
                     if i == j and d == e:
-                        cell += noise[d]
-                    out[i * n_outputs + d, j * n_outputs + e] = cell
+                        value += noise[d]
+                    out[i * n_outputs + d, j * n_outputs + e] = value
     return out
 
 

@@ -23,14 +23,14 @@ def layer(images, field, stride, n_components, expand, edges, vertices):
 
 
 def inputs(images, top, left, field, expand):
-    """Return the expanded inputs of the node at one position: all channels of each pixel in turn."""
+    """Return the expanded inputs of the node at one position, ordered by pixels and then by channels."""
     rows = []
     for image in images:
-        seen = []
+        pixels = []
         for down in range(field[0]):
             for right in range(field[1]):
-                seen.extend(image[top + down, left + right])
-        rows.append(expand(seen))
+                pixels.extend(image[top + down, left + right])
+        rows.append(expand(pixels))
     return np.array(rows)
 
 

@@ -1,4 +1,4 @@
-"""Regularised sparse kernel SFA and its selection of support vectors by Boehmer et al. (2011), densely."""
+"""Regularized sparse kernel SFA and selection of support vectors (Boehmer et al. 2011), by dense matrices."""
 
 import numpy as np
 

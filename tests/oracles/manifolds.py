@@ -16,12 +16,12 @@ def gaussian_kernel(z, u, bandwidth):
 
 
 def curve(z, landmarks, bandwidth, alpha):
-    """Return f(z) = sum_j alpha_j K(z_j, z)."""
+    """Return f(z) = sum_j alpha_j K(l_j, z) with landmarks l_j."""
     return gaussian_kernel(z, landmarks, bandwidth) @ alpha
 
 
 def objective(X, xi, landmarks, bandwidth, alpha, regularization):
-    """Mean squared distance plus lambda / 2 sum_ij alpha_i alpha_j K(z_i, z_j) (notes, section 3.1)."""
+    """Return the mean squared distance plus lambda / 2 sum_ij alpha_i alpha_j K(l_i, l_j) (section 3.1)."""
     distance = sum(
         float(np.sum((x - f) ** 2)) for x, f in zip(X, curve(xi, landmarks, bandwidth, alpha), strict=True)
     )
@@ -33,7 +33,7 @@ def objective(X, xi, landmarks, bandwidth, alpha, regularization):
 
 
 def coefficients(X, xi, landmarks, bandwidth, regularization):
-    """Return alpha = (lambda n / 2 K_z + K_xi' K_xi)^-1 K_xi' X."""
+    """Return alpha = (lambda n / 2 K_ll + K_zl' K_zl)^-1 K_zl' X for coordinates xi = z."""
     K = gaussian_kernel(xi, landmarks, bandwidth)
     gram = gaussian_kernel(landmarks, landmarks, bandwidth)
     return np.linalg.solve(0.5 * regularization * len(X) * gram + K.T @ K, K.T @ X)

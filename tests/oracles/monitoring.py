@@ -8,8 +8,8 @@ from tests.oracles import statespace
 def causal_charts(model, x, which, times=None):
     """Return T2, S2 and residual of each row, with the degrees of freedom of each statistic.
 
-    All are quadratic forms of the observed values in the joint Gaussian distribution of factors and values of
-    one sequence up to the row; `which` are the factors of T2 and S2.
+    The statistics are quadratic forms of the values observed up to the row, from the joint Gaussian
+    distribution of factors and values of a sequence. `which` are the factors of T2 and S2.
     """
     sequences, when = [x], None if times is None else [times]
     n, d = x.shape
@@ -17,22 +17,22 @@ def causal_charts(model, x, which, times=None):
     P = statespace.latent_covariance(model, sequences, when)
     H = statespace.observation_matrix(model, n)
     S = H @ P @ H.T + np.diag(np.tile(model.noise, n))
-    seen = ~np.isnan(x).ravel()
-    e = np.where(seen, (x - model.offset).ravel(), 0.0)
+    observed = ~np.isnan(x).ravel()
+    e = np.where(observed, (x - model.offset).ravel(), 0.0)
     row = np.repeat(np.arange(n), d)
 
     def causal_map(t):
         """Return the matrix from all values to the filtered means of the factors at row t."""
         G = np.zeros((len(which), n * d))
-        known = np.flatnonzero(seen & (row <= t))
+        known = np.flatnonzero(observed & (row <= t))
         cross = P.reshape(n, k, -1)[t][which] @ H[known].T
         G[:, known] = np.linalg.solve(S[np.ix_(known, known)], cross.T).T
         return G
 
     out = {name: (np.full(n, np.nan), np.zeros(n, dtype=int)) for name in ("T2", "S2", "residual")}
     for t in range(n):
-        now, past = np.flatnonzero(seen & (row == t)), np.flatnonzero(seen & (row < t))
-        if now.size == 0:
+        current, past = np.flatnonzero(observed & (row == t)), np.flatnonzero(observed & (row < t))
+        if current.size == 0:
             continue
         G = causal_map(t)
         forms = {"T2": G}
@@ -42,15 +42,15 @@ def causal_charts(model, x, which, times=None):
             V = F @ S @ F.T
             out[name][0][t] = (F @ e) @ np.linalg.pinv(V, rcond=1e-9, hermitian=True) @ (F @ e)
             out[name][1][t] = np.linalg.matrix_rank(V, tol=1e-9, hermitian=True)
-        gain = np.linalg.solve(S[np.ix_(past, past)], S[np.ix_(past, now)]).T
-        V = S[np.ix_(now, now)] - gain @ S[np.ix_(past, now)]
-        error = e[now] - gain @ e[past]
+        gain = np.linalg.solve(S[np.ix_(past, past)], S[np.ix_(past, current)]).T
+        V = S[np.ix_(current, current)] - gain @ S[np.ix_(past, current)]
+        error = e[current] - gain @ e[past]
         out["residual"][0][t] = error @ np.linalg.solve(V, error)
-        out["residual"][1][t] = now.size
+        out["residual"][1][t] = current.size
     return out
 
 
-def least_over_a_value(statistic, x, t, j):
+def minimum_over_a_value(statistic, x, t, j):
     """Return the minimum of a quadratic statistic of row t over all numbers in place of value (t, j)."""
 
     def at(value):
@@ -64,14 +64,14 @@ def least_over_a_value(statistic, x, t, j):
 
 
 def rates(values, limits):
-    """Return the share of rows above each limit and the share above any limit, one row at a time."""
-    each = np.zeros(len(limits))
-    together = judged = 0
+    """Return the share of rows above each limit and the share above any limit, by a loop over rows."""
+    single_counts = np.zeros(len(limits))
+    joint_count = n_rows = 0
     for row in values:
         if all(np.isnan(v) for v in row):
             continue
-        judged += 1
+        n_rows += 1
         above = [bool(v > limit) for v, limit in zip(row, limits, strict=True)]
-        each += above
-        together += any(above)
-    return each / judged, together / judged
+        single_counts += above
+        joint_count += any(above)
+    return single_counts / n_rows, joint_count / n_rows

@@ -94,14 +94,14 @@ def observation_matrix(model, n_rows):
 
 
 def joint_posterior(model, sequences, times=None):
-    """Return moments of the joint Gaussian distribution of factors and values, given the observed values."""
+    """Return the posterior of the factors given the observed values, from the joint Gaussian."""
     x = np.concatenate(sequences)
     n, k = len(x), len(model.decay)
-    seen = ~np.isnan(x).ravel()
+    observed = ~np.isnan(x).ravel()
     P = latent_covariance(model, sequences, times)
-    H = observation_matrix(model, n)[seen]
-    R = np.diag(np.tile(model.noise, n)[seen])
-    e = (x - model.offset).ravel()[seen]
+    H = observation_matrix(model, n)[observed]
+    R = np.diag(np.tile(model.noise, n)[observed])
+    e = (x - model.offset).ravel()[observed]
     S = H @ P @ H.T + R
     gain = np.linalg.solve(S, H @ P).T
     _, log_det = np.linalg.slogdet(S)
@@ -132,7 +132,7 @@ def innovation_log_likelihood(decay, innovation_variance, weights, offset, seque
 
 
 def exact_posterior(model, sequences, digits=70):
-    """Return `joint_posterior` of evenly sampled sequences in decimals, for very small noise variances."""
+    """Return `joint_posterior` of evenly sampled sequences in decimal arithmetic, for small noise."""
     x = np.concatenate(sequences)
     which, when = row_times(sequences)
     n, k = len(x), len(model.decay)
@@ -147,10 +147,10 @@ def exact_posterior(model, sequences, digits=70):
                         gap = int(abs(when[s] - when[t]))
                         P[s * k + j, t * k + j] = a[j] ** gap if gap else Decimal(1)
         exact = np.vectorize(lambda v: Decimal(float(v)), otypes=[object])
-        seen = ~np.isnan(x).ravel()
-        H = exact(observation_matrix(model, n)[seen])
-        e = (exact(np.nan_to_num(x)) - exact(model.offset)).ravel()[seen]
-        S = H @ P @ H.T + np.diag(exact(np.tile(model.noise, n)[seen]))
+        observed = ~np.isnan(x).ravel()
+        H = exact(observation_matrix(model, n)[observed])
+        e = (exact(np.nan_to_num(x)) - exact(model.offset)).ravel()[observed]
+        S = H @ P @ H.T + np.diag(exact(np.tile(model.noise, n)[observed]))
         solved, log_det = _decimal_solve(S, np.column_stack([H @ P, e]))
         means = (H @ P).T @ solved[:, -1]
         full = P - (H @ P).T @ solved[:, :-1]
@@ -200,14 +200,14 @@ def _one_loop(model, x, when):
             steps.append(A)
             mean, cov = A @ mean, A @ cov @ A.T + np.eye(k) - A @ A.T
         predicted.append((mean, cov))
-        seen = ~np.isnan(x[t])
-        C, R = model.loadings[seen], np.diag(model.noise[seen])
-        e = (x[t] - model.offset)[seen] - C @ mean
+        observed = ~np.isnan(x[t])
+        C, R = model.loadings[observed], np.diag(model.noise[observed])
+        e = (x[t] - model.offset)[observed] - C @ mean
         S = C @ cov @ C.T + R
         gain = cov @ C.T @ np.linalg.inv(S)
         rest = np.eye(k) - gain @ C
         distance = np.linalg.slogdet(S)[1] + e @ np.linalg.solve(S, e)
-        logs.append(-0.5 * (seen.sum() * np.log(2 * np.pi) + distance))
+        logs.append(-0.5 * (observed.sum() * np.log(2 * np.pi) + distance))
         mean, cov = mean + gain @ e, rest @ cov @ rest.T + gain @ R @ gain.T
         filtered.append((mean, cov))
     smoothed = [filtered[-1]]
@@ -227,22 +227,22 @@ def _one_loop(model, x, when):
 
 
 def complete_entries(model, sequences, times=None):
-    """Return mean and standard deviation of every value given the observed ones.
+    """Return mean and standard deviation of every value given the observed values.
 
-    Observed values are returned unchanged with standard deviation zero. The covariance of the values is the
-    only place where factors enter.
+    Observed values are returned unchanged with standard deviation zero. The moments follow from the
+    covariance of the values; the posterior of the factors is not used.
     """
     x = np.concatenate(sequences)
     n = len(x)
     H = observation_matrix(model, n)
     S = H @ latent_covariance(model, sequences, times) @ H.T + np.diag(np.tile(model.noise, n))
     flat = x.ravel()
-    seen = ~np.isnan(flat)
+    observed = ~np.isnan(flat)
     mu = np.tile(model.offset, n)
-    gain = np.linalg.solve(S[np.ix_(seen, seen)], S[np.ix_(seen, ~seen)]).T
+    gain = np.linalg.solve(S[np.ix_(observed, observed)], S[np.ix_(observed, ~observed)]).T
     mean, std = flat.copy(), np.zeros_like(flat)
-    mean[~seen] = mu[~seen] + gain @ (flat - mu)[seen]
-    std[~seen] = np.sqrt(np.diag(S[np.ix_(~seen, ~seen)] - gain @ S[np.ix_(seen, ~seen)]))
+    mean[~observed] = mu[~observed] + gain @ (flat - mu)[observed]
+    std[~observed] = np.sqrt(np.diag(S[np.ix_(~observed, ~observed)] - gain @ S[np.ix_(observed, ~observed)]))
     return mean.reshape(x.shape), std.reshape(x.shape)
 
 
@@ -250,14 +250,14 @@ def forecast(model, sequence, n_steps):
     """Return means and standard deviations of factors and observations in rows appended to a sequence."""
     empty = np.full((n_steps, sequence.shape[1]), np.nan)
     extended = [np.vstack([sequence, empty])]
-    law = joint_posterior(model, extended)
+    posterior = joint_posterior(model, extended)
     means, stds = complete_entries(model, extended)
-    latent_std = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
-    return law.means[-n_steps:], latent_std[-n_steps:], means[-n_steps:], stds[-n_steps:]
+    latent_std = np.sqrt(np.diagonal(posterior.covariances, axis1=1, axis2=2))
+    return posterior.means[-n_steps:], latent_std[-n_steps:], means[-n_steps:], stds[-n_steps:]
 
 
 def expected_sums(model, sequences, gaps, times=None):
-    """Return each sum over rows of expected moments by its name, from the dense posterior of the factors."""
+    """Return the sums of expected moments of the M-step by name, from the dense posterior of the factors."""
     dense, x = joint_posterior(model, sequences, times), np.concatenate(sequences)
     which, when = row_times(sequences, times)
     d, k = model.loadings.shape
@@ -357,7 +357,7 @@ def numerical_score(model, sequences, kind, times=None):
 
 
 def numerical_hessian(function, at, step=1e-3):
-    """Return second derivatives by differences of differences of fourth order."""
+    """Return second derivatives by fourth-order differences of numerical gradients."""
     n = len(at)
     H = np.zeros((n, n))
     for i in range(n):
@@ -369,7 +369,7 @@ def numerical_hessian(function, at, step=1e-3):
 
 
 def best_next_model(model, dense, sequences, kind, times=None):
-    """Return the M-step: the model of largest expected complete-data log-likelihood, found numerically."""
+    """Return the M-step: the model that maximizes the expected complete-data log-likelihood numerically."""
     even = times is None
 
     def loss(vector):
@@ -413,7 +413,7 @@ def whittle_information(model, n_frequencies=4000, step=1e-5):
 
 
 def whittle_log_likelihood(model, sequence):
-    """Return -1/2 sum over all Fourier frequencies but zero of log|S| + tr(S^-1 I) with the periodogram I."""
+    """Return -1/2 sum of log|S| + tr(S^-1 I) over nonzero Fourier frequencies, with the periodogram I."""
     n = len(sequence)
     total = 0.0
     for j in range(1, n):
@@ -430,7 +430,7 @@ def cubic_objective(a, n, previous, cross, current):
 
 
 def exact_log_likelihood(model, sequence, digits=60):
-    """Return the log-likelihood in decimals by scalar updates, which are fast enough for long series."""
+    """Return the log-likelihood in decimal arithmetic by scalar updates, which are fast for long series."""
     exact = np.vectorize(lambda v: Decimal(float(v)), otypes=[object])
     k = len(model.decay)
     with localcontext() as context:
@@ -452,10 +452,10 @@ def exact_log_likelihood(model, sequence, digits=60):
 
 
 def predict_hidden_values(model, sequences, hidden, times=None):
-    """Return means and standard deviations (N, D) of the values, each given those that remain observed.
+    """Return means and standard deviations (N, D) of each value given the values that are not hidden for it.
 
-    ``hidden(t, d)`` returns a mask (N, D) of the values that are hidden when value (t, d) is predicted. The
-    mask must contain (t, d) itself.
+    ``hidden(t, d)`` returns a mask (N, D) of the values that are hidden when value (t, d) is predicted,
+    including (t, d) itself.
     """
     x = np.concatenate(sequences)
     lengths = np.cumsum([len(s) for s in sequences])[:-1]

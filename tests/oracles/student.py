@@ -11,11 +11,11 @@ from tests.oracles import statespace as oracle
 def weighted_posterior(model, x, weights):
     """Return the posterior of the factors of one sequence (T, D) with noise variances ``r / w``."""
     n, k = len(x), len(model.decay)
-    seen = ~np.isnan(x).ravel()
+    observed = ~np.isnan(x).ravel()
     P = oracle.latent_covariance(model, [x])
-    H = oracle.observation_matrix(model, n)[seen]
-    R = np.diag((model.noise / weights).ravel()[seen])
-    e = (x - model.offset).ravel()[seen]
+    H = oracle.observation_matrix(model, n)[observed]
+    R = np.diag((model.noise / weights).ravel()[observed])
+    e = (x - model.offset).ravel()[observed]
     S = H @ P @ H.T + R
     gain = np.linalg.solve(S, H @ P).T
     value = -0.5 * (len(e) * np.log(2 * np.pi) + np.linalg.slogdet(S)[1] + e @ np.linalg.solve(S, e))
@@ -23,27 +23,27 @@ def weighted_posterior(model, x, weights):
     return oracle.Dense((gain @ e).reshape(n, k), full.reshape(n, k, n, k), float(value))
 
 
-def shares(seen, by_row):
+def shares(observed, by_row):
     """Return groups of observed values that have one common weight, as lists of (row, column)."""
-    cells = [list(zip([t] * row.sum(), np.flatnonzero(row), strict=True)) for t, row in enumerate(seen)]
-    return [row for row in cells if row] if by_row else [[cell] for row in cells for cell in row]
+    entries = [list(zip([t] * row.sum(), np.flatnonzero(row), strict=True)) for t, row in enumerate(observed)]
+    return [row for row in entries if row] if by_row else [[entry] for row in entries for entry in row]
 
 
 def best_gammas(model, x, posterior, nu, by_row):
     """Return shape and rate of ``q(w)`` for each group of values, given ``q(z)``."""
     out = []
-    for cells in shares(~np.isnan(x), by_row):
+    for entries in shares(~np.isnan(x), by_row):
         s = 0.0
-        for row, d in cells:
+        for row, d in entries:
             c = model.loadings[d]
             error = x[row, d] - model.offset[d] - c @ posterior.means[row]
             s += (error**2 + c @ posterior.full[row, :, row, :] @ c) / model.noise[d]
-        out.append((cells, 0.5 * (nu + len(cells)), 0.5 * (nu + s)))
+        out.append((entries, 0.5 * (nu + len(entries)), 0.5 * (nu + s)))
     return out
 
 
 def bound(model, x, posterior, gammas, nu):
-    """Return ``E[log p(x, z, w) - log q(z) - log q(w)]`` by terms for Gaussian ``q(z)``, Gamma ``q(w)``."""
+    """Return ``E[log p(x, z, w) - log q(z) - log q(w)]`` term by term, for Gaussian q(z) and Gamma q(w)."""
     n, k = posterior.means.shape
     P = oracle.latent_covariance(model, [x])
     S = posterior.full.reshape(n * k, n * k)
@@ -52,9 +52,9 @@ def bound(model, x, posterior, gammas, nu):
     prior -= 0.5 * (np.trace(np.linalg.solve(P, S)) + m @ np.linalg.solve(P, m))
     entropy = 0.5 * (n * k * (1 + np.log(2 * np.pi)) + np.linalg.slogdet(S)[1])
     total = prior + entropy
-    for cells, a, b in gammas:
+    for entries, a, b in gammas:
         mean, log_mean = a / b, digamma(a) - np.log(b)
-        for row, d in cells:
+        for row, d in entries:
             c, r = model.loadings[d], model.noise[d]
             error = x[row, d] - model.offset[d] - c @ posterior.means[row]
             power = error**2 + c @ posterior.full[row, :, row, :] @ c

@@ -6,6 +6,7 @@ import numpy as np
 
 
 def monomials(X, degree):
+    """Return all monomials of the columns up to a degree, without the constant."""
     columns = []
     for d in range(1, degree + 1):
         for chosen in itertools.combinations_with_replacement(range(X.shape[1]), d):
@@ -21,14 +22,14 @@ def sources(X, n_sources, degree, source_degree, least_variance, lengths, lag=1)
     z = U[:, s > 1e-6 * s[0]] * np.sqrt(len(z))
     found, deltas = [], []
     for _ in range(n_sources):
-        left = z
+        residual = z
         if found:
             n = monomials(np.column_stack(found), source_degree)
             n = n - n.mean(axis=0)
-            left = z - n @ np.linalg.lstsq(n, z, rcond=1e-10)[0]
-        values, V = np.linalg.eigh(left.T @ left / len(left))
-        kept = values > least_variance
-        y = left @ V[:, kept] / np.sqrt(values[kept])
+            residual = z - n @ np.linalg.lstsq(n, z, rcond=1e-10)[0]
+        values, V = np.linalg.eigh(residual.T @ residual / len(residual))
+        retained = values > least_variance
+        y = residual @ V[:, retained] / np.sqrt(values[retained])
         ends = np.cumsum(lengths)
         changes = [y[a + lag : b] - y[a : b - lag] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
         dy = np.concatenate(changes)

@@ -20,12 +20,12 @@ from probsfa.statespace.panel import make_panel
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_parameters
 
-# Functions of other packages process few rows; most time is compilation, hence the low optimisation.
+# Functions of other packages process few rows: compilation takes most of the time, so its level is low.
 _COMPILE_QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def compiled(function):
-    """Compile a JAX function of another package with little optimisation."""
+    """Compile a JAX function of another package with a low optimization level."""
     return jax.jit(function, compiler_options=_COMPILE_QUICKLY)
 
 
@@ -64,7 +64,7 @@ def transitions(model, n_rows, times=None):
 
 
 def sequence_of(data, times=None):
-    """Return one sequence as preprocessing returns it."""
+    """Return one sequence as `Sequences`."""
     return Sequences(data, (len(data),), times)
 
 
@@ -130,18 +130,18 @@ def dynamax_moving(model, data, times=None, unused=1.0):
     n, k = len(data), len(model.decay)
     over = transitions(model, n, times)
     over[0] = unused
-    seen = ~np.isnan(data)
+    observed = ~np.isnan(data)
     covariances = (1 - over**2)[:, :, None] * np.eye(k)
     params = make_lgssm_params(
         initial_mean=jnp.zeros(k),
         initial_cov=jnp.eye(k),
         dynamics_weights=jnp.asarray(over[:, :, None] * np.eye(k)),
         dynamics_cov=jnp.asarray(covariances),
-        emissions_weights=jnp.asarray(seen[:, :, None] * model.loadings),
-        emissions_cov=jnp.asarray(np.where(seen, model.noise, 1.0)[:, :, None] * np.eye(data.shape[1])),
-        emissions_bias=jnp.asarray(seen * model.offset),
+        emissions_weights=jnp.asarray(observed[:, :, None] * model.loadings),
+        emissions_cov=jnp.asarray(np.where(observed, model.noise, 1.0)[:, :, None] * np.eye(data.shape[1])),
+        emissions_bias=jnp.asarray(observed * model.offset),
     )
-    return params, jnp.asarray(np.where(seen, data, 0.0)), 0.5 * np.log(2 * np.pi) * np.sum(~seen)
+    return params, jnp.asarray(np.where(observed, data, 0.0)), 0.5 * np.log(2 * np.pi) * np.sum(~observed)
 
 
 @cache
@@ -251,7 +251,7 @@ def cuthbert_passes(mean, root, inputs, *, parallel=False):
 
 
 def squares(roots):
-    """Return covariances (..., K, K) from their generalised Cholesky factors."""
+    """Return covariances (..., K, K) from their generalized Cholesky factors."""
     return roots @ roots.swapaxes(-1, -2)
 
 

@@ -98,11 +98,11 @@ def test_update(seed, missing):
     if missing:
         data[0, 0] = np.nan
     mean, covariance, root = gaussian(seed)
-    seen = ~np.isnan(data[0])
-    C, R = model.loadings[seen], np.diag(model.noise[seen])
+    observed = ~np.isnan(data[0])
+    C, R = model.loadings[observed], np.diag(model.noise[observed])
     S = C @ covariance @ C.T + R
     gain = np.linalg.solve(S, C @ covariance).T
-    residual = (data[0] - model.offset)[seen] - C @ mean
+    residual = (data[0] - model.offset)[observed] - C @ mean
     expected = mean + gain @ residual, covariance - gain @ S @ gain.T
     density = multivariate_normal(cov=S).logpdf(residual)
 
@@ -175,7 +175,7 @@ def test_parallel_filter_and_smoother_of_the_peer(seed, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_log_likelihoods_row_by_row(kind):
+def test_log_likelihoods_of_single_rows(kind):
     """Log-likelihoods of cuthbert are cumulative and start at zero; those here belong to single rows."""
     model, data, times = make_case(42, D, 25, kind)
     ours = run_filter(to_parameters(model), adapters.sequence_of(data, times), None)
@@ -207,7 +207,7 @@ def test_state_before_the_first_row():
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_filters_go_on_from_a_state(seed):
+def test_filters_continue_from_a_state(seed):
     model, data, _ = make_case(seed, D, 25)
     params = to_parameters(model)
     mean, covariance, root = gaussian(seed)
@@ -225,7 +225,7 @@ def test_filters_go_on_from_a_state(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_neighbours_have_a_joint_covariance(seed):
+def test_joint_covariance_of_successive_states(seed):
     """The joint covariance of successive states is positive; the conditional one is that of the filter."""
     model, data, times = make_case(seed, D, 25, "incomplete")
     ours = adapters.ours(model, data, times)
@@ -257,11 +257,11 @@ def test_density_of_a_row_with_missing_values(seed, missing):
     row = oracle.simulate(rng, model, [1])[0]
     row[0, missing] = np.nan
     covariance = model.loadings @ model.loadings.T + np.diag(model.noise)
-    seen = ~np.isnan(row[0])
+    observed = ~np.isnan(row[0])
     expected = 0.0
-    if seen.any():
-        marginal = multivariate_normal(model.offset[seen], covariance[np.ix_(seen, seen)])
-        expected = marginal.logpdf(row[0, seen])
+    if observed.any():
+        marginal = multivariate_normal(model.offset[observed], covariance[np.ix_(observed, observed)])
+        expected = marginal.logpdf(row[0, observed])
     assert scaled_error(log_likelihood(to_parameters(model), to_panel([row])), expected) < EXACT
     peer = log_density(row[0], model.offset, np.linalg.cholesky(covariance))
     assert scaled_error(float(peer), expected) < EXACT
@@ -308,7 +308,7 @@ def test_draws_have_the_moments_of_the_posterior(source):
     assert np.all(np.abs(covariances - expected.covariances) < bound)
 
 
-def test_series_have_the_requested_shapes():
+def test_simulated_series_have_the_requested_shapes():
     params = to_parameters(make_case(0, D, 1)[0])
     one, again, other = (simulate(params, 5, np.random.default_rng(seed)) for seed in (0, 0, 1))
     assert one[0].shape == (5, D) and one[1].shape == (5, K)
@@ -316,7 +316,7 @@ def test_series_have_the_requested_shapes():
 
 
 @pytest.mark.parametrize("kind", ["complete", "incomplete"])
-def test_factors_seen_apart_stay_apart(kind):
+def test_factors_of_separate_columns_are_independent(kind):
     """If each column loads one factor, factors are independent given the data, and cuthbert is exact."""
     model, data, _ = make_case(7, D, 25, kind)
     model = model._replace(loadings=np.diag(np.diag(model.loadings)))

@@ -93,7 +93,7 @@ def test_filter_and_smoother_of_the_peer(case, form):
     adapters.assert_same(peer, adapters.ours(*case), PEER)
 
 
-def test_static_parameters_are_those_of_every_row(complete):
+def test_static_parameters_equal_parameters_of_each_row(complete):
     model, data = complete
     peer = adapters.dynamax(adapters.dynamax_static(model), jnp.asarray(data))
     adapters.assert_same(peer, adapters.dynamax(*adapters.dynamax_moving(model, data)), 1e-12)
@@ -104,13 +104,13 @@ def test_smoother_against_the_block_tridiagonal_precision(case):
     """The precision of all states contains the gap before row t in the transition to row t."""
     model, data, times = case
     over = adapters.transitions(model, N_ROWS, times)[1:]
-    seen = ~np.isnan(data)
+    observed = ~np.isnan(data)
     blocks = np.zeros((N_ROWS, K, N_ROWS, K))
     linear = np.zeros((N_ROWS, K))
     for t in range(N_ROWS):
-        weighted = (model.loadings * (seen[t] / model.noise)[:, None]).T
+        weighted = (model.loadings * (observed[t] / model.noise)[:, None]).T
         blocks[t, :, t] = weighted @ model.loadings
-        linear[t] = weighted @ np.where(seen[t], data[t] - model.offset, 0.0)
+        linear[t] = weighted @ np.where(observed[t], data[t] - model.offset, 0.0)
     blocks[0, :, 0] += np.eye(K)
     for t, a in enumerate(over):
         innovation = 1 / (1 - a**2)
@@ -215,7 +215,7 @@ def test_filter_is_bayesian_regression():
     assert peer.marginal_loglik == pytest.approx(ours.log_likelihood, rel=1e-7)
 
 
-def test_a_missing_value_is_nan_here_and_spoils_everything_there(complete):
+def test_dynamax_does_not_support_missing_values(complete):
     model, data = complete
     data = data.copy()
     data[3, 1] = np.nan
@@ -224,7 +224,7 @@ def test_a_missing_value_is_nan_here_and_spoils_everything_there(complete):
     assert np.isnan(peer.log_likelihood) and np.isnan(peer.means).all()
 
 
-def test_lengths_that_do_not_fit_are_refused(complete):
+def test_wrong_lengths_are_errors(complete):
     model, data = complete
     estimator = ProbabilisticSFA(K)
     with pytest.raises(ValueError, match="times"):
@@ -268,7 +268,7 @@ def test_draws_have_the_moments_of_the_posterior(source):
     assert np.max(np.abs(excess - np.diag(np.diag(excess)))) < mc_tolerance(1, N_DRAWS)
 
 
-def test_series_of_both_have_the_moments_of_the_model(complete):
+def test_simulated_series_have_the_moments_of_the_model(complete):
     """This package returns (observations, factors), dynamax (states, emissions)."""
     model, _ = complete
     observations, latents = simulate(to_parameters(model), 4000, np.random.default_rng(0))
@@ -401,7 +401,7 @@ def longer():
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_learning_never_lowers_the_likelihood(longer):
+def test_fits_never_decrease_the_likelihood(longer):
     model, data = longer
     em = ProbabilisticSFA(2, solver="em", max_iter=12).fit(data)
     steps = ProbabilisticSFA(2, solver="lbfgs").fit(data)
@@ -424,7 +424,7 @@ def test_em_of_the_peer_starts_from_the_same_likelihood(complete):
     assert values[0] == pytest.approx(log_likelihood(to_parameters(model), to_panel([data])), rel=PEER)
 
 
-def test_what_is_known_is_not_learned(longer):
+def test_known_parameters_are_unchanged(longer):
     """Both solvers accept a known noise; EM of dynamax cannot fix single parameters."""
     _, data = longer
     for solver in ("em", "lbfgs"):
@@ -437,7 +437,7 @@ def test_what_is_known_is_not_learned(longer):
         peer.m_step(params, properties, None, None)
 
 
-def test_several_sequences_add_up(case):
+def test_log_likelihoods_of_sequences_are_added(case):
     """A list of sequences equals a batch: no transition joins successive sequences."""
     model, data, times = case
     pieces = [data, data[::-1]]

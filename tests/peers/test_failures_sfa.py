@@ -109,21 +109,21 @@ def test_redundant_dimensions_do_not_fail():
     assert_reference(sfa)
 
 
-def test_constant_columns_are_left_alone():
+def test_constant_columns_have_weights_of_zero():
     sfa = SFA().fit(np.column_stack([np.zeros(1000), X, np.full(1000, 0.1), np.full(1000, 1e8 + 0.3)]))
     assert sfa.rank_ == 6
     assert_reference(sfa)
     assert not sfa.components_[:, [0, 7, 8]].any()
 
 
-def test_asking_for_more_than_the_rank_states_the_rank():
-    # others: six columns where seven were asked for
+def test_the_error_of_too_many_components_states_the_rank():
+    # others: six columns although seven were requested
     with pytest.raises(ValueError, match="n_components=7 .* rank 6"):
         SFA(7).fit(np.column_stack([X, X[:, 0]]))
 
 
 def test_fewer_rows_than_columns_gives_free_responses_and_a_warning():
-    # others: delta 2e-31 without a warning; correct is the slowest output of 20 rows
+    # others: delta 2e-31 without a warning; the correct value is that of the slowest output of 20 rows
     T = 20
     narrow = np.random.default_rng(3).standard_normal((T, 50))
     with pytest.warns(UserWarning, match="20.*rank 19"):
@@ -151,7 +151,7 @@ def test_monomials_of_high_degree():
 # ---- missing rows, sequences, chunks
 
 
-def test_nan_names_the_row_instead_of_a_riddle():
+def test_errors_name_the_first_row_with_nan():
     # others: "Eigenvalues did not converge", "AssertionError: 4"
     bad = X.copy()
     bad[417, 3] = np.nan
@@ -162,7 +162,7 @@ def test_nan_names_the_row_instead_of_a_riddle():
     assert np.isfinite(SFA(missing="skip").fit(bad).delta_values_).all()
 
 
-def test_a_fifth_of_the_rows_gone_with_their_times_known():
+def test_delta_values_with_missing_rows_are_unbiased():
     # others: 2.97e-4 with the remaining rows joined
     skipped, joined = [], []
     for mask_seed in range(40):
@@ -171,24 +171,24 @@ def test_a_fifth_of_the_rows_gone_with_their_times_known():
         incomplete[gone] = np.nan
         skipped.append(SFA(missing="skip").fit(incomplete).delta_values_[0])
         joined.append(SFA().fit(X[~gone]).delta_values_[0])
-    # One mask moves delta by about 4 %, because it chooses which parts of the sine's course are counted
-    # (640 pairs, and cos^2 varies by 71 %). There must be no bias: the mean over masks is within 1 %.
+    # Delta varies by about 4 % between masks, which select different parts of the sine (640 pairs; cos^2
+    # varies by 71 %). The mean over masks has no bias: it is within 1 %.
     assert abs(np.mean(skipped) / DELTAS[0] - 1) < 0.01
     assert max(abs(np.array(skipped) / DELTAS[0] - 1)) < 0.15
     assert min(joined) > 1.5 * DELTAS[0]
 
 
-def test_pure_drift_is_change():
+def test_differences_include_a_drift():
     # others: 4e-32 or 0, because they subtract the mean difference
     T = 1000
     sfa = SFA().fit(np.arange(T, dtype=float)[:, None])
     np.testing.assert_allclose(
         sfa.delta_values_, [12 / (T**2 - 1)], rtol=EXACT
-    )  # 1 over the variance of 0..T-1
+    )  # the inverse of the variance of 0, ..., T - 1
     assert sfa.delta_values_[0] == pytest.approx(1.2e-5, rel=1e-3)
 
 
-def test_partial_fit_keeps_the_difference_between_chunks():
+def test_partial_fit_includes_differences_between_chunks():
     # others: dropped
     sfa = SFA()
     for chunk in np.split(X, 200):  # a fifth of the differences are between chunks
@@ -205,7 +205,7 @@ def test_partial_fit_does_not_need_full_rank_in_a_chunk():
     np.testing.assert_allclose(rows.delta_values_, SFA().fit(X[:300]).delta_values_, rtol=STREAM * 100)
 
 
-def test_first_transform_does_not_freeze():
+def test_partial_fit_after_transform_updates_the_model():
     sfa = SFA().partial_fit(X[:500])
     before = sfa.transform(X)
     sfa.partial_fit(X[500:])
@@ -231,7 +231,7 @@ def test_sequences_shorter_than_the_lag_warn_and_do_not_fail():
         SFA(lag=5).fit([X[:5], X[5:10]])
 
 
-def test_many_short_sequences_make_no_false_jumps():
+def test_no_difference_joins_two_sequences():
     rng = np.random.default_rng(0)
     pieces = [mixture(1000)[a : a + 20] for a in rng.integers(0, 980, 200)]
     apart = SFA().fit(pieces).delta_values_[0]
@@ -240,7 +240,7 @@ def test_many_short_sequences_make_no_false_jumps():
     np.testing.assert_allclose(apart, delta_value(SFA(1).fit(pieces).transform(pieces))[0], rtol=SPECTRAL)
 
 
-def test_pair_of_arrays_is_not_two_sequences_silently():
+def test_a_pair_of_arrays_is_an_error():
     # others: a tuple is a pair (x_t, x_t+lag), a list two trajectories
     with pytest.raises(ValueError, match="2 arrays"):
         SFA().fit((X, X))
@@ -280,7 +280,7 @@ def test_reconstruction():
     np.testing.assert_allclose(sfa.inverse_transform(sfa.transform(X)), X, atol=SPECTRAL)
 
 
-def test_which_inputs_matter():
+def test_loadings_give_correlations_with_inputs():
     sfa = SFA().fit(X)
     correlations = sfa.loadings_ / X.std(axis=0)[:, None]
     expected = np.corrcoef(X, sfa.transform(X), rowvar=False)[:6, 6:]
@@ -301,7 +301,7 @@ def test_sign_is_determined():
     )
 
 
-def test_timescales_of_what_no_decay_explains_are_nan_without_a_warning():
+def test_timescales_of_negative_autocorrelations_are_nan():
     alternating = np.column_stack([(-1.0) ** np.arange(1000), X[:, 0]])
     timescales = SFA().fit(alternating).timescales_
     assert np.isnan(timescales[-1]) and timescales[0] > 0

@@ -104,7 +104,7 @@ def test_fits_at_small_noise_converge(noise):
 # ------------------------------------------------ missing entries (pykalman, dynamax, simdkalman)
 
 
-def test_nan_is_missing_and_not_contagious(fitted):
+def test_nan_is_a_missing_value(fitted):
     """One NaN changed every smoothed state to NaN without an error (dynamax, pykalman 58)."""
     _, data, estimator = fitted
     assert np.isnan(data).any()
@@ -113,7 +113,7 @@ def test_nan_is_missing_and_not_contagious(fitted):
     assert all(np.all(np.isfinite(part)) for part in estimator.params_.to_arrays().values())
 
 
-def test_one_missing_value_does_not_hide_the_row(fitted):
+def test_other_values_of_an_incomplete_row_are_used(fitted):
     """Other values of an incomplete row are used (pykalman and simdkalman drop the row)."""
     _, data, estimator = fitted
     x = np.where(np.isnan(data), 0.5, data)
@@ -148,14 +148,14 @@ def test_empty_first_and_last_rows(fitted):
     np.testing.assert_allclose(std, wanted_std, rtol=1e-7, atol=1e-9)
 
 
-def test_an_empty_column_is_named():
+def test_errors_name_an_empty_column():
     frame = pd.DataFrame({"wind": [1.0, 2.0, 0.5], "rain": [np.nan] * 3, "sun": [0.1, 0.4, 0.2]})
     with pytest.raises(ValueError, match="rain"):
         ProbabilisticSFA(1).fit(frame)
 
 
 def test_starting_points_support_missing_values(fitted):
-    """Initialisation failed with NaN (statsmodels 6230); here every row and column is incomplete."""
+    """Initialization failed with NaN (statsmodels 6230); here every row and column is incomplete."""
     rng = np.random.default_rng(3)
     model, *_ = fitted
     x = oracle.simulate(rng, model, [100])[0]
@@ -164,7 +164,7 @@ def test_starting_points_support_missing_values(fitted):
     assert found.converged_ and np.all(np.isfinite(found.loadings_))
 
 
-def test_no_value_is_a_sentinel(fitted):
+def test_no_number_represents_missing_values(fitted):
     """A simulation smoother took -9999 as missing (pymc-extras 779); here it is a number."""
     _, data, estimator = fitted
     x = np.where(np.isnan(data), 0.0, data)
@@ -176,7 +176,7 @@ def test_no_value_is_a_sentinel(fitted):
     assert estimator.impute(coded)[50, 2] == -9999.0
 
 
-def test_no_fake_zeros_in_forecasts(fitted):
+def test_forecasts_use_no_artificial_observations(fitted):
     """dynamax forecasts by filtering zeros with variance 1e8; here means decay from the last state."""
     _, data, estimator = fitted
     ahead = estimator.forecast(data, 3)
@@ -188,23 +188,23 @@ def test_no_fake_zeros_in_forecasts(fitted):
 # ------------------------------------------------ likelihoods and convergence
 
 
-def test_likelihood_has_its_constants():
+def test_likelihood_includes_its_constants():
     """The likelihood of simdkalman lacks the constants of the normal density."""
     model = oracle.Model(np.array([0.5]), np.array([[2.0]]), np.array([0.3]), np.array([1.0]))
     found = log_likelihood(parameters_of(model), panel_of(np.array([[4.0]])))
     assert found == pytest.approx(norm.logpdf(4.0, loc=1.0, scale=np.sqrt(4.3)), rel=1e-14)
 
 
-def test_a_falling_likelihood_is_not_convergence(fitted):
+def test_a_decreasing_likelihood_is_not_convergence(fitted):
     """A decrease below the tolerance was reported as convergence (methpipe 91)."""
     model, data, _ = fitted
 
-    class Falling(CountedEStep):
+    class DecreasingLikelihood(CountedEStep):
         def __call__(self, params):
             return super().__call__(params)._replace(log_likelihood=-100.0 * self.count)
 
     result = fit_em(
-        Falling(panel_of(data), 20),
+        DecreasingLikelihood(panel_of(data), 20),
         parameters_of(model),
         Noise(NoiseVariances.diagonal(5), np.full(5, 1e-6)),
         1e-3,
@@ -220,7 +220,7 @@ def test_em_is_monotone(fitted):
     assert np.diff(found.history_).min() > -1e-8 and len(found.history_) > 20
 
 
-def test_iterations_end_by_a_rule(fitted):
+def test_fits_have_a_convergence_criterion(fitted):
     """Fits had a fixed number of steps and no status (dynamax, ssm 30)."""
     _, data, estimator = fitted
     assert estimator.converged_ and "Converged" in estimator.status_
@@ -270,7 +270,7 @@ def test_shortest_series(n_rows, n_features):
 
 
 @parametrize("scale", [1e-4, (1e-3, 1, 1e3, 1, 1), (1e-6, 1, 1e6, 1, 1)], quick=[1e-4])
-def test_scales_are_free(fitted, scale):
+def test_scales_of_columns_do_not_matter(fitted, scale):
     """Data times 1e-4 raised ZeroRankError (deeptime); mixed scales gave wrong numbers (also sksfa)."""
     _, data, estimator = fitted
     found = ProbabilisticSFA(2).fit(data * scale)
@@ -279,7 +279,7 @@ def test_scales_are_free(fitted, scale):
 
 
 @parametrize("offset", [1e6, 1e8], quick=[1e8])
-def test_offsets_are_free(fitted, offset):
+def test_offsets_do_not_matter(fitted, offset):
     """Uncentred sums lose all digits at an offset of 1e8 (MDP, tsdr)."""
     _, data, estimator = fitted
     found = ProbabilisticSFA(2).fit(data + offset)
@@ -287,7 +287,7 @@ def test_offsets_are_free(fitted, offset):
     np.testing.assert_allclose(found.transform(data + offset), estimator.transform(data), atol=1e-3)
 
 
-def test_a_duplicated_column_is_no_failure(fitted):
+def test_duplicated_columns_have_equal_loadings(fitted):
     """Others add random columns or raise (sksfa, MDP, tsdr); here equal columns have equal loadings."""
     rng = np.random.default_rng(7)
     x = np.cumsum(rng.standard_normal((100, 3)), axis=0)
@@ -339,7 +339,7 @@ def test_transition_is_diagonal_and_stable(fitted):
     assert np.all(np.abs(trend.decay_) < 1)
 
 
-def test_factors_are_forecast_too(fitted):
+def test_forecasts_include_factors(fitted):
     """Users asked for forecasts of the factors (statsmodels 9197)."""
     _, data, estimator = fitted
     ahead = estimator.forecast(data, 4)
@@ -347,7 +347,7 @@ def test_factors_are_forecast_too(fitted):
     assert np.all(np.diff(ahead.latent_std, axis=0) > 0)
 
 
-def test_signs_and_order_do_not_depend_on_chance(fitted):
+def test_signs_and_order_are_determined(fitted):
     """Users asked for a rule of signs (statsmodels 4164) and reproducible results (sklearn-sfa 8)."""
     _, data, estimator = fitted
     flipped = ProbabilisticSFA(2).fit(-data)
@@ -356,7 +356,7 @@ def test_signs_and_order_do_not_depend_on_chance(fitted):
     assert estimator.decay_[0] > estimator.decay_[1]
 
 
-def test_left_out_rows_with_known_times():
+def test_removed_rows_with_known_times():
     """With 20 % of the rows removed, SFA overestimates delta; times of the rows correct this."""
     rng = np.random.default_rng(9)
     model = model_of(rng, [0.98, 0.5], 5, 0.05)
@@ -384,8 +384,8 @@ def dynamic_factor(x):
         )
 
 
-@parametrize("own_start", [True, False], quick=0)
-def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
+@parametrize("em_initialization", [True, False], quick=0)
+def test_log_likelihood_is_at_least_that_of_statsmodels(em_initialization):
     """EM of statsmodels ignores the stationary start and stops at the first decrease of the likelihood."""
     rng = np.random.default_rng(10)
     x = with_missing(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 4, 0.3), [120])[0])
@@ -394,7 +394,7 @@ def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
     peer = dynamic_factor(x)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = peer.fit(maxiter=100, disp=False, em_initialization=own_start)
+        result = peer.fit(maxiter=100, disp=False, em_initialization=em_initialization)
     found = ProbabilisticSFA(2, noise_floor=1e-9).fit(x)
     assert found.log_likelihood_ >= peer.loglike(result.params) - 1e-3
     # Loadings of unit-variance factors: times the standard deviation of the stationary factors.

@@ -131,7 +131,7 @@ def test_number_of_components(n_components):
     np.testing.assert_allclose(peer_outputs(X, ours, n_components=n_components), ours, atol=1e-6)
 
 
-def test_a_drift_counts_here_and_not_there():
+def test_only_sklearn_sfa_subtracts_a_drift():
     """If the mean difference is not zero, only sklearn-sfa subtracts it."""
     X = drifting()
     ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
@@ -143,7 +143,7 @@ def test_a_drift_counts_here_and_not_there():
     assert ours.delta_values_[0] > 1.005 * without.delta_values[0]
 
 
-def test_new_rows_are_mapped_by_what_was_learned():
+def test_outputs_of_new_rows():
     X, new = mixed_cosines(5), np.random.default_rng(0).standard_normal((7, 5))
     ours, peer = SFA().fit(X), sksfa.SFA().fit(X)
     together = ours.transform(new)
@@ -156,7 +156,7 @@ def test_new_rows_are_mapped_by_what_was_learned():
 
 
 @deficits
-def test_a_rank_that_is_too_low_is_refused(n_columns, deficit):
+def test_a_rank_that_is_too_low_is_an_error(n_columns, deficit):
     """This package raises if the rank is exceeded; sklearn-sfa raises always unless it fills up."""
     X = mixed_cosines(n_columns, deficit=deficit)
     with pytest.raises(ValueError, match=str(n_columns - deficit)):
@@ -188,7 +188,7 @@ def test_rank_deficient_outputs(n_columns, deficit, capsys):
 
 
 @deficits
-def test_a_fill_that_is_noise_has_no_affine_map(n_columns, deficit, capsys):
+def test_outputs_of_noise_have_no_affine_map(n_columns, deficit, capsys):
     """sklearn-sfa adds noise by default; this package never does and always has an affine map."""
     X = mixed_cosines(n_columns, deficit=deficit)
     peer = sksfa.SFA()
@@ -202,7 +202,7 @@ def test_a_fill_that_is_noise_has_no_affine_map(n_columns, deficit, capsys):
 
 
 @pytest.mark.parametrize("n_columns", [2, 5])
-def test_nothing_varies(n_columns):
+def test_constant_data_are_an_error(n_columns):
     constant = np.ones((1000, n_columns))
     with pytest.raises(ValueError, match="constant"):
         SFA().fit(constant)
@@ -215,7 +215,7 @@ def test_nothing_varies(n_columns):
 
 
 @pytest.mark.parametrize("n_parts", [1, 4, 9])
-def test_parts_that_are_sequences_of_their_own(n_parts):
+def test_parts_as_separate_sequences(n_parts):
     """sklearn-sfa omits the difference between two parts; here the second part is a new sequence."""
     X = drifting()
     parts = np.array_split(X, n_parts)
@@ -244,7 +244,7 @@ def test_parts_of_one_series(n_parts):
 
 
 @pytest.mark.parametrize("batch_size", [50, 100])
-def test_a_batch_size_is_equal_lengths(batch_size):
+def test_a_batch_size_is_equivalent_to_equal_lengths(batch_size):
     """No difference joins two sequences; sklearn-sfa also subtracts their mean difference."""
     X = drifting()
     n_batches = len(X) // batch_size
@@ -307,7 +307,7 @@ def test_hierarchy_of_linear_layers():
 # --------------------------------------------------------------------------------------------- errors
 
 
-def test_fitted_or_not():
+def test_unfitted_estimators_are_errors():
     X = mixed_cosines(3)
     for sfa in (SFA(), sksfa.SFA()):
         with pytest.raises(NotFittedError):
@@ -330,7 +330,7 @@ def test_fitted_or_not():
     ],
     ids=["one dimension", "NaN", "infinite", "text", "no rows", "one row", "no columns"],
 )
-def test_input_that_is_refused(X):
+def test_invalid_input_is_an_error(X):
     with pytest.raises(ValueError):
         SFA().fit(X)
     with pytest.raises(ValueError):
@@ -345,7 +345,7 @@ def test_few_rows():
         sksfa.SFA().fit(X)
 
 
-def test_the_data_are_not_written_to():
+def test_the_data_are_unchanged():
     X = mixed_cosines(3)
     before = X.copy()
     for sfa in (SFA(), sksfa.SFA()):

@@ -2,8 +2,8 @@
 
     python -m tests.saved.cases FOLDER
 
-saves them to a folder, with their results on the data. The folders beside this file are from earlier versions
-of the file format. They are not written again, because every later version must load them.
+saves the estimators and their results on the data to a folder. The other folders here were written by earlier
+versions of the package. They are never changed, because every later version must load them.
 """
 
 import sys

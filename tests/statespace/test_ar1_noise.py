@@ -70,7 +70,7 @@ def test_imputation_uses_the_ar1_noise(case):
     model, params, data, times = case
     filled, std = model.impute(data[0], return_std=True)
     missing = np.flatnonzero(np.isnan(data[0]).ravel())
-    mean, covariance = oracle.given(params, data, times, missing)
+    mean, covariance = oracle.conditional_moments(params, data, times, missing)
     assert scaled_error(filled.ravel()[missing], mean) < EXACT
     assert scaled_error(std.ravel()[missing] ** 2, np.diag(covariance)) < EXACT
 
@@ -89,7 +89,7 @@ def test_forecasts_include_the_ar1_noise(case):
     forecast = model.forecast(data[0], 4)
     longer = [np.vstack([data[0], np.full((4, 2), np.nan)])]
     ahead = N_ROWS * N_COLUMNS + np.arange(8)
-    mean, covariance = oracle.given(params, longer, [np.arange(N_ROWS + 4.0)], ahead)
+    mean, covariance = oracle.conditional_moments(params, longer, [np.arange(N_ROWS + 4.0)], ahead)
     assert scaled_error(np.asarray(forecast.means).ravel(), mean) < EXACT
     assert scaled_error(np.asarray(forecast.std).ravel() ** 2, np.diag(covariance)) < EXACT
     assert np.asarray(forecast.latent_means).shape == (4, 2)
@@ -99,7 +99,7 @@ def test_one_step_predictions_include_the_ar1_noise(case):
     model, params, data, times = case
     result = model.filter(data[0])
     for t in (1, 13, 29):
-        mean, covariance = oracle.given(
+        mean, covariance = oracle.conditional_moments(
             params, [np.vstack([data[0][:t], np.full((1, 2), np.nan)])], [times[0][: t + 1]], flat(t, [0, 1])
         )
         assert scaled_error(result.predictions[t], mean) < EXACT
@@ -121,7 +121,7 @@ def test_leave_one_out_moments_equal_the_joint_gaussian(case):
     mean, variance = leave_one_out_moments(data[0], *moments, params.noise_variance)
     for t, d in [(4, 0), (17, 1)]:
         if not np.isnan(data[0][t, d]):
-            wanted, spread = oracle.given(params, data, times, [flat(t, d)])
+            wanted, spread = oracle.conditional_moments(params, data, times, [flat(t, d)])
             assert mean[t, d] == pytest.approx(wanted[0], rel=1e-7)
             assert variance[t, d] == pytest.approx(spread[0, 0], rel=1e-7)
 
@@ -141,7 +141,9 @@ def test_draws_of_values_have_the_moments_of_the_joint_gaussian(case):
     model, params, data, times = case
     missing = np.flatnonzero(np.isnan(data[0]).ravel())[:6]
     draws = model.sample_posterior(data[0], 4000, of="values", random_state=0)
-    mean, covariance = oracle.given(params, data, times, np.flatnonzero(np.isnan(data[0]).ravel()))
+    mean, covariance = oracle.conditional_moments(
+        params, data, times, np.flatnonzero(np.isnan(data[0]).ravel())
+    )
     drawn = draws.reshape(4000, -1)[:, missing]
     std = np.sqrt(np.diag(covariance)[:6])
     assert np.all(np.abs(drawn.mean(axis=0) - mean[:6]) < 5.0 * std / np.sqrt(4000))

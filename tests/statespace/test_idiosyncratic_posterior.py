@@ -42,7 +42,7 @@ def test_moments_of_values_are_those_of_the_joint_gaussian(rng, even):
     data, times, panel = make_data(rng, params, [20, 9], even=even)
     found = IdiosyncraticPosterior(params, panel)
     missing = np.flatnonzero(np.isnan(np.concatenate(data).ravel()))
-    mean, covariance = oracle.given(params, data, times, missing)
+    mean, covariance = oracle.conditional_moments(params, data, times, missing)
     np.testing.assert_allclose(found.value_means.ravel()[missing], mean, atol=1e-3)
     variances = (found.value_variances() + params.noise_variance).ravel()[missing]
     np.testing.assert_allclose(variances, np.diag(covariance), rtol=2.0 * _DRAW_TOL)
@@ -55,7 +55,7 @@ def test_without_factors_all_moments_are_exact(rng):
     data, times, panel = make_data(rng, params, [20, 9])
     found = IdiosyncraticPosterior(params, panel)
     missing = np.flatnonzero(np.isnan(np.concatenate(data).ravel()))
-    mean, covariance = oracle.given(params, data, times, missing)
+    mean, covariance = oracle.conditional_moments(params, data, times, missing)
     np.testing.assert_allclose(found.value_means.ravel()[missing], mean, rtol=1e-9)
     variances = (found.value_variances() + params.noise_variance).ravel()[missing]
     np.testing.assert_allclose(variances, np.diag(covariance), rtol=1e-9)
@@ -71,7 +71,7 @@ def test_values_left_out_are_those_of_the_joint_gaussian(rng):
     observed = ~np.isnan(data[0])
     np.testing.assert_array_equal(np.isnan(means), ~observed)
     rows = np.flatnonzero(observed.ravel())[::7]
-    wanted = [oracle.given(params, data, times, [row]) for row in rows]
+    wanted = [oracle.conditional_moments(params, data, times, [row]) for row in rows]
     std = np.sqrt([float(covariance[0, 0]) for _, covariance in wanted])
     errors = (means.ravel()[rows] - [float(mean[0]) for mean, _ in wanted]) / std
     assert np.sqrt(np.mean(errors**2)) < _DRAW_TOL
@@ -101,7 +101,7 @@ def test_draws_of_values_have_their_joint_covariance(rng):
     params = make_params(rng)
     data, times, panel = make_data(rng, params, [15])
     missing = np.flatnonzero(np.isnan(data[0].ravel()))
-    mean, covariance = oracle.given(params, data, times, missing)
+    mean, covariance = oracle.conditional_moments(params, data, times, missing)
     drawn = IdiosyncraticPosterior(params, panel).draw_values(3000, rng).reshape(3000, -1)[:, missing]
     white = np.diag(params.noise_variance[missing % 5])
     np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.15)
@@ -116,7 +116,7 @@ def test_forecast_is_that_of_missing_rows(rng):
     found = IdiosyncraticPosterior(params, to_panel(data))
     means, variances, factor_means, factor_variances = found.forecast(17, steps)
     wanted = np.ravel_multi_index(np.ix_([18, 19, 21], range(5)), (22, 5)).ravel()
-    mean, covariance = oracle.given(params, longer, [np.arange(22.0)], wanted)
+    mean, covariance = oracle.conditional_moments(params, longer, [np.arange(22.0)], wanted)
     np.testing.assert_allclose(means.ravel(), mean, atol=1e-3)
     np.testing.assert_allclose((variances + params.noise_variance).ravel(), np.diag(covariance), rtol=0.15)
     of_factors, spread = oracle.posterior_of_latents(params, longer, [np.arange(22.0)])

@@ -179,7 +179,7 @@ class Monotone(Linked):
     n_shapes = 3 + len(KNOTS)
 
     def _softplus_units(self, eta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """Return ``U_j(eta) - U_j(0)`` of each softplus unit, and its derivative by ``eta``."""
+        """Return ``U_j(eta) - U_j(0)`` of each softplus unit, and its derivative with respect to ``eta``."""
         units = []
         for knot in self.KNOTS:
             scaled_distance = self._SHARPNESS * (eta - knot)

@@ -26,8 +26,8 @@ __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 # Numbers of chains, of burn-in moves, and of moves between two draws.
 _N_CHAINS, _N_BURN_IN, _N_MOVES_PER_DRAW = 8, 200, 3
 # The number of temperatures is doubled from its minimum until the standard error of each integral, in nats,
-# is small enough or the maximum is reached. Differences below one nat are not relevant. The maximum takes
-# minutes for a thousand rows.
+# is small enough or the maximum is reached. Differences below one nat are not relevant. With the maximum, a
+# thousand rows require minutes.
 _MAX_STANDARD_ERROR, _MIN_TEMPERATURES, _MAX_TEMPERATURES = 0.5, 50, 400
 
 

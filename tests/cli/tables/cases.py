@@ -56,7 +56,7 @@ def hours(form: str = "2020-01-01 {:02d}:00", n: int = 6) -> list[str]:
 
 
 CASES = (
-    # The header and the corner
+    # Header and first column
     Case(
         "a first column without a name (`DataFrame.to_csv()`)",
         ",0,1\n0,1.5,20\n1,2.5,21\n2,1.0,19\n",
@@ -233,7 +233,7 @@ CASES = (
         "a,b,remark\n1.5,20,cleaned 3 Mar 2020\n2.5,21,\n1,19,cleaned 5 Mar 2020\n",
         messages=("remark (text)",),
     ),
-    # Numbers that tell the time
+    # Numbers that are times
     Case(
         "seconds since 1970 in a column named `ts`",
         with_times("ts", ["1600000000", "1600003600", "1600007200"]),
@@ -375,7 +375,7 @@ CASES = (
         error="not read as times: 'spring', 'summer', 'autumn'. Set the format of all times with "
         "--date-format",
     ),
-    # What is no data
+    # Columns that are not data
     Case(
         "row numbers and station numbers",
         "time,record_id,station,a,b\n2020-01-01,7,3,1.5,20\n2020-01-02,8,3,2.5,21\n2020-01-03,9,3,1,19\n",

@@ -40,7 +40,7 @@ def test_kind_of_input(case, tmp_path, capsys):
         np.testing.assert_array_equal(series.values[:, series.names.index(name)], values)
 
 
-def test_the_documentation_is_up_to_date():
+def test_the_table_of_the_documentation_is_up_to_date():
     assert page.current() == page.generated(), "run python -m tests.cli.tables.page"
 
 

@@ -1,4 +1,4 @@
-"""Files of every kind of packing come in as text."""
+"""Text of compressed files, archives and encodings."""
 
 import gzip
 import io
@@ -15,7 +15,7 @@ TEXT = "time,a\n2020-01-01,1.50\n2020-01-02,\n"
 
 @pytest.fixture
 def read(tmp_path):
-    """Write bytes and read them as the text of a table."""
+    """Return a function that writes bytes to a file and reads its text."""
 
     def read(data):
         path = tmp_path / "data.bin"
@@ -38,7 +38,7 @@ def test_packed_text(read):
         assert read(packed).text == TEXT
 
 
-def test_an_archive_of_several_files_is_refused(read):
+def test_an_archive_of_several_files_is_an_error(read):
     with pytest.raises(CommandError, match="2: a, b"):
         read(zipped(a=TEXT, b=TEXT))
     with pytest.raises(CommandError, match="0: none"):
@@ -48,18 +48,18 @@ def test_an_archive_of_several_files_is_refused(read):
 @pytest.mark.parametrize(
     "packed", [zipped(data=TEXT)[:60], gzip.compress(TEXT.encode())[:-9]], ids=["zip", "gzip"]
 )
-def test_a_broken_archive_is_one_sentence(read, packed):
+def test_a_damaged_archive_is_one_error_message(read, packed):
     with pytest.raises(CommandError, match="cannot be read") as error:
         read(packed)
     assert "\n" not in str(error.value)
 
 
-def test_what_begins_like_utf_16_and_is_not(read):
+def test_invalid_text_after_a_byte_order_mark_is_an_error(read):
     with pytest.raises(CommandError, match="UTF-16"):
         read(b"\xff\xfea")
 
 
-def test_binary_tables_are_refused(read):
+def test_binary_tables_are_errors(read):
     with pytest.raises(CommandError, match="CSV"):
         read(b"PAR1\0\0PAR1")
     with pytest.raises(CommandError, match="has 2"):
@@ -67,7 +67,7 @@ def test_binary_tables_are_refused(read):
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-8"])
-def test_byte_order_marks_are_kept(read, encoding):
+def test_byte_order_marks_are_preserved(read, encoding):
     data = "\ufeffa,b\n1,\n".encode(encoding)
     content = read(data)
     table = make_table(content)
@@ -86,7 +86,7 @@ def test_zip_out(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".gz", ".zip"])
 def test_equal_texts_are_packed_into_equal_bytes(tmp_path, monkeypatch, suffix):
-    """At any time: files can be compared byte by byte."""
+    """Compressed files do not depend on the time of writing, so that they can be compared byte by byte."""
     packed = []
     for now in (1.0e9, 1.5e9):
         monkeypatch.setattr("time.time", lambda now=now: now)

@@ -1,4 +1,4 @@
-"""Numbers that are likely codes for missing."""
+"""Detection of likely codes for missing values."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ NAN = np.nan
         ([1.0, 2.0, 3.5, 9999.0, 9999.0, NAN], [9999.0]),
         ([-200.0, 1.0, 2.0, 3.0, 999.0, -200.0, 999.0], [-200.0, 999.0]),
         ([1.0, 2.0, 3.5, -200.0], [-200.0]),
-        ([5.0, 1500.0, 300.0, -200.0], [-200.0]),  # near the others, and the only negative number
+        ([5.0, 1500.0, 300.0, -200.0], [-200.0]),  # near other values, but the only negative number
         ([-5.0, 1500.0, 300.0, -200.0], []),
         ([1.0, 2.0, 3.5, -201.0, -201.0], []),  # not customary
         ([-99.9, -99.9, 1.0, 2.0], [-99.9]),

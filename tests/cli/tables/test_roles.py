@@ -1,4 +1,4 @@
-"""The role of each column: as options give it, else by what is in it and by its name."""
+"""The role of each column: by options, or by its values and its name."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from probsfa.cli.tables.table import make_table
 
 
 def roles(text, *options, model_columns=()):
-    """Names of the data columns and of those of times."""
+    """Return names of the data columns and of the columns of times."""
     table = make_table(Content("data.csv", text))
     column_roles = make_column_roles(
         table, parse(["impute", "data.csv", "--dry-run", *options]), model_columns
@@ -30,16 +30,16 @@ def roles(text, *options, model_columns=()):
         ("when", ["19580329", "19580405", "19580412"]),
         ("Timestamp", ["1600000000", "1600000060", "1600000060"]),
         ("time [s]", ["0", "0.5", "2"]),
-        ("time", ["3.5", "2.5", "1.0"]),  # out of order, which is refused later
+        ("time", ["3.5", "2.5", "1.0"]),  # out of order, which is an error later
         ("t", ["0", "1", "5"]),
-        ("t", ["0", "", "5"]),  # a row without a time is refused later
+        ("t", ["0", "", "5"]),  # a row without a time is an error later
         ("", ["0", "1", "2"]),
         ("", ["0", "1", "5"]),
         ("year", ["2020", "2021", "2022"]),
         ("elapsed", ["1", "2", "4"]),
     ],
 )
-def test_a_column_of_times(name, times):
+def test_columns_of_times(name, times):
     rows = "\n".join(f"{time},{5 - i},1.5" for i, time in enumerate(times))
     assert roles(f"{name},a,b\n{rows}\n") == (["a", "b"], [name])
 
@@ -59,7 +59,7 @@ def test_the_first_of_two_columns_with_a_name_of_time_is_the_time():
         ("a", ["202001", "202002", "202003"]),  # dates under a name of time alone
     ],
 )
-def test_a_column_of_data(name, values):
+def test_columns_of_data(name, values):
     rows = "\n".join(f"{5 - i},{value}" for i, value in enumerate(values))
     assert roles(f"b,{name}\n{rows}\n", *(["--time", ""] if name == "hour" else [])) == (["b", name], [])
 
@@ -75,24 +75,24 @@ def test_a_column_of_data(name, values):
         ("note", "dry wet dry"),
     ],
 )
-def test_a_column_that_is_left_out(name, values):
+def test_columns_that_are_left_out(name, values):
     rows = "\n".join(f"{value},{5 - i},1.5" for i, value in enumerate(values.split()))
     assert roles(f"{name},a,b\n{rows}\n") == (["a", "b"], [])
 
 
-def test_a_count_is_left_out_only_in_front_or_by_its_name():
+def test_row_numbers_are_left_out_in_the_first_column_or_by_name():
     assert roles("a,n_seen\n3,1\n1,2\n2,3\n") == (["a", "n_seen"], [])
     assert roles("a,row\n3,1\n1,2\n2,3\n") == (["a"], [])
 
 
 def test_date_and_time_in_two_columns():
     assert roles("Date,Time,a\n10/03/2004,18:00:00,1\n10/03/2004,19:00:00,1\n") == (["a"], ["Date", "Time"])
-    # A date that has its time of the day needs no other.
+    # Dates with times of the day require no column of times of the day.
     text = "date,a,sunset\n2004-03-10 18:00,1,17:59\n2004-03-10 19:00,2,17:59\n"
     assert roles(text, "--exclude", "sunset") == (["a"], ["date"])
 
 
-def test_blank_columns_at_the_end_are_no_data():
+def test_blank_columns_at_the_end_are_not_data():
     assert roles("t,a,,\n1,5,,\n2,6,,\n") == (["a"], ["t"])
 
 
@@ -107,12 +107,12 @@ def test_all_values_that_are_not_numbers_are_listed_with_counts():
     )
 
 
-def test_advice_has_no_characters_that_cannot_be_typed():
+def test_advice_has_only_printable_characters():
     with pytest.raises(CommandError, match=r"'1\\x0b2' \(1.*row 2\).*--decimal"):
         roles("a,b\n1\x0b2,1\n3,4\n")
 
 
-def test_many_different_values_that_are_not_numbers_are_cut_short():
+def test_long_lists_of_invalid_values_are_shortened():
     rows = "\n".join(f"{i},x{i}{'y' * 50}\n{i},{i}" for i in range(20))
     with pytest.raises(CommandError, match=r"'x0y{38}' \(1.*row 2\).*12 more"):
         roles(f"a,b\n{rows}\n")
@@ -143,7 +143,7 @@ def test_options_have_priority():
     assert roles(content, "--columns", "b,a,b") == (["b", "a"], ["t"])
 
 
-def test_refused():
+def test_errors_of_column_names():
     with pytest.raises(CommandError, match="column 'c'"):
         roles("t,a\n1,5\n2,6\n", "--columns", "c")
     with pytest.raises(CommandError, match="2.*'a'"):

@@ -1,4 +1,4 @@
-"""Delimited text is read as numbers and given back as the text it was."""
+"""Delimited text: numbers of values, and output in which all other text is unchanged."""
 
 import csv
 import gzip
@@ -29,7 +29,7 @@ def numbers(text, column=0, **options):
 
 
 def filled(text, new, **options):
-    """The text with new values, by row and column."""
+    """Return the text with new values, given by row and column."""
     table = table_of(text, **options)
     return "".join(table.filled(lambda row: [(j, value) for (i, j), value in new.items() if i == row]))
 
@@ -50,15 +50,15 @@ cells = st.one_of(
     newline=st.sampled_from(["\n", "\r\n"]),
     last=st.booleans(),
 )
-def test_text_of_observed_values_is_unchanged_to_the_last_character(rows, newline, last):
+def test_texts_of_observed_values_are_unchanged(rows, newline, last):
     width = len(rows[0])
     lines = [",".join(f"name{j}" for j in range(width))] + [",".join(row) for row in rows]
-    # A last row with values, so that no row counts as the empty end of a file.
+    # The last row has values, because empty final rows are not data.
     text = newline.join([*lines, ",".join(["1"] * width)]) + (newline if last else "")
     table = table_of(text, delimiter=",")
     assert table.texts.shape == (len(rows) + 1, width)
     assert "".join(table.filled(lambda row: [])) == text
-    # A new value in each row changes this value alone, as the csv module reads the two files.
+    # A new value in each row changes only this value, according to the csv module.
     after = "".join(table.filled(lambda row: [(row % width, "77")]))
     read = [list(csv.reader(io.StringIO(t, newline=""), skipinitialspace=True)) for t in (text, after)]
     for row, (old, new) in enumerate(zip(*read, strict=True), start=-1):
@@ -73,7 +73,7 @@ def test_text_of_observed_values_is_unchanged_to_the_last_character(rows, newlin
     [("", "9"), (" ", "9 "), ("NA", "9"), (" NA ", " 9 "), ('""', '"9"'), ('"NA"', '"9"'), ("-200", "9")],
 )
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_filling_replaces_the_value_alone(cell, after, newline):
+def test_filling_replaces_only_the_value(cell, after, newline):
     text = newline.join(["a,b,c", f"1.0,2,{cell}", f'{cell},3.50,"1e3"', "1,1,1", ""])
     expected = newline.join(["a,b,c", f"1.0,2,{after}", f'{after},3.50,"1e3"', "1,1,1", ""])
     new = {(0, 2): "9", (1, 0): "9"}
@@ -84,7 +84,7 @@ def test_filling_replaces_the_value_alone(cell, after, newline):
     )
 
 
-def test_a_filled_number_with_the_delimiter_in_it_is_quoted():
+def test_a_filled_number_that_contains_the_delimiter_is_quoted():
     assert filled("a,b\n,1\n2,1\n", {(0, 0): "0,5"}, delimiter=",") == 'a,b\n"0,5",1\n2,1\n'
 
 
@@ -96,11 +96,11 @@ def test_texts_that_always_mean_missing(text):
 
 
 @pytest.mark.parametrize("text", ["-200", "-200.0", "-2e2", " -200", '"-200"'])
-def test_a_missing_code_that_is_a_number_has_many_spellings(text):
+def test_a_missing_code_matches_all_texts_of_the_same_number(text):
     assert str(numbers(f"a,b\n{text},1\n2.5,1\n", codes=["-200"])) == str(([NAN, 2.5], []))
 
 
-def test_a_missing_code_that_is_a_word():
+def test_a_missing_code_can_be_a_word():
     assert str(numbers("a,b\nbad,1\n2,1\n", codes=["?,BAD"])) == str(([NAN, 2.0], []))
 
 
@@ -108,7 +108,7 @@ def test_a_missing_code_that_is_a_word():
     "text",
     ["abc", "1.2.3", "1_000", "inf", "-Infinity", "1e999", "0x10", "1 2", "--1", "5%", "1,5", "True", "1e"],
 )
-def test_a_text_that_is_no_finite_number_is_bad(text):
+def test_a_text_that_is_not_a_finite_number_is_invalid(text):
     assert numbers(f"a;b\n1;2\n3;{text}\n2;4\n", 1, decimal=".") == (
         [2.0, pytest.approx(NAN, nan_ok=True), 4.0],
         [1],
@@ -127,7 +127,7 @@ def test_delimiter_is_not_inferred_from_quoted_text():
     assert table_of('"a;b;c",x\n"1;2;3",5\n"1;2;3",6\n').delimiter == ","
 
 
-def test_the_header_may_have_no_name_for_the_first_column():
+def test_the_header_may_lack_a_name_of_the_first_column():
     rows = "".join(f"row {i};{i},5;2\n" for i in range(6))
     assert table_of(f"x, m;z\n{rows}").delimiter == ";"
 
@@ -156,13 +156,13 @@ def test_a_decimal_comma_in_quotes_is_inferred_if_the_comma_is_the_delimiter_too
 
 
 @pytest.mark.parametrize("values", [("1,234", "12,345,678"), ("1,5", "2.5")], ids=["thousands", "both marks"])
-def test_a_decimal_mark_that_is_not_clear_is_left_to_the_user(values):
+def test_an_ambiguous_decimal_mark_is_not_inferred(values):
     text = "a;b\n{};1\n{};2\n".format(*values)
     assert 0 in numbers(text)[1]
     assert numbers("a;b\n1,234;1\n", decimal=",")[0] == [1.234]
 
 
-def test_a_point_in_a_file_of_decimal_commas_is_no_number():
+def test_with_a_decimal_comma_a_text_with_a_point_is_invalid():
     assert numbers("a;b\n1,5;1.234,5\n", 1, decimal=",")[1] == [0]
 
 
@@ -184,7 +184,7 @@ def test_groups_of_thousands(text, thousands, decimal, value):
 @pytest.mark.parametrize(
     ("text", "row", "n"), [("a,b\n1,2\n3\n", 3, 1), ("a,b\n1,2\n1,2,3,4\n", 3, 4), ("a,b\n1,2,3,4\n", 2, 4)]
 )
-def test_ragged_rows_are_named(text, row, n):
+def test_errors_name_rows_of_another_length(text, row, n):
     with pytest.raises(CommandError, match=f"row {row}.*{n}.*row 1.*2"):
         table_of(text)
 
@@ -219,7 +219,7 @@ def test_a_delimiter_at_the_end_of_each_row_is_a_column_without_values():
 
 
 def test_rows_without_values():
-    # In the middle these are rows in which everything is missing; spreadsheets leave more of them at the end.
+    # Rows of delimiters are rows of missing values, except at the end, where spreadsheets often add some.
     text = "a,b\n1,2\n,\n3,4\n,\n,\n\n"
     assert str(numbers(text)) == str(([1.0, NAN, 3.0], []))
     assert filled(text, {(1, 0): "9"}) == "a,b\n1,2\n9,\n3,4\n,\n,\n\n"
@@ -243,14 +243,14 @@ def test_rows_of_several_lines_are_numbered_as_rows():
     assert filled(text, {(1, 1): "9"}) == text.replace('"x",', '"x",9')
 
 
-def test_skipped_lines_may_hold_anything():
+def test_skipped_lines_may_contain_any_text():
     text = 'made by "a logger\n\na,b\n1,2\n,4\n'
     assert filled(text, {(1, 0): "9"}, skip_rows=2) == text.replace("\n,4", "\n9,4")
     assert table_of(text, skip_rows=2).rows == [3, 4]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
-def test_encodings_are_kept(tmp_path, encoding):
+def test_encodings_are_preserved(tmp_path, encoding):
     path, out = tmp_path / "data.csv", tmp_path / "out.csv"
     path.write_bytes("Temp °C,b\n1,2\n,4\n".encode(encoding))
     content = read_content(path)
@@ -277,7 +277,7 @@ def test_gzip_in_and_out(tmp_path):
         ('a,b\n"1,2\n', "quotation mark"),
     ],
 )
-def test_texts_that_are_no_tables(text, message):
+def test_texts_that_are_not_tables(text, message):
     with pytest.raises(CommandError, match=message):
         table_of(text)
 
@@ -309,7 +309,7 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
     ),
     codes=st.lists(st.sampled_from(["-200", "1", "-", "?"]), max_size=2),
 )
-def test_numbers_are_those_of_python(column, codes):
+def test_numbers_are_read_as_in_python(column, codes):
     text = "\n".join(["x,y", *(f"7,{cell}" for cell in column), "7,1"])
     values, bad = numbers(text, 1, delimiter=",", decimal=".", codes=codes)
     for i, cell in enumerate([*column, "1"]):

@@ -1,4 +1,4 @@
-"""Times of rows: read from text, checked, and recognised as even or uneven."""
+"""Times of rows: reading from text, validation, and detection of even spacing."""
 
 from datetime import datetime
 
@@ -25,7 +25,7 @@ def row_times(tmp_path):
     return read
 
 
-def test_the_order_of_rows_does_not_decide_between_dates_that_are_sorted(row_times):
+def test_with_sort_the_order_of_rows_does_not_determine_the_order_of_day_and_month(row_times):
     times = ["10/01/2020", "11/01/2020", "01/02/2020"]  # in order of time only with days first
     assert row_times("date", times).sequences[0].tolist() == [0, 1, 2]
     with pytest.raises(CommandError, match="--dayfirst"):
@@ -77,7 +77,7 @@ def test_even(row_times, header, times, step):
     assert len(found.stamps) == len(times)
 
 
-def test_uneven_dates_count_in_median_steps(row_times):
+def test_times_of_uneven_dates_are_in_median_steps(row_times):
     found = row_times(
         "time", ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:00", "2020-01-01 05:30"]
     )
@@ -86,7 +86,7 @@ def test_uneven_dates_count_in_median_steps(row_times):
     assert "unevenly spaced" in found.note
 
 
-def test_uneven_numbers_count_in_median_steps(row_times):
+def test_times_of_uneven_numbers_are_in_median_steps(row_times):
     found = row_times("t", ["10", "12", "14", "20"])
     np.testing.assert_allclose(found.times, [0.0, 1.0, 2.0, 5.0])
     np.testing.assert_allclose(found.stamps, [10.0, 12.0, 14.0, 20.0])
@@ -100,13 +100,13 @@ def test_uneven_numbers_count_in_median_steps(row_times):
         ("time", ["1", "1", "2"], 3, "is also the time of row 2"),
     ],
 )
-def test_times_out_of_order_are_named(row_times, header, times, row, what):
+def test_errors_name_times_that_do_not_increase(row_times, header, times, row, what):
     with pytest.raises(CommandError, match=rf"row {row}, column 'time': .* {what}.* --even"):
         row_times(header, times)
     assert row_times(header, times, "--even").times is None
 
 
-def test_all_bad_times_are_named_at_once(row_times):
+def test_one_error_names_all_invalid_times(row_times):
     with pytest.raises(CommandError) as error:
         row_times(
             "date", ["2020-01-01", "2020-13-45", "2020-01-03", "2020-01-04", "?", "2020-13-45", "2020-01-07"]
@@ -123,12 +123,12 @@ def test_all_bad_times_are_named_at_once(row_times):
         ("date,clock", ["20200131,9:50", "20200131,10:00", "20200131,10:10"], "10 min"),
     ],
 )
-def test_columns_that_options_name_are_read_together(row_times, header, times, step):
+def test_several_columns_of_times_are_read_together(row_times, header, times, step):
     found = row_times(header, times, "--time", header)
     assert (found.times, found.step) == (None, step)
 
 
-def test_parts_of_dates_without_years_are_refused(row_times):
+def test_parts_of_dates_without_years_are_errors(row_times):
     with pytest.raises(CommandError, match="times: '1 2', '1 3'"):
         row_times("month,day", ["1,2", "1,3"], "--time", "month,day")
 
@@ -140,23 +140,23 @@ def test_day_of_year_is_read_by_its_format(row_times):
     assert found.step == "1 d"
 
 
-def test_seconds_since_1970_are_no_dates(row_times):
+def test_seconds_since_1970_are_not_dates(row_times):
     assert row_times("ts", ["1601010100", "1601010110", "1601010120"]).how == "numbers"
 
 
-def test_numbers_with_fractions_are_no_dates():
+def test_numbers_with_fractions_are_not_dates():
     whole = np.array([20130131.0, 20130201.0])
     assert compact_dates(whole) is not None and compact_dates(whole + [0.0, 0.5]) is None
 
 
-def test_text_is_no_time(row_times):
+def test_text_is_not_a_time(row_times):
     found = row_times("period", ["spring", "summer", "autumn"])
     assert found.times is None and found.stamps is None
     assert "used as evenly spaced" in found.note
 
 
 @pytest.mark.parametrize("header", ["b", "year"])
-def test_no_times(row_times, header):
+def test_columns_without_times(row_times, header):
     found = row_times(header, ["3", "1", "3"])
     assert found.times is None
     assert "used as evenly spaced" in found.note
@@ -175,15 +175,15 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_dates_are_those_that_were_written(form):
+def test_dates_of_any_format_are_read(form):
     dates = pd.date_range("1995-12-20 13:45", periods=60, freq="37D")
     written = pd.Series(dates.strftime(form))
-    [reading] = read_dates(written)  # one reading, as some day is above 12
+    [reading] = read_dates(written)  # one reading, because a day is above 12
     expected = np.array([datetime.strptime(text, form) for text in written], dtype="datetime64[us]")
     np.testing.assert_array_equal(reading.values, expected)
 
 
-def test_years_of_two_digits_are_those_of_posix():
+def test_years_of_two_digits_are_read_as_in_posix():
     [reading] = read_dates(pd.Series(["31/12/68", "31/12/69"]))
     assert [str(value)[:4] for value in reading.values] == ["2068", "1969"]
 
@@ -191,5 +191,5 @@ def test_years_of_two_digits_are_those_of_posix():
 @pytest.mark.parametrize(
     "text", ["2020-13-01", "2020-02-30", "31/02/2020", "3 May", "spring 5", "12", "", "24/24/2020"]
 )
-def test_what_is_no_date(text):
+def test_texts_that_are_not_dates(text):
     assert all(reading.is_unread.all() for reading in read_dates(pd.Series([text])))

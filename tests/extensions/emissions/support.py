@@ -1,4 +1,4 @@
-"""Data and cells that tests of emissions share."""
+"""Data of the tests of emissions."""
 
 import numpy as np
 
@@ -20,19 +20,19 @@ SHAPES = {
 
 
 def parameters(n_features=4, decay=(0.95, 0.6), seed=0):
-    """Parameters with loadings of about unit size."""
+    """Return parameters with random loadings."""
     rng = np.random.default_rng(seed)
     loadings = 0.7 * rng.standard_normal((n_features, len(decay)))
     return StateSpace(np.array(decay), loadings, np.ones(n_features), np.full(n_features, 0.3))
 
 
 def shape_of(name, n_features):
-    """Shape parameters, the same for all columns."""
+    """Return shape parameters, the same for all columns."""
     return np.repeat(np.array(SHAPES[name])[:, None], n_features, axis=1).reshape(-1, n_features)
 
 
 def draw(name, params, n_rows, seed=0, missing=0.0):
-    """A series of cells, and the latents behind it."""
+    """Draw a series and its factors."""
     rng = np.random.default_rng(seed)
     latents = simulate_latents(params, n_rows, rng)
     eta = params.offset + latents @ params.loadings.T
@@ -41,7 +41,7 @@ def draw(name, params, n_rows, seed=0, missing=0.0):
     return X, latents
 
 
-def cells(name, X, lengths=None, times=None):
-    """A series as the functions of the room take it, all columns of one family."""
+def observations_of(name, X, lengths=None, times=None):
+    """Return a series as Observations, with all columns of one family."""
     sequences = Sequences(X, lengths or (len(X),), times)
     return make_observations(sequences, [Block(FAMILIES[name], np.arange(X.shape[1]))])

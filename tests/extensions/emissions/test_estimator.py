@@ -1,4 +1,4 @@
-"""EmissionSFA: its verbs, its border, and the contract of scikit-learn."""
+"""EmissionSFA: methods, input validation, and the contract of scikit-learn."""
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from probsfa import EmissionSFA
 from probsfa.extensions.emissions import learning
 from probsfa.extensions.emissions.prediction import log_predictive
 from probsfa.extensions.emissions.sites import infer
-from tests.extensions.emissions.support import cells, draw, parameters, shape_of
+from tests.extensions.emissions.support import draw, observations_of, parameters, shape_of
 from tests.oracles import emissions as oracle
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -56,20 +56,20 @@ def test_attributes(fitted):
 def test_imputed_values_are_in_the_domain_of_the_column(fitted):
     frame, model = fitted
     filled, std, lower, upper = model.impute(frame, return_std=True, interval=0.9)
-    seen = frame.notna().to_numpy()
+    observed = frame.notna().to_numpy()
     for result in (filled, lower, upper):
         assert isinstance(result, pd.DataFrame) and result.index.equals(frame.index)
-        np.testing.assert_array_equal(result.to_numpy()[seen], frame.to_numpy()[seen])
-    assert np.all(std.to_numpy()[seen] == 0.0) and np.all(std.to_numpy()[~seen] > 0.0)
+        np.testing.assert_array_equal(result.to_numpy()[observed], frame.to_numpy()[observed])
+    assert np.all(std.to_numpy()[observed] == 0.0) and np.all(std.to_numpy()[~observed] > 0.0)
     assert filled["bernoulli"].between(0.0, 1.0).all() and (filled.iloc[:, :3] >= 0.0).all(axis=None)
     assert set(filled["categorical"]) <= {0.0, 10.0, 20.0}
     counts = ["bernoulli", "poisson", "negative_binomial"]
     for ends in (lower, upper):
         assert np.all(ends[counts] == np.rint(ends[counts])) and ends["bernoulli"].isin([0.0, 1.0]).all()
-        assert np.all(np.isnan(ends["categorical"].to_numpy()[~seen[:, 5]]))
+        assert np.all(np.isnan(ends["categorical"].to_numpy()[~observed[:, 5]]))
     inside = filled.columns[:-1]
     assert np.all(lower[inside] <= upper[inside])
-    gaussian = ~seen[:, 3]
+    gaussian = ~observed[:, 3]
     wide = (upper["gaussian"] - lower["gaussian"])[gaussian]
     np.testing.assert_allclose(wide, 2 * 1.6448536 * std["gaussian"][gaussian], rtol=1e-6)
 
@@ -79,14 +79,14 @@ def test_draws_have_the_moments_of_imputed_values(fitted):
     n_draws = 3000
     draws = model.sample_posterior(frame, n_draws, of="values", n_steps=2, random_state=0)
     assert draws.shape == (n_draws, N + 2, 6)
-    seen = frame.notna().to_numpy()
-    np.testing.assert_array_equal(draws[0, :N][seen], frame.to_numpy()[seen])
+    observed = frame.notna().to_numpy()
+    np.testing.assert_array_equal(draws[0, :N][observed], frame.to_numpy()[observed])
     filled, std = model.impute(frame, return_std=True)
     for j in (0, 1, 2, 3):
         mean, spread = draws[:, :N, j].mean(axis=0), std.to_numpy()[:, j]
         np.testing.assert_array_less(
-            np.abs(mean - filled.to_numpy()[:, j])[~seen[:, j]],
-            mc_tolerance(1.0, n_draws) * spread[~seen[:, j]],
+            np.abs(mean - filled.to_numpy()[:, j])[~observed[:, j]],
+            mc_tolerance(1.0, n_draws) * spread[~observed[:, j]],
         )
     ahead = model.forecast(frame, 2)
     np.testing.assert_allclose(
@@ -115,7 +115,7 @@ def test_probabilities_of_levels(fitted):
         )
 
 
-def test_forecasts_are_frames_that_go_on(fitted):
+def test_forecasts_continue_the_index(fitted):
     frame, model = fitted
     ahead = model.forecast(frame, 5, interval=0.8)
     assert ahead.means.index[0] == frame.index[-1] + pd.Timedelta("1h") and ahead.means.shape == (5, 6)
@@ -128,16 +128,22 @@ def test_forecasts_are_frames_that_go_on(fitted):
     np.testing.assert_allclose(far.means.to_numpy(), ahead.means.to_numpy()[[0, 4]], rtol=1e-8)
 
 
-def test_predictive_density_of_values_adds_up(fitted):
-    """Probabilities of all counts sum to one; of a Gaussian column the density is that of its moments."""
+def test_predictive_probabilities_sum_to_one(fitted):
+    """Probabilities sum to one; the peak of a Gaussian density follows from its standard deviation."""
     frame, model = fitted
-    inner = model._model
+    fitted_model = model._model
     posterior = model.posterior(frame)
 
     def density(column, value):
         values = np.full((N, 6), np.nan)
         values[:, column] = value
-        parts = inner.params, inner.columns, inner.shapes, posterior.means.to_numpy(), posterior.covariances
+        parts = (
+            fitted_model.params,
+            fitted_model.columns,
+            fitted_model.shapes,
+            posterior.means.to_numpy(),
+            posterior.covariances,
+        )
         return np.exp(log_predictive(*parts, values)[:, column])
 
     np.testing.assert_allclose(sum(density(0, k) for k in (0, 1)), 1.0, atol=1e-8)
@@ -184,7 +190,7 @@ def test_sample_is_drawn_from_the_model(fitted):
     assert lag_one == pytest.approx(model.decay_[0], abs=6 * np.sqrt((1 - model.decay_[0] ** 2) / 4000))
 
 
-def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
+def test_saved_and_loaded_model_has_equal_results(fitted, tmp_path):
     frame, model = fitted
     path = tmp_path / "model.npz"
     model.save(path)
@@ -195,10 +201,10 @@ def test_saved_and_loaded_it_is_the_same(fitted, tmp_path):
     assert loaded.forecast(frame, 2).means.equals(model.forecast(frame, 2).means)
 
 
-# ---------------------------------------------------------------- border
+# ---------------------------------------------------------------- input validation
 
 
-def with_cell(kind, value):
+def with_value(kind, value):
     X = draw(kind, parameters(3, (0.9,)), 60)[0]
     X[7, 1] = value
     return X
@@ -222,8 +228,8 @@ def with_cell(kind, value):
         ("poisson", 1e17, r"1e\+17.*column 1, row 7"),
     ],
 )
-def test_refused_with_column_and_value(emission, value, reason):
-    X = with_cell(emission, value)
+def test_errors_name_column_and_value(emission, value, reason):
+    X = with_value(emission, value)
     with pytest.raises(ValueError, match=reason):
         EmissionSFA(1, emission=emission).fit(X)
     if np.isfinite(value):
@@ -252,7 +258,7 @@ def test_parameters_are_checked(options, reason):
         EmissionSFA(**options).fit(X)
 
 
-def test_new_levels_empty_columns_and_no_fit(fitted):
+def test_errors_of_new_levels_empty_columns_and_unfitted_models(fitted):
     frame, model = fitted
     with pytest.raises(ValueError, match="column 5"):
         model.transform(frame.assign(categorical=7.0))
@@ -262,7 +268,7 @@ def test_new_levels_empty_columns_and_no_fit(fitted):
         EmissionSFA(1).transform(frame)
     with pytest.raises(ValueError, match=r"interval.*got 1\.5"):
         model.impute(frame, interval=1.5)
-    # A fitted model infers rows and columns of which nothing is known.
+    # A fitted model infers rows and columns without observations.
     unknown = frame.astype(float).copy()
     unknown.iloc[:, 1], unknown.iloc[30:40] = np.nan, np.nan
     assert np.all(np.isfinite(model.transform(unknown)))
@@ -276,7 +282,7 @@ def test_booleans_are_zeros_and_ones():
     np.testing.assert_array_equal(booleans.transform(X.astype(bool)), numbers.transform(X))
 
 
-def test_values_beyond_all_the_model_expects_are_inferred(fitted):
+def test_extreme_values_have_finite_posteriors(fitted):
     frame, model = fitted
     far = frame.copy()
     far.iloc[3, 1], far.iloc[50, 2], far.iloc[90, 3] = 1e6, 1e7, 1e5
@@ -324,8 +330,8 @@ def test_default_number_of_factors():
 
 
 EXPECTED = {
-    "check_methods_subset_invariance": "rows are a time series: a part of it is inferred from less",
-    "check_methods_sample_order_invariance": "rows are a time series: their order is what is modelled",
+    "check_methods_subset_invariance": "rows are a time series: a posterior depends on all rows",
+    "check_methods_sample_order_invariance": "rows are a time series: the model describes their order",
 }
 
 
@@ -335,17 +341,17 @@ def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
 
-# ---------------------------------------------------------------- the sampler as an oracle
+# ---------------------------------------------------------------- comparison with a sampler
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["bernoulli", "poisson"])
 def test_posterior_agrees_with_a_sampler(kind):
-    """NUTS on the latents themselves, at the same parameters: means within 0.1 standard deviations."""
+    """Means of NUTS draws of the factors, at the same parameters, agree within 0.1 standard deviations."""
     params = parameters(4, (0.9,))
     X, _ = draw(kind, params, 30, seed=2, missing=0.1)
     means, std = oracle.sampled_latents(kind, X, params.decay, params.loadings, params.offset)
-    inferred, _ = infer(params, cells(kind, X), (shape_of(kind, 4),), tol=1e-10)
+    inferred, _ = infer(params, observations_of(kind, X), (shape_of(kind, 4),), tol=1e-10)
     spread = np.sqrt(inferred.covariances[:, 0, 0])
     assert np.max(np.abs(inferred.means[:, 0] - means) / std) < 0.1
     np.testing.assert_allclose(spread, std, rtol=0.1)

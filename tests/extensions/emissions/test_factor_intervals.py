@@ -10,7 +10,7 @@ from tests.statespace.test_factor_uncertainty import dense_information
 Z = 1.6448536269514722
 
 
-def test_of_gaussian_columns_they_are_those_of_the_dense_information():
+def test_intervals_of_gaussian_columns_agree_with_the_dense_information():
     X, _ = draw("gaussian", parameters(3, (0.9,)), 120)
     model = EmissionSFA(1, emission="gaussian").fit(X)
     c, r = model.loadings_[:, 0], model.noise_variance_
@@ -22,7 +22,7 @@ def test_of_gaussian_columns_they_are_those_of_the_dense_information():
     expected = directions @ np.linalg.inv(information[np.ix_(known, known)]) @ directions.T
     found = model._model.level_and_scale
     assert found.shape == (1, 2, 2)
-    # Whittle's formula lacks the ends of the series.
+    # Whittle's formula neglects the ends of the series.
     np.testing.assert_allclose(np.diag(found[0]), np.diag(expected), rtol=0.15)
     mean, std = model.transform(X)[:, 0], model.posterior(X).std[:, 0]
     lower, upper = model.factor_interval(X, 0.9)
@@ -31,9 +31,11 @@ def test_of_gaussian_columns_they_are_those_of_the_dense_information():
     np.testing.assert_allclose(0.5 * (lower + upper)[:, 0], mean, atol=1e-12)
 
 
-@pytest.mark.parametrize(("decays", "most_before", "least"), [((0.95,), 0.75, 0.8), ((0.95, 0.6), 0.8, 0.83)])
-def test_intervals_of_slow_factors_cover_them_about_as_often_as_they_should(decays, most_before, least):
-    """Of 20 series of 100 rows; at the fitted parameters alone they cover too little."""
+@pytest.mark.parametrize(
+    ("decays", "max_before", "min_after"), [((0.95,), 0.75, 0.8), ((0.95, 0.6), 0.8, 0.83)]
+)
+def test_intervals_of_slow_factors_have_nearly_nominal_coverage(decays, max_before, min_after):
+    """In 20 series of 100 rows; intervals without parameter uncertainty have too little coverage."""
     covered = []
     for seed in range(20):
         X, z = draw("poisson", parameters(5, decays, seed=seed), 100, seed=seed)
@@ -43,16 +45,16 @@ def test_intervals_of_slow_factors_cover_them_about_as_often_as_they_should(deca
         errors = np.abs(found.means - sign * z)
         covered.append([np.mean(errors < limit) for limit in (Z * found.std, 0.5 * (upper - lower))])
     before, after = np.mean(covered, axis=0)
-    assert before < most_before and least < after < 0.97
+    assert before < max_before and min_after < after < 0.97
 
 
-def test_files_of_earlier_versions_have_the_uncertainty_that_they_contain():
+def test_parameter_uncertainty_of_files_of_earlier_versions_is_used():
     X, _ = draw("gaussian", parameters(5, (0.95, 0.6)), 60)
     model = EmissionSFA(2, emission="gaussian").fit(X)
     posterior = model.posterior(X)
     level, scale = np.array([0.3, 0.1]), np.array([0.2, 0.05])
     mixture = np.array([[0.0, 0.15], [0.07, 0.0]])
-    crossed = np.full((2, 2), -0.02)  # covariances of opposite entries, which variances do not depend on
+    crossed = np.full((2, 2), -0.02)  # covariances of opposite entries, which do not affect variances
     for stored in (np.stack([level, scale]), np.concatenate([[level, scale], mixture, crossed])):
         model._model = model._model._replace(level_and_scale=stored)
         added = level + scale * posterior.means**2
@@ -65,7 +67,7 @@ def test_files_of_earlier_versions_have_the_uncertainty_that_they_contain():
     np.testing.assert_allclose(upper - lower, 2.0 * Z * posterior.std)
 
 
-def test_the_former_argument_of_posterior_warns():
+def test_the_deprecated_argument_of_posterior_warns():
     X, _ = draw("poisson", parameters(), 60)
     model = EmissionSFA(1, emission="poisson", max_iter=20).fit(X)
     with pytest.warns(FutureWarning, match=r"level_and_scale.*no effect.*factor_interval"):

@@ -1,4 +1,4 @@
-"""Families of cells: expected log densities, their derivatives, and what they predict."""
+"""Families: expected log densities, their derivatives, and predictive distributions."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ SHAPES = {
     "monotone": [np.log(0.4), 0.2, -0.3, 0.3, 0.1, -0.4],
     "quadratic": [np.log(0.4), 0.2, 0.35],
 }
-CELLS = {
+VALUES = {
     "gaussian": [-1.3, 0.2, 2.0],
     "student_t": [-1.3, 0.2, 9.0],
     "bernoulli": [0.0, 1.0, 1.0],
@@ -30,8 +30,8 @@ MEANS, VARIANCES = np.array([[-1.0], [0.3], [1.5]]), np.array([[0.2], [1.0], [0.
 NAMES = list(FAMILIES)
 
 
-def cells_of(name):
-    return np.array(CELLS[name])[:, None], np.array(SHAPES[name])[:, None]
+def values_and_shape(name):
+    return np.array(VALUES[name])[:, None], np.array(SHAPES[name])[:, None]
 
 
 def total(name, x, mean, variance, shape):
@@ -40,8 +40,8 @@ def total(name, x, mean, variance, shape):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "student_t"])
-def test_expected_log_density_is_that_of_quadrature(name):
-    x, shape = cells_of(name)
+def test_expected_log_density_agrees_with_quadrature(name):
+    x, shape = values_and_shape(name)
     wanted = [
         oracle.over_gaussian(lambda eta, x=x[i, 0]: oracle.log_density(name, x, eta, SHAPES[name]), m, v)
         for i, (m, v) in enumerate(zip(MEANS[:, 0], VARIANCES[:, 0], strict=True))
@@ -54,8 +54,8 @@ def test_student_bound_is_exact_near_the_mean_and_lower_for_outliers(x):
     """Outliers are farther than ``sqrt(nu s) = 1.10`` from the mean, here 0."""
     shape = np.array(SHAPES["student_t"])
     for variance in (0.05, 0.5):
-        cell, mean = np.full((1, 1), x), np.zeros((1, 1))
-        bound = total("student_t", cell, mean, np.full((1, 1), variance), shape[:, None])[0, 0]
+        value, mean = np.full((1, 1), x), np.zeros((1, 1))
+        bound = total("student_t", value, mean, np.full((1, 1), variance), shape[:, None])[0, 0]
         nodes, weights = np.polynomial.hermite_e.hermegauss(160)
         logs = oracle.log_density("student_t", x, np.sqrt(variance) * nodes, shape)
         exact = logs @ weights / weights.sum()
@@ -78,45 +78,47 @@ def test_derivatives_of_the_student_bound_are_continuous():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_derivatives_are_those_of_differences(name):
-    x, shape = cells_of(name)
+def test_derivatives_agree_with_finite_differences(name):
+    x, shape = values_and_shape(name)
     family, step = FAMILIES[name], 1e-5
     expectation = family.expectation(x, MEANS, VARIANCES, shape)
-    by_mean = total(name, x, MEANS + step, VARIANCES, shape) - total(name, x, MEANS - step, VARIANCES, shape)
-    by_variance = total(name, x, MEANS, VARIANCES + step, shape) - total(
+    change_of_mean = total(name, x, MEANS + step, VARIANCES, shape) - total(
+        name, x, MEANS - step, VARIANCES, shape
+    )
+    change_of_variance = total(name, x, MEANS, VARIANCES + step, shape) - total(
         name, x, MEANS, VARIANCES - step, shape
     )
-    np.testing.assert_allclose(expectation.slope, by_mean / (2 * step), atol=1e-7)
+    np.testing.assert_allclose(expectation.slope, change_of_mean / (2 * step), atol=1e-7)
     # By Price's theorem the precision is minus the expected second derivative.
-    np.testing.assert_allclose(expectation.precision, -by_variance / step, atol=1e-6)
+    np.testing.assert_allclose(expectation.precision, -change_of_variance / step, atol=1e-6)
     for i, slope in enumerate(family.shape_gradient(x, MEANS, VARIANCES, shape)):
-        away = np.zeros_like(shape)
-        away[i] = step
-        ahead, behind = (total(name, x, MEANS, VARIANCES, shape + sign * away) for sign in (1, -1))
+        offset = np.zeros_like(shape)
+        offset[i] = step
+        ahead, behind = (total(name, x, MEANS, VARIANCES, shape + sign * offset) for sign in (1, -1))
         np.testing.assert_allclose(slope, (ahead - behind) / (2 * step), atol=1e-7)
     value, slope = family.log_prior(shape)
     for i in range(len(shape)):
-        away = np.zeros_like(shape)
-        away[i] = step
-        ahead = family.log_prior(shape + away)[0] - family.log_prior(shape - away)[0]
+        offset = np.zeros_like(shape)
+        offset[i] = step
+        ahead = family.log_prior(shape + offset)[0] - family.log_prior(shape - offset)[0]
         assert slope[i, 0] == pytest.approx(ahead / (2 * step), abs=1e-7)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_density_and_distribution_are_those_of_scipy(name):
-    x, shape = cells_of(name)
+def test_density_and_distribution_agree_with_scipy(name):
+    x, shape = values_and_shape(name)
     family = FAMILIES[name]
-    given = oracle.distribution(name, MEANS, SHAPES[name])
+    distribution = oracle.distribution(name, MEANS, SHAPES[name])
     np.testing.assert_allclose(
         family.log_density(x, MEANS, shape), oracle.log_density(name, x, MEANS, SHAPES[name]), rtol=1e-10
     )
-    np.testing.assert_allclose(family.cdf(x, MEANS, shape), given.cdf(x), rtol=1e-10)
+    np.testing.assert_allclose(family.cdf(x, MEANS, shape), distribution.cdf(x), rtol=1e-10)
 
 
 @parametrize("name", NAMES, quick=["poisson"])
-def test_predicted_moments_and_quantiles_are_those_of_the_mixture(name):
+def test_predicted_moments_and_quantiles_agree_with_the_mixture(name):
     """Moments by quadrature; a quantile is the smallest value that the mixture reaches."""
-    _, shape = cells_of(name)
+    _, shape = values_and_shape(name)
     family = FAMILIES[name]
     mean, variance = family.moments(MEANS, VARIANCES, shape)
 
@@ -143,14 +145,14 @@ def test_predicted_moments_and_quantiles_are_those_of_the_mixture(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_have_the_distribution(name, rng):
-    _, shape = cells_of(name)
+    _, shape = values_and_shape(name)
     eta = np.full((4000, 1), 0.4)
     drawn = FAMILIES[name].draw(eta, shape, rng)[:, 0]
-    given = oracle.distribution(name, 0.4, SHAPES[name])
-    # Of ranks broken at random, which are uniform whatever the distribution is.
-    ranks = given.cdf(drawn - 1.0) if FAMILIES[name].is_integer else given.cdf(drawn)
+    distribution = oracle.distribution(name, 0.4, SHAPES[name])
+    # Randomized probability integral transforms are uniform for any distribution.
+    ranks = distribution.cdf(drawn - 1.0) if FAMILIES[name].is_integer else distribution.cdf(drawn)
     if FAMILIES[name].is_integer:
-        ranks = ranks + rng.random(4000) * (given.cdf(drawn) - ranks)
+        ranks = ranks + rng.random(4000) * (distribution.cdf(drawn) - ranks)
     assert stats.kstest(ranks, "uniform").pvalue > 1e-4
 
 

@@ -1,4 +1,4 @@
-"""Causal inference of cells that are not Gaussian: exact cases, going on, and residuals of right models."""
+"""Filter of non-Gaussian values: exact cases, continuation, and residuals of correct models."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,10 @@ from probsfa import EmissionSFA, ProbabilisticSFA
 from probsfa.extensions.emissions.filtering import filter_observations
 from probsfa.extensions.emissions.sites import engine_params, infer
 from probsfa.statespace.engine.dynamics import transition_table
-from tests.extensions.emissions.support import cells, draw, parameters, shape_of
+from tests.extensions.emissions.support import draw, observations_of, parameters, shape_of
 
 
-def test_of_gaussian_columns_it_is_the_filter_of_the_gaussian_model():
+def test_filter_of_gaussian_columns_agrees_with_probabilistic_sfa():
     linear = ProbabilisticSFA.from_parameters([0.95, 0.6], [[1, 0.5], [0.5, -1], [2, 0]], 0.3)
     X = 50.0 + 3.0 * linear.sample(80, random_state=0)[0]
     X[30:40, 0] = np.nan
@@ -30,21 +30,21 @@ def test_of_gaussian_columns_it_is_the_filter_of_the_gaussian_model():
 
 
 @pytest.mark.parametrize("name", ["poisson", "bernoulli", "student_t", "quadratic"])
-def test_of_one_row_it_is_what_all_rows_give(name):
+def test_filter_of_one_row_agrees_with_inference(name):
     params, shape = parameters(4), (shape_of(name, 4),)
     X, _ = draw(name, params, 1)
     X[0, 1] = np.nan
-    packed = cells(name, X)
+    packed = observations_of(name, X)
     steps = transition_table(params, packed.panel.gaps).at(packed.panel.gap_index)
-    filtering, ahead, spreads = filter_observations(
+    filtering, predicted_means, predicted_covariances = filter_observations(
         engine_params(params), packed, shape, steps, np.zeros(2), np.eye(2)
     )
     wanted, _ = infer(params, packed, shape, tol=1e-13)
     np.testing.assert_allclose(filtering.means, wanted.means, atol=1e-5)
     np.testing.assert_allclose(filtering.covariances, wanted.covariances, atol=1e-5)
     assert filtering.log_likelihoods[0] == pytest.approx(wanted.bound, abs=1e-8)
-    np.testing.assert_allclose(ahead, 0.0, atol=1e-12)
-    np.testing.assert_allclose(spreads[0], np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(predicted_means, 0.0, atol=1e-12)
+    np.testing.assert_allclose(predicted_covariances[0], np.eye(2), atol=1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def counts():
     return X, latents, EmissionSFA(1, emission="negative_binomial").fit(X)
 
 
-def test_it_goes_on_where_it_stopped(counts):
+def test_filter_can_be_continued(counts):
     X, _, model = counts
     whole = model.filter(X)
     first = model.filter(X[:150])
@@ -68,7 +68,7 @@ def test_it_goes_on_where_it_stopped(counts):
         model.filter([X[:150], X[150:]], first.state)
 
 
-def test_it_uses_no_later_rows_and_ends_near_all_of_them(counts):
+def test_filter_uses_no_later_rows_and_ends_near_the_posterior(counts):
     X, _, model = counts
     result = model.filter(X)
     changed = X.copy()
@@ -82,13 +82,13 @@ def test_it_uses_no_later_rows_and_ends_near_all_of_them(counts):
     assert np.all(result.row_bounds[100:110] == 0.0) and np.all(np.isnan(result.residuals[100:110]))
 
 
-def test_residuals_of_a_right_model_are_standard_normal(counts):
+def test_residuals_of_a_correct_model_are_standard_normal(counts):
     X, _, model = counts
     residuals = model.filter(X).residuals
     for column in residuals.T:
         column = column[~np.isnan(column)]
         assert stats.kstest(column, "norm").pvalue > 1e-3
         assert abs(np.corrcoef(column[1:], column[:-1])[0, 1]) < 4 / np.sqrt(len(column))
-    # Poisson's counts vary less than these: their residuals are too large.
+    # The counts vary more than Poisson counts, so that residuals of the Poisson model are too large.
     wrong = EmissionSFA(1, emission="poisson").fit(X).filter(X).residuals
     assert np.nanstd(wrong) > 1.06 > np.nanstd(residuals) > 0.9

@@ -10,7 +10,7 @@ from probsfa.extensions.emissions.learning import BoundObjective, Layout, Prior,
 from probsfa.extensions.emissions.links import LINKS
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.noise import NoiseVariances
-from tests.extensions.emissions.support import cells, draw, parameters, shape_of
+from tests.extensions.emissions.support import draw, observations_of, parameters, shape_of
 from tests.sampling import parametrize
 
 NAMES = list(FAMILIES)
@@ -18,7 +18,7 @@ NAMES = list(FAMILIES)
 
 def objective_of(name, params, X, times=None):
     shape, d = shape_of(name, X.shape[1]), X.shape[1]
-    packed = cells(name, X, times=times)
+    packed = observations_of(name, X, times=times)
     prior = Prior(np.full(d, not FAMILIES[name].has_scale), np.full(d, 0.1))
     layout = Layout(
         Coordinates(params.latents, NoiseVariances.known(d), packed.panel.evenly_sampled), (shape.shape,)
@@ -29,8 +29,8 @@ def objective_of(name, params, X, times=None):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("uneven", [False, True])
-def test_gradient_is_that_of_differences(name, uneven):
-    """Along random directions, which all parameters are part of."""
+def test_gradient_of_the_bound_agrees_with_finite_differences(name, uneven):
+    """Directional derivatives along random directions in all parameters."""
     params = parameters(n_features=4, decay=(0.9, 0.5))
     X, _ = draw(name, params, 40, missing=0.2)
     times = np.cumsum(np.random.default_rng(0).choice([1.0, 2.5], 40)) if uneven else None
@@ -47,7 +47,7 @@ def test_gradient_is_that_of_differences(name, uneven):
 @parametrize(
     "n_rows, n_features, decay", [(2, 1, (0.9,)), (40, 4, (0.9, 0.5)), (20, 1, (0.95, 0.6, 0.1))], quick=2
 )
-def test_run_never_falls(name, n_rows, n_features, decay):
+def test_objective_never_decreases(name, n_rows, n_features, decay):
     params = parameters(n_features, decay)
     for seed in range(3):
         X, _ = draw(name, params, n_rows, seed, missing=0.2)
@@ -66,8 +66,8 @@ def test_run_never_falls(name, n_rows, n_features, decay):
         assert np.all(np.isfinite(fit.params.loadings)) and np.all(np.abs(fit.params.decay) < 1.0)
 
 
-def test_gaussian_columns_alone_are_the_gaussian_model():
-    """Its likelihood and posterior at the same parameters, and hence its maximum."""
+def test_model_of_gaussian_columns_is_probabilistic_sfa():
+    """Likelihoods and posteriors at the same parameters are equal, and so are the maxima."""
     X = ProbabilisticSFA.from_parameters([0.95, 0.6], [[1, 0.5], [0.5, -1], [2, 0], [0, 1]], 0.3).sample(
         200, random_state=0
     )[0]
@@ -99,7 +99,7 @@ def mixed():
 
 
 @pytest.mark.parametrize("seed", [19, 24, 45, 55, 58, 59])
-def test_signs_are_those_of_the_gaussian_model_where_values_are_missing(seed):
+def test_signs_with_missing_values_agree_with_probabilistic_sfa(seed):
     """Columns with many missing values must not count as noisier in the rule that fixes the signs."""
     rng = np.random.default_rng(seed)
     model = ProbabilisticSFA.from_parameters([0.95, 0.7], rng.standard_normal((4, 2)), 0.5)
@@ -158,8 +158,8 @@ def test_parameters_are_recovered():
 
 
 @pytest.mark.parametrize("name, value", [("bernoulli", 1.0), ("bernoulli", 0.0), ("poisson", 0.0)])
-def test_a_column_that_is_the_same_throughout_ends(name, value):
-    """Its likelihood has no maximum; the priors have."""
+def test_fit_of_a_constant_column_converges(name, value):
+    """The likelihood of a constant column has no maximum; with the priors it has one."""
     X, _ = draw(name, parameters(4), 100)
     X[:, 2] = value
     model = EmissionSFA(1, emission=name).fit(X)
@@ -167,7 +167,7 @@ def test_a_column_that_is_the_same_throughout_ends(name, value):
     assert np.abs(model.loadings_[2]).max() < 2.0 and np.abs(model.mean_[2]) < 20.0
 
 
-def test_heavy_tails_do_not_carry_the_factors_away():
+def test_outliers_hardly_change_factors_with_student_t_noise():
     params = parameters(5, (0.95,)).replace(loadings=np.ones((5, 1)))
     X, latents = draw("gaussian", params, 400)
     rng = np.random.default_rng(1)
@@ -191,7 +191,7 @@ def test_cycles_are_found_in_counts():
 
 @pytest.mark.exhaustive
 def test_levels_follow_the_factor():
-    """Sequential logits: probabilities of levels by the definition, one cell at a time."""
+    """Probabilities of levels (sequential logits) agree with the frequencies of draws."""
     params = parameters(4, (0.95,)).replace(loadings=np.ones((4, 1)))
     X, latents = draw("gaussian", params, 400)
     levels = np.digitize(X, [-0.8, 0.3, 1.4]).astype(float) * 5.0
@@ -206,25 +206,25 @@ def test_levels_follow_the_factor():
     frequent = np.max(np.mean(levels[:, :1] == model.levels_[0], axis=0))
     chosen = np.take_along_axis(p[::7], truth[:, None], axis=1)
     assert np.mean(chosen) > frequent
-    # By draws of the latent: the same within their spread.
+    # Frequencies in draws agree within six standard errors.
     draws = model.sample_posterior(hidden, 4000, of="values", random_state=0)[:, 0, 0]
     shares = [np.mean(draws == level) for level in model.levels_[0]]
     np.testing.assert_allclose(shares, p[0], atol=6 * 0.5 / np.sqrt(4000))
 
 
-def test_auto_looks_at_each_column(mixed):
+def test_auto_selects_the_emission_of_each_column(mixed):
     X = np.stack([mixed[0][:, 2], mixed[0][:, 3], mixed[0][:, 0]], axis=1)
     frame = pd.DataFrame(X, columns=["event", "count", "level"])
     assert EmissionSFA(1).fit(frame).emissions_ == ("bernoulli", "negative_binomial", "gaussian")
-    asked = EmissionSFA(1, emission={"count": "poisson", 2: "student_t"}).fit(frame)
-    assert asked.emissions_ == ("bernoulli", "poisson", "student_t")
+    mixture = EmissionSFA(1, emission={"count": "poisson", 2: "student_t"}).fit(frame)
+    assert mixture.emissions_ == ("bernoulli", "poisson", "student_t")
 
 
 # ---------------------------------------------------------------- links
 
 
 def linked_series(function, seed=0, n_rows=300, n_features=6):
-    """Columns that are a function of a predictor of two latents, under noise of a tenth of the variance."""
+    """Draw columns that are functions of predictors of two factors, with noise of a tenth of the variance."""
     params = parameters(n_features, (0.97, 0.8), seed)
     X, latents = draw("gaussian", params, n_rows, seed)
     rng = np.random.default_rng(seed)
@@ -247,18 +247,18 @@ def test_a_link_is_learned(name):
     assert np.all(np.diff(model.history_) >= 0.0)
     assert model.lower_bound_ > linear.lower_bound_ + 50.0
     signal = 20.0 + 3.0 * FUNCTIONS[name](latents @ params.loadings[2])
-    off = []
+    errors = []
     for each in (model, linear):
         eta = each.mean_[2] + each.transform(X) @ each.loadings_[2]
-        off.append(np.sqrt(np.mean((each.column_mean(2, eta) - signal) ** 2)))
-    assert off[0] < 0.9 * off[1]
+        errors.append(np.sqrt(np.mean((each.column_mean(2, eta) - signal) ** 2)))
+    assert errors[0] < 0.9 * errors[1]
     rising = np.diff(model.column_mean(2, np.linspace(-300.0, 300.0, 50))) > 0.0
     assert rising.all() == (name == "monotone")
     filled, low, high = model.impute(X, interval=0.9)
     assert np.all(np.isfinite(filled)) and np.all(low <= high)
 
 
-def test_a_link_for_some_columns_leaves_the_others():
+def test_a_link_can_be_set_for_some_columns():
     X, _, _ = linked_series(FUNCTIONS["monotone"], n_rows=80, n_features=4)
     frame = pd.DataFrame(X, columns=list("abcd"))
     frame["d"] = (frame["d"] > 20.0).astype(float)

@@ -4,7 +4,7 @@ Outputs are independent of the order of the columns, of the order of the rows wh
 the memory layout, and of the sign of numeric labels. They are finite, and the data remain unchanged. Print
 the largest difference of each estimator over many configurations::
 
-    python -m tests.laws.invariance --configurations 500
+    python -m tests.properties.invariance --configurations 500
 """
 
 import argparse
@@ -61,7 +61,7 @@ class Configuration(NamedTuple):
 
 
 def draw(seed):
-    """Return a random configuration. Names change slower than kinds of data: all combinations occur."""
+    """Return a random configuration; seeds run through all combinations of estimators and kinds of data."""
     rng = np.random.default_rng(seed)
     kind, name = seed % N_KINDS, ESTIMATORS[seed // N_KINDS % len(ESTIMATORS)]
     X = _rows(rng, kind, name)

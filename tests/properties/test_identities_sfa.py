@@ -28,7 +28,7 @@ def X(rng):
     return ar1(rng, [0.95, 0.8, 0.3, -0.4], 200) @ np.linalg.qr(rng.standard_normal((4, 4)))[0]
 
 
-def test_mdp_counts_one_less_in_both_moments(X):
+def test_mdp_divides_both_moments_by_one_less(X):
     T = len(X)
     factor = (T - 1) ** 2 / (T * (T - 2))
     np.testing.assert_allclose(oracle.mdp_deltas(X), SFA().fit(X).delta_values_ * factor, rtol=SPECTRAL)
@@ -68,14 +68,14 @@ def test_delta_and_timescale_of_an_ar1_mixture(rng):
     np.testing.assert_allclose(sfa.timescales_[1:], (-1 / np.log(decays))[1:], rtol=0.2)
 
 
-def test_eta_of_sines_through_the_analysis():
+def test_eta_values_of_cosines():
     t = np.linspace(0, 2 * np.pi, 1000)
     waves = np.column_stack([np.cos(8 * t), np.cos(4 * t)])
     Y = SFA().fit_transform(waves @ [[1.0, 2.0], [0.5, -1.0]])
     np.testing.assert_allclose(eta_value(Y), [4.0019, 8.0032], atol=2e-4)
 
 
-def test_outputs_free_to_follow_any_course_are_cosines():
+def test_optimal_free_responses_are_cosines():
     T = 12
     with pytest.warns(UserWarning, match="12.*rank 11"):
         sfa = SFA().fit(np.eye(T))
@@ -84,7 +84,7 @@ def test_outputs_free_to_follow_any_course_are_cosines():
     np.testing.assert_allclose(np.abs(sfa.transform(np.eye(T)).T @ free) / T, np.eye(T - 1), atol=SPECTRAL)
 
 
-def test_the_first_example_of_the_literature():
+def test_example_of_wiskott_and_sejnowski_2002():
     """Wiskott & Sejnowski (2002), section 3: x1 = sin t + cos^2 11t and x2 = cos 11t."""
     t = np.arange(0, 2 * np.pi, 0.01)
     x = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
@@ -113,14 +113,14 @@ def test_eigenvalues_are_mean_squared_frequencies(X):
 
 @pytest.mark.parametrize("cycles", [1, 10, 50])
 def test_eigenvalue_of_a_sinusoid_is_its_squared_frequency(cycles):
-    """Delta has T - 1 differences; whole cycles also need that from the last row to the first."""
+    """Delta values have T - 1 differences; whole cycles also require that from the last row to the first."""
     T = 200
     w = 2 * np.pi * cycles / T
     y = np.sqrt(2) * np.sin(w * np.arange(T))
     delta = SFA().fit(y[:, None]).delta_values_[0]
     exact = 4 * np.sin(w / 2) ** 2
     np.testing.assert_allclose(((T - 1) * delta + (y[0] - y[-1]) ** 2) / T, exact, rtol=SPECTRAL)
-    assert abs(exact - w**2) < w**4 / 12  # the paper's w^2, for slow ones
+    assert abs(exact - w**2) < w**4 / 12  # w^2 of the paper is an approximation for low frequencies
 
 
 def test_directions_are_a_rotation_of_sphered_data(X):
