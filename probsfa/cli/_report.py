@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["align", "scores_as_csv", "scores_as_text"]
 
-_HEADINGS = ("", "RMSE", "MAE", "90 % covers", "seconds")
+_HEADINGS = ("", "RMSE", "MAE", "coverage (90 %)", "seconds")
 
 
 def scores_as_text(comparisons: "Iterable[Comparison]") -> str:

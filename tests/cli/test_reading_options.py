@@ -275,7 +275,7 @@ def test_scores_on_standard_output_are_the_only_output(command, written):
     rows = "\n".join(f"{(7 * i) % 5},{(3 * i) % 7}" for i in range(30))
     result = command("compare", written(f"a,b\n{rows}\n"), "--block", "3", "-o", "-")
     assert result.out.startswith("hidden,method,rmse")
-    assert "90 % covers" in result.err
+    assert "coverage (90 %)" in result.err
 
 
 def test_a_saved_model_selects_its_columns(command, written, tmp_path):

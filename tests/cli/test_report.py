@@ -16,9 +16,9 @@ def test_scores_as_tables():
     comparison = Comparison("hidden, one by one", tuple(scores), np.ones((1, 1)), {})
     assert scores_as_text([comparison, comparison]).split("\n\n")[0].splitlines() == [
         "hidden, one by one",
-        "                      RMSE    MAE  90 % covers  seconds",
-        "  mean               1.000  0.750            -      0.0",
-        "  probabilistic SFA  0.254  0.126       90.5 %     12.3",
+        "                      RMSE    MAE  coverage (90 %)  seconds",
+        "  mean               1.000  0.750                -      0.0",
+        "  probabilistic SFA  0.254  0.126           90.5 %     12.3",
     ]
     assert scores_as_csv([comparison]).splitlines() == [
         "hidden,method,rmse,mae,coverage,seconds",

@@ -162,7 +162,7 @@ class Input:
             ],
             "time": {
                 "columns": [table.names[j] for j in self.column_roles.time],
-                "read_as": self.row_times.how,
+                "read_as": self.row_times.time_format,
                 "evenly_spaced": self.row_times.times is None,
                 "step": self.row_times.step,
             },
@@ -176,9 +176,9 @@ class Input:
         names = " and ".join(self.table.names[j] or "(no name)" for j in self.column_roles.time)
         if not self.column_roles.time:
             return "no column (--time names some)"
-        if self.row_times.how is None:
+        if self.row_times.time_format is None:
             return f"{names}, not used (--even)"
-        return f"{names}, read as {self.row_times.how}{'' if self._is_in_order() else ', sorted'}"
+        return f"{names}, read as {self.row_times.time_format}{'' if self._is_in_order() else ', sorted'}"
 
     def _is_in_order(self) -> bool:
         return all(bool(np.all(np.diff(rows) > 0)) for rows in self.row_times.sequences)

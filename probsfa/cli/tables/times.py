@@ -64,8 +64,8 @@ class RowTimes:
         Time of each row in steps; None if the rows are evenly spaced or treated as evenly spaced.
     stamps : ndarray (T,) or None
         Times as read: numbers or datetime64.
-    step, how : str or None
-        Duration of a step, such as "1 h", and format of the times; None if not known.
+    step, time_format : str or None
+        Duration of a step, such as "1 h", and format of the times, such as "%d/%m/%Y"; None if not known.
     note : str
         Note for the user.
     sequences : sequence of ndarray of int
@@ -76,7 +76,7 @@ class RowTimes:
     stamps: NDArray[Any] | None
     step: str | None
     note: str
-    how: str | None
+    time_format: str | None
     sequences: Sequence[Rows]
 
 

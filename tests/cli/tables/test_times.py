@@ -141,7 +141,7 @@ def test_day_of_year_is_read_by_its_format(row_times):
 
 
 def test_seconds_since_1970_are_not_dates(row_times):
-    assert row_times("ts", ["1601010100", "1601010110", "1601010120"]).how == "numbers"
+    assert row_times("ts", ["1601010100", "1601010110", "1601010120"]).time_format == "numbers"
 
 
 def test_numbers_with_fractions_are_not_dates():
