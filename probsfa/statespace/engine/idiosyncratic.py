@@ -93,18 +93,18 @@ class Steps:
     def links(self) -> "_Links":
         """Pairs of adjacent observations of each column."""
         rows = np.arange(self.n_rows)
-        first = np.maximum.accumulate(np.where(self.has_previous, 0, rows))
-        end = np.minimum.accumulate(
+        sequence_start = np.maximum.accumulate(np.where(self.has_previous, 0, rows))
+        sequence_end = np.minimum.accumulate(
             np.where(np.append(self.has_previous[1:], False), self.n_rows, rows)[::-1]
         )[::-1]
         observed = self.weights > 0.0
         last = np.maximum.accumulate(np.where(observed, rows, -1), axis=1)
         last = np.concatenate([np.full((len(observed), 1), -1), last[:, :-1]], axis=1)
         following = np.minimum.accumulate(np.where(observed, rows, self.n_rows)[:, ::-1], axis=1)[:, ::-1]
-        linked = (last >= first) & (following <= end) & (following - last <= _MAX_LINK_ROWS)
+        linked = (last >= sequence_start) & (following <= sequence_end) & (following - last <= _MAX_LINK_ROWS)
         last, following = np.where(linked, last, 0), np.where(linked, following, 0)
-        clock = np.cumsum(np.where(self.has_previous, self.elapsed, 0.0))
-        return _Links(linked, last, following, np.where(linked, clock[following] - clock[last], 1.0))
+        times = np.cumsum(np.where(self.has_previous, self.elapsed, 0.0))
+        return _Links(linked, last, following, np.where(linked, times[following] - times[last], 1.0))
 
 
 class _Links(NamedTuple):

@@ -7,7 +7,7 @@ previous segment. The algorithm is exact:
 
 1. *Summarize.* Filter every segment given ``s``. The last state of the segment is then ``N(F s + m, P)``, and
    the likelihood of its rows as a function of ``s`` is proportional to ``exp(h' s - s' J s / 2)``, the
-   potential of the segment. These two functions are its summary.
+   potential of the segment. The conditional distribution and the potential are the summary of the segment.
 2. *Join.* Filter the states at the ``S`` boundaries one after the other.
 3. *Filter* every segment again, from the distribution of the state at its left boundary.
 4. *Smooth* the last states of all segments by a backward pass over the boundaries, then every segment from

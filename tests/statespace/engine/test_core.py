@@ -51,7 +51,7 @@ def make_case(rng, n_rows=60, n_features=4, n_components=3):
 @pytest.mark.parametrize("sampling", ["even", "uneven"])
 def test_chunks_continue_each_other_exactly(rng, monkeypatch, chunk_type, max_stored_bytes, sampling):
     """Also if results of the forward pass do not fit into memory and are recomputed."""
-    monkeypatch.setattr(chunk_type, "rows_of_chunk", classmethod(lambda cls, n_states, return_moments: 32))
+    monkeypatch.setattr(chunk_type, "rows_of_chunk", classmethod(lambda cls, n_states, moments_by_chunk: 32))
     for name in ("_MAX_STORED_BYTES", "_MAX_STORED_BYTES_OF_CHUNKS"):
         monkeypatch.setattr(f"probsfa.statespace.engine.core.algorithm.{name}", max_stored_bytes)
     model = model_of(rng, slowest=0.999)
@@ -73,7 +73,7 @@ def test_chunks_continue_each_other_exactly(rng, monkeypatch, chunk_type, max_st
 @pytest.mark.parametrize("even", [True, False])
 def test_sums_of_blocks_do_not_depend_on_chunks(rng, monkeypatch, chunk_type, even):
     """Lag-one covariances of blocks are not symmetric."""
-    monkeypatch.setattr(chunk_type, "rows_of_chunk", classmethod(lambda cls, n_states, return_moments: 16))
+    monkeypatch.setattr(chunk_type, "rows_of_chunk", classmethod(lambda cls, n_states, moments_by_chunk: 16))
     params = make_model(rng, "both")
     data, times, panel = make_data(rng, params, even=even)
     assert_blocks_are_the_joint_gaussian(params, data, times, panel, Core(chunk_type=chunk_type))
@@ -83,7 +83,7 @@ def test_draws_do_not_depend_on_chunks(rng, monkeypatch):
     params, panel = make_case(rng, 100)
     normals = rng.standard_normal((panel.values.shape[0], 2, 3))
     wanted = Core().draw(params, panel, normals)
-    monkeypatch.setattr(Recursions, "rows_of_chunk", classmethod(lambda cls, n_states, return_moments: 32))
+    monkeypatch.setattr(Recursions, "rows_of_chunk", classmethod(lambda cls, n_states, moments_by_chunk: 32))
     assert scaled_error(Core().draw(params, panel, normals), wanted) < EXACT
 
 

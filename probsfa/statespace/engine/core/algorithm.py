@@ -78,7 +78,7 @@ class Core:
     def visit_moments(self, params: StateSpace, panel: Panel, visit: Visit) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
-            panel_pass = self._pass(params, panel, _MAX_STORED_BYTES_OF_CHUNKS, return_moments=True)
+            panel_pass = self._pass(params, panel, _MAX_STORED_BYTES_OF_CHUNKS, moments_by_chunk=True)
             value = float(sum(map(np.sum, panel_pass.forward())))
             for chunk in panel_pass.backward(
                 lambda part: _arrays_for_moments(part.stop - part.start, params.n_states), full=True
@@ -180,10 +180,10 @@ class Core:
         panel: Panel,
         max_stored_bytes: int = _MAX_STORED_BYTES,
         *,
-        return_moments: bool = False,
+        moments_by_chunk: bool = False,
     ) -> PanelPass:
         chunk_type = self.chunk_type or _choose_chunk_type(params, panel, self.for_steps)
-        return PanelPass(params, panel, chunk_type, max_stored_bytes, return_moments=return_moments)
+        return PanelPass(params, panel, chunk_type, max_stored_bytes, moments_by_chunk=moments_by_chunk)
 
 
 @contextmanager

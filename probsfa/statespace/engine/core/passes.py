@@ -33,7 +33,8 @@ _T = TypeVar("_T", Precisions, Roots)
 _READ_BYTES = 16 * 2**20
 # Minimum number of multiplications of a chunk for which a second thread is used. Its start takes about 50 us.
 _MIN_WORK_OF_THREAD = 1e7
-# Bytes of the results of a chunk (precisions, or gains and roots) that are stored for the backward pass.
+# Bytes of the results of a chunk that are stored for the backward pass: conditional covariances, or gains and
+# roots.
 _CHUNK_BYTES = 64 * 2**20
 
 
@@ -119,8 +120,8 @@ class Chunk(ABC):
 
     @classmethod
     @abstractmethod
-    def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
-        """Return the number of rows of a chunk; ``return_moments`` as in :class:`PanelPass`."""
+    def rows_of_chunk(cls, n_states: int, moments_by_chunk: bool) -> int:
+        """Return the number of rows of a chunk; ``moments_by_chunk`` as in :class:`PanelPass`."""
 
     @classmethod
     @abstractmethod
@@ -219,8 +220,8 @@ class PanelPass:
     max_stored_bytes : int
         Maximum size of stored results of the forward pass. Results of further chunks are recomputed in the
         backward pass.
-    return_moments : bool, default=False
-        Whether moments of all rows are returned; chunks are then smaller.
+    moments_by_chunk : bool, default=False
+        Whether each chunk has its own arrays of full moments. Chunks of :class:`Segments` are then smaller.
     """
 
     def __init__(
@@ -230,7 +231,7 @@ class PanelPass:
         chunk_type: type[Chunk],
         max_stored_bytes: int,
         *,
-        return_moments: bool = False,
+        moments_by_chunk: bool = False,
     ) -> None:
         self.chunk_type, self.max_stored_bytes = chunk_type, max_stored_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
@@ -242,7 +243,7 @@ class PanelPass:
         self.columns = Columns.of(params)
         self.params = params
         self.resident = resident_bytes(panel.values) is not None
-        n_chunk_rows = chunk_type.rows_of_chunk(self.n_states, return_moments)
+        n_chunk_rows = chunk_type.rows_of_chunk(self.n_states, moments_by_chunk)
         if not self.resident:
             n_chunk_rows = min(n_chunk_rows, _READ_BYTES // (8 * self.n_features))
         # Multiples of eight rows, so that two groups of four segments have equally long segments.
@@ -324,11 +325,11 @@ class Segments(Chunk):
     max_block_size = 2
 
     @classmethod
-    def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
+    def rows_of_chunk(cls, n_states: int, moments_by_chunk: bool) -> int:
         """Return the number of rows of a chunk."""
         rows = _CHUNK_BYTES // (4 * n_states * (n_states + 1))
-        # If all moments are returned, arrays are several times as large.
-        return max(rows // 8 if return_moments else rows, _MIN_CHUNK_ROWS)
+        # Full moments of a chunk are several times as large as its filtered results.
+        return max(rows // 8 if moments_by_chunk else rows, _MIN_CHUNK_ROWS)
 
     @classmethod
     def prior(cls, n_states: int) -> State:
@@ -430,7 +431,7 @@ class Recursions(Chunk):
     """
 
     @classmethod
-    def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
+    def rows_of_chunk(cls, n_states: int, moments_by_chunk: bool) -> int:
         """Return the number of rows of a chunk."""
         return _CHUNK_BYTES // (16 * n_states**2)
 

@@ -185,9 +185,9 @@ typedef struct {
 static int64_t filter_scratch_size(int64_t n, int64_t d) { return 10 * n * (n + 1) + 12 * n + 4 + (n + 2) * (2 * d + 1); }
 
 ALWAYS_INLINE double *allocate(double **next, int64_t size) {
-    double *const taken = *next;
+    double *const allocated = *next;
     *next += size;
-    return taken;
+    return allocated;
 }
 
 ALWAYS_INLINE filter_scratch make_filter_scratch(int n, int d, double *next) {

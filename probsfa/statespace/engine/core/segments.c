@@ -134,7 +134,7 @@ static inline const transition *transition_to(const work *w, int n, int64_t g, i
     return local;
 }
 
-/* Fills the table of transitions, which are equal in all lanes, for each gap. */
+/* Fills the table of transitions: for each gap, the same transition in all lanes. */
 static void tabulate(const work *w) {
     const int n = COUNT(w);
     for (int64_t i = 0; i <= w->n_gaps; i++) {
@@ -299,6 +299,7 @@ static void eliminate(const work *w, int64_t first_group, int64_t end_group, cha
             }
         }
         s->n_eliminated = t;
+        /* The mean and terms of row t - 1 depend on s; `refilter` overwrites them. */
         filter(w, g, t - 1, w->length - 1, state, s->information, space);
         memcpy(s->precision, state->precision, sizeof state->precision);
     }
