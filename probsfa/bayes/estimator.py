@@ -66,7 +66,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of the standard deviation of each column and covariate.
     inference : {"nuts", "svi"}, default="nuts"
-        No-U-turn sampler; or variational inference by a Gaussian with full covariance, corrected by
+        No-U-Turn sampler; or variational inference by a Gaussian with full covariance, corrected by
         importance weights, which takes seconds. Variational inference has four starts. If they end in
         different modes, the result is a mixture of the modes.
     n_warmup, n_chains : int, default=500, 4

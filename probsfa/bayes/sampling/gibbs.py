@@ -349,7 +349,7 @@ class _Chain:
             parameters.noise_variance,
         )
 
-    def _sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
+    def _transition_sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
         """Return sums of ``z_t^2``, ``z_t z_t-1``, ``z_t-1^2`` by gap (U, K); of squares at starts (K,)."""
         previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
         sums = (
@@ -374,7 +374,7 @@ class _Chain:
 
     def _draw_timescales(self, z: FloatArray) -> FloatArray:
         """Draw time scales given factors in units of innovations, then given factors; return the factors."""
-        sums, (d, _) = self._sums(z), self.loadings.shape
+        sums, (d, _) = self._transition_sums(z), self.loadings.shape
         current = self.log_timescale
 
         def log_size(log_timescale: FloatArray) -> FloatArray:
@@ -397,7 +397,7 @@ class _Chain:
         proposed = slice_sample(given_innovations, current, self.rng)
         s = np.exp(log_size(proposed))
         z, self.loadings = z * s, self.loadings / s
-        sums = self._sums(z)
+        sums = self._transition_sums(z)
 
         def given_factors(log_timescale: FloatArray) -> FloatArray:
             return self.prior_of_timescale(log_timescale) + self._log_density_of_latents(sums, log_timescale)

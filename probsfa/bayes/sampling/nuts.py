@@ -225,17 +225,17 @@ def sample_chains(
                 problem = problem._replace(factor=problem.factor @ root)
                 positions = vectors[:, -1]
             jobs = runner.start(problem, positions, step_size, rng)
-            last, added = runner.extend(jobs, stage_length + n_draws), max(n_draws // 4, 1)
+            outputs, n_added = runner.extend(jobs, stage_length + n_draws), max(n_draws // 4, 1)
             while n_draws < (max_draws or n_draws) and not runner.interrupted:
                 if have_converged is not None and have_converged(
-                    _vectors(problem, [last[0][:, stage_length : stage_length + n_draws]])
+                    _vectors(problem, [outputs[0][:, stage_length : stage_length + n_draws]])
                 ):
                     break
-                n_draws = min(n_draws + added, max_draws or n_draws)
-                last = runner.extend(jobs, stage_length + n_draws)
+                n_draws = min(n_draws + n_added, max_draws or n_draws)
+                outputs = runner.extend(jobs, stage_length + n_draws)
     except KeyboardInterrupt:
         return Chains(np.zeros((n_chains, 0, target.size)), {}, True)
-    retained = [part[:, stage_length : stage_length + n_draws] for part in last]
+    retained = [part[:, stage_length : stage_length + n_draws] for part in outputs]
     stats = dict(zip(_STATISTICS, retained[1:], strict=True))
     return Chains(_vectors(problem, retained), stats, runner.interrupted)
 
