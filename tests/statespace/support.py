@@ -67,7 +67,7 @@ def to_model(params: StateSpace) -> oracle.Model:
     return oracle.Model(params.decay, params.loadings, params.noise_variance, params.offset)
 
 
-def of_decay(decay) -> StateSpace:
+def model_of_decays(decay) -> StateSpace:
     """Return a model of one factor for each column, with these decays and noise variance one."""
     k = len(decay)
     return StateSpace(np.array(decay, dtype=np.float64), np.eye(k), np.ones(k), np.zeros(k))

@@ -69,7 +69,7 @@ def without(content, name):
 pytestmark = pytest.mark.filterwarnings("ignore:Observed values left out")
 
 
-def refused(tmp_path, content, match):
+def assert_refused(tmp_path, content, match):
     path = tmp_path / "model.npz"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=match) as caught:
@@ -81,11 +81,11 @@ def refused(tmp_path, content, match):
 def test_truncated_and_damaged_files_are_refused(saved, tmp_path):
     for content in saved:
         for part in (0, 1, 10, 100, len(content) // 2, len(content) - 1):
-            refused(tmp_path, content[:part], "broken")
+            assert_refused(tmp_path, content[:part], "broken")
         for start in range(60, len(content) - 400, 97):
             damaged = bytearray(content)
             damaged[start : start + 30] = bytes(255 - byte for byte in content[start : start + 30])
-            refused(tmp_path, bytes(damaged), "model.npz")
+            assert_refused(tmp_path, bytes(damaged), "model.npz")
 
 
 def test_invalid_compressed_data_are_refused(saved, tmp_path):
@@ -95,7 +95,7 @@ def test_invalid_compressed_data_are_refused(saved, tmp_path):
         member = archive.getinfo("loadings.npy")
     start = member.header_offset + 30 + len("loadings.npy")
     content[start : start + 8] = b"\xff" * 8  # zlib.error: invalid block type
-    refused(tmp_path, bytes(content), "broken")
+    assert_refused(tmp_path, bytes(content), "broken")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_invalid_compressed_data_are_refused(saved, tmp_path):
     ids=["text", "whole", "cut"],
 )
 def test_gzip_files_are_refused(tmp_path, content):
-    refused(tmp_path, content, "broken")
+    assert_refused(tmp_path, content, "broken")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -117,19 +117,19 @@ def test_other_compression_methods_of_zip_files_are_read(saved, data, tmp_path, 
     "name", ["decay", "loadings", "noise_variance", "offset", "shift", "scale", "history"]
 )
 def test_a_missing_array_is_named(saved, tmp_path, name):
-    refused(tmp_path, without(saved[0], name), f"has no '{name}'")
+    assert_refused(tmp_path, without(saved[0], name), f"has no '{name}'")
 
 
 @pytest.mark.parametrize("name", ["limit_decay", "limit_components", "limit_loadings", "limit_mean"])
 def test_a_missing_array_of_the_limit_is_named(saved, tmp_path, name):
-    refused(tmp_path, without(saved[1], name), f"has no '{name}'")
+    assert_refused(tmp_path, without(saved[1], name), f"has no '{name}'")
 
 
 @pytest.mark.parametrize(
     "name", ["options", "time_unit", "log_likelihood", "n_evaluations", "converged", "status"]
 )
 def test_a_missing_scalar_is_named(saved, tmp_path, name):
-    refused(tmp_path, with_header(saved[0], **{name: ...}), f"has no '{name}'")
+    assert_refused(tmp_path, with_header(saved[0], **{name: ...}), f"has no '{name}'")
 
 
 @pytest.mark.parametrize(
@@ -151,19 +151,19 @@ def test_a_missing_scalar_is_named(saved, tmp_path, name):
     ],
 )
 def test_an_invalid_scalar_is_named(saved, tmp_path, name, value):
-    refused(tmp_path, with_header(saved[0], **{name: value}), name)
+    assert_refused(tmp_path, with_header(saved[0], **{name: value}), name)
 
 
 @pytest.mark.parametrize("version", [0, "1", None, 1.0, True, [1]])
 def test_an_invalid_version_is_reported(saved, tmp_path, version):
-    refused(tmp_path, with_header(saved[0], version=version), "version")
+    assert_refused(tmp_path, with_header(saved[0], version=version), "version")
 
 
 @pytest.mark.parametrize("changes", [{"colour": "red"}, {"noise": "loud"}, {"max_iter": -1}, {"tol": None}])
 def test_invalid_options_are_reported(saved, tmp_path, changes):
     header = json.loads(str(np.load(io.BytesIO(unpacked(saved[0])["header.npy"]))))
     options = {**header["options"], **changes}
-    refused(tmp_path, with_header(saved[0], options=options), next(iter(changes)))
+    assert_refused(tmp_path, with_header(saved[0], options=options), next(iter(changes)))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -173,7 +173,7 @@ def test_invalid_options_are_reported(saved, tmp_path, changes):
 def test_parameters_that_are_not_finite_are_named(saved, tmp_path, name, value):
     array = np.load(io.BytesIO(unpacked(saved[0])[f"{name}.npy"]))
     array.flat[0] = value
-    refused(tmp_path, with_array(saved[0], name, array), f"{name}.*not finite")
+    assert_refused(tmp_path, with_array(saved[0], name, array), f"{name}.*not finite")
 
 
 @pytest.mark.parametrize(
@@ -197,16 +197,16 @@ def test_parameters_that_are_not_finite_are_named(saved, tmp_path, name, value):
 )
 def test_parameters_out_of_range_or_shape_are_named(saved, tmp_path, name, array):
     match = f"{name}|does not fit the other arrays"
-    refused(tmp_path, with_array(saved[0], name, np.asarray(array)), match)
+    assert_refused(tmp_path, with_array(saved[0], name, np.asarray(array)), match)
 
 
 def test_objects_are_not_unpickled(saved, tmp_path):
     array = as_npy(np.array([{}], dtype=object), allow_pickle=True)
-    refused(tmp_path, with_array(saved[0], "decay", array), "broken")
+    assert_refused(tmp_path, with_array(saved[0], "decay", array), "broken")
 
 
 def test_a_deeply_nested_header_is_refused(saved, tmp_path):
-    refused(tmp_path, with_array(saved[0], "header", np.array("[" * 100_000)), "broken")
+    assert_refused(tmp_path, with_array(saved[0], "header", np.array("[" * 100_000)), "broken")
 
 
 def npy_that_claims(shape, n_bytes):
@@ -225,7 +225,7 @@ def test_zip_bombs_are_not_decompressed(saved, tmp_path, monkeypatch):
     assert len(bombs["zeros"]) < 2**20
     for content in bombs.values():
         tracemalloc.start()
-        refused(tmp_path, content, "broken|impossible for a model")
+        assert_refused(tmp_path, content, "broken|impossible for a model")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 20 * 2**20
@@ -283,7 +283,7 @@ def mutated(content, rng):
     return content
 
 
-def survive(saved, data, tmp_path, seed):
+def read_mutated_files(saved, data, tmp_path, seed):
     """Read mutated files; return the number of files that were read as a model."""
     rng = np.random.default_rng(seed)
     n_read = 0
@@ -312,11 +312,11 @@ def survive(saved, data, tmp_path, seed):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_files_are_refused_or_impute_without_nan(saved, data, tmp_path, seed):
-    survive(saved, data, tmp_path, seed)
+    read_mutated_files(saved, data, tmp_path, seed)
 
 
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_many_mutated_files_are_refused_or_impute_without_nan(saved, data, tmp_path):
-    n_read = sum(survive(saved, data, tmp_path, seed) for seed in range(100, 180))
+    n_read = sum(read_mutated_files(saved, data, tmp_path, seed) for seed in range(100, 180))
     assert n_read > 20  # some mutations change no validated value

@@ -20,7 +20,7 @@ from probsfa.statespace.calibration import (
 from tests.sampling import parametrize
 
 
-def held_out(rng, n_blocks, length, std_at):
+def block_predictions(rng, n_blocks, length, std_at):
     """Return predictions of blocks whose errors have standard deviations `std_at(distance)`, not one."""
     distance = np.tile(np.minimum(np.arange(length), np.arange(length)[::-1]) + 1.0, n_blocks)
     blocks = np.repeat(np.arange(n_blocks), length)
@@ -62,7 +62,7 @@ def test_factors_of_many_values_are_one():
 
 
 def test_factors_at_distances_are_found(rng):
-    found = calibrate(held_out(rng, 400, 16, lambda d: np.where(d >= 4.0, 2.0, 1.0)), np.ones(2))
+    found = calibrate(block_predictions(rng, 400, 16, lambda d: np.where(d >= 4.0, 2.0, 1.0)), np.ones(2))
     np.testing.assert_allclose(
         found.by_distance(np.array([1.0, 2.0, 7.0, 50.0])), [1.0, 1.0, 2.0, 2.0], rtol=0.1
     )
@@ -82,23 +82,23 @@ def test_factors_are_shrunk_by_positive_part_james_stein():
 
 
 def test_intervals_that_are_too_wide_get_narrower(rng):
-    found = calibrate(held_out(rng, 400, 1, lambda d: np.full(d.shape, 0.5)), np.ones(1))
+    found = calibrate(block_predictions(rng, 400, 1, lambda d: np.full(d.shape, 0.5)), np.ones(1))
     np.testing.assert_allclose(found.factors, 0.5, rtol=0.1)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_calibrated_intervals_hardly_change(seed):
-    found = calibrate(held_out(np.random.default_rng(seed), 100, 12, np.ones_like), np.ones(1))
+    found = calibrate(block_predictions(np.random.default_rng(seed), 100, 12, np.ones_like), np.ones(1))
     np.testing.assert_allclose(found.factors, 1.0, atol=0.1)
 
 
 def test_few_blocks_do_not_change_small_sample_factors(rng):
-    found = calibrate(held_out(rng, 7, 20, lambda d: np.full(d.shape, 3.0)), np.full(2, 1.5))
+    found = calibrate(block_predictions(rng, 7, 20, lambda d: np.full(d.shape, 3.0)), np.full(2, 1.5))
     np.testing.assert_array_equal(found.at(np.array([[1.0, 9.0]])), 1.5)
 
 
 def test_blocks_of_different_draws_are_different_groups(rng):
-    one = held_out(rng, 5, 3, np.ones_like)
+    one = block_predictions(rng, 5, 3, np.ones_like)
     both = HeldOutPredictions.joined([one, one])
     np.testing.assert_array_equal(both.errors, np.tile(one.errors, 2))
     assert np.unique(both.groups).size == 10
@@ -112,7 +112,7 @@ def ar1(rng, n_rows, decays):
     return z
 
 
-def of_the_model(rng, n_rows, n_columns=6):
+def simulate_columns(rng, n_rows, n_columns=6):
     """Simulate two AR(1) factors, and AR(1) and white noise of each column, as in default candidates."""
     factors = ar1(rng, n_rows, np.array([0.95, 0.8])) @ rng.standard_normal((2, n_columns))
     noise = ar1(rng, n_rows, np.linspace(0.6, 0.9, n_columns))
@@ -139,7 +139,7 @@ def hide_days(x, part, **given):
 def test_coverage_in_data_of_the_model(hide):
     found = []
     for seed in range(3):
-        complete = of_the_model(np.random.default_rng(seed), 600)
+        complete = simulate_columns(np.random.default_rng(seed), 600)
         found.append(coverage(complete, hide(complete, 0.1, random_state=seed))[0])
     assert 0.88 <= np.mean(found) <= 0.92
 
@@ -148,7 +148,7 @@ def test_coverage_of_short_series():
     """Coverage varies more than in long series: a factor has a time scale of 20 rows, half of the series."""
     found = []
     for seed in range(6):
-        complete = of_the_model(np.random.default_rng(seed), 40)
+        complete = simulate_columns(np.random.default_rng(seed), 40)
         found.append(coverage(complete, hide_blocks(complete, 4, 0.15, random_state=seed)))
     calibrated, plain = np.mean(found, axis=0)
     assert plain < calibrated
@@ -169,7 +169,7 @@ def test_coverage_of_blocks_of_columns_smoother_than_ar1_processes():
 def calibrated():
     """A model with calibrated intervals, the same without, and rows with missing values."""
     rng = np.random.default_rng(0)
-    x = of_the_model(rng, 80, 3)
+    x = simulate_columns(rng, 80, 3)
     x[20:32, 1] = np.nan
     x[76:, 2] = np.nan
     model = ProbabilisticSFA(random_state=0).fit(x)
@@ -223,7 +223,7 @@ def test_draws_have_calibrated_standard_deviations(calibrated):
 
 
 def test_calibration_is_saved(tmp_path):
-    x = of_the_model(np.random.default_rng(0), 60, 3)
+    x = simulate_columns(np.random.default_rng(0), 60, 3)
     x[5:9, 0] = np.nan
     model = ProbabilisticSFA().fit(x)
     model.save(tmp_path / "model.npz")
@@ -234,7 +234,7 @@ def test_calibration_is_saved(tmp_path):
 
 
 def test_models_of_given_size_have_no_calibration():
-    x = of_the_model(np.random.default_rng(0), 60, 3)
+    x = simulate_columns(np.random.default_rng(0), 60, 3)
     model = ProbabilisticSFA().fit(x)
     assert hasattr(model, "calibration_")
     assert not hasattr(model.set_params(n_components=1).fit(x), "calibration_")

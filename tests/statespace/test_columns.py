@@ -57,7 +57,7 @@ def test_negative_imputed_values_of_nonnegative_columns_are_found():
     expected = np.zeros((3, 3), dtype=bool)
     expected[1, 0] = True
     np.testing.assert_array_equal(columns.unexpectedly_negative(observed, imputed), expected)
-    # The standard deviation of the first column is a half.
+    # The standard deviation of the first column is 0.5.
     imputed[1, 0], expected[1, 0] = -0.04, False
     np.testing.assert_array_equal(columns.unexpectedly_negative(observed, imputed), expected)
 

@@ -28,14 +28,14 @@ def error_of(filled, complete, hidden):
     return np.sqrt(np.mean(((filled - complete) / np.nanstd(complete, axis=0))[hidden] ** 2))
 
 
-def shared_and_own(rng, n_rows):
+def simulate_columns(rng, n_rows):
     """Simulate two factors of twenty columns, a slow process in each column, and white noise."""
     shared = ar1(rng, n_rows, np.array([0.7, 0.5])) @ rng.standard_normal((2, 20))
     return shared + ar1(rng, n_rows, np.full(20, 0.9)) + 0.1 * rng.standard_normal((n_rows, 20))
 
 
 def test_processes_of_single_columns_get_ar1_noise(rng):
-    complete = shared_and_own(rng, 200)
+    complete = simulate_columns(rng, 200)
     hidden = hide_values(complete, 0.1, random_state=0)
     incomplete = np.where(hidden, np.nan, complete)
     model = ProbabilisticSFA().fit(incomplete)
@@ -47,7 +47,7 @@ def test_processes_of_single_columns_get_ar1_noise(rng):
 
 
 def test_the_same_data_get_the_same_model(rng):
-    incomplete = shared_and_own(rng, 60)[:, :3]
+    incomplete = simulate_columns(rng, 60)[:, :3]
     incomplete[::9, 1] = np.nan
     one, other = (ProbabilisticSFA().fit(incomplete) for _ in range(2))
     np.testing.assert_array_equal(one.loadings_, other.loadings_)
@@ -55,7 +55,7 @@ def test_the_same_data_get_the_same_model(rng):
 
 def test_a_column_that_is_constant_in_the_comparison(rng):
     """The column varies only in the last rows, most of which are hidden or not in the comparison."""
-    x = shared_and_own(rng, 120)[:, :6]
+    x = simulate_columns(rng, 120)[:, :6]
     x[:118, 0] = 1.0
     model = ProbabilisticSFA().fit(x)
     assert np.all(np.isfinite(model.impute(np.where(hide_blocks(x, 5, random_state=0), np.nan, x))))

@@ -84,7 +84,7 @@ def test_innovations_are_those_of_statsmodels(rng):
     np.testing.assert_allclose(estimator_of(model).filter(data).innovations, wanted, rtol=1e-8, atol=1e-9)
 
 
-def test_values_and_rows_that_are_left_out_are_the_dense_conditional(rng):
+def test_errors_of_left_out_values_and_rows_equal_the_dense_conditional(rng):
     model, data, _ = small_case(rng)
     params, x = to_parameters(model), np.concatenate(data)
     whole = smooth(params, to_panel(data))
@@ -189,7 +189,7 @@ def test_only_the_simulated_misfit_is_reported(add_misfit, message):
     assert np.mean(right) >= 0.8, advice
 
 
-def path_with_a_derivative(rng, n_smooth, missing=0.0):
+def simulate_smooth_paths(rng, n_smooth, missing=0.0):
     """Return four columns with smooth paths and two with AR(1) paths, and a model with AR(1) factors."""
     loadings = np.zeros((6, 1 + 2 * n_smooth))
     loadings[4:, 0] = [1.0, 0.7]
@@ -207,7 +207,7 @@ def path_with_a_derivative(rng, n_smooth, missing=0.0):
 
 @pytest.mark.parametrize("n_smooth", [1, 2])
 def test_smooth_paths_are_reported_with_the_number_of_smooth_factors(rng, n_smooth):
-    X, rough = path_with_a_derivative(rng, n_smooth, missing=0.05)
+    X, rough = simulate_smooth_paths(rng, n_smooth, missing=0.05)
     found = rough.diagnose(X)
     [sentence] = [one for one in found.advice if "smooth" in one]
     assert sentence.startswith("The paths of columns ") and sentence.endswith(f"smooth={n_smooth}.")
@@ -290,7 +290,7 @@ def test_suggestions_include_the_cycles_of_the_model(rng):
 
 
 def test_the_suggested_option_removes_the_misfit(rng):
-    X, _ = path_with_a_derivative(rng, 1)
+    X, _ = simulate_smooth_paths(rng, 1)
     plain = ProbabilisticSFA(2).fit(X[:600])
     suggested = plain.diagnose(X[:600]).suggested
     assert suggested["smooth"] == 1

@@ -25,7 +25,7 @@ def fitted_model(estimator):
     return oracle.Model(estimator.decay_, estimator.loadings_, estimator.noise_variance_, estimator.mean_)
 
 
-def cut(x):
+def divide(x):
     return np.split(x, np.cumsum(CUTS)[:-1])
 
 
@@ -149,7 +149,7 @@ def test_random_state_of_the_estimator_is_the_default(series, seed_type):
 
 def test_list_is_lengths_is_independent_sequences(series):
     _, data, fitted = series
-    pieces = cut(data)
+    pieces = divide(data)
     as_list, as_lengths = fitted.transform(pieces), fitted.transform(data, lengths=CUTS)
     assert [z.shape for z in as_list] == [(n, 2) for n in CUTS]
     np.testing.assert_array_equal(np.concatenate(as_list), as_lengths)
@@ -162,7 +162,7 @@ def test_list_is_lengths_is_independent_sequences(series):
 
 def test_every_method_returns_a_list_for_a_list(series):
     _, data, fitted = series
-    pieces = cut(data)
+    pieces = divide(data)
     alone = [fitted.posterior(x) for x in pieces]
     for one, other in zip(fitted.posterior(pieces), alone, strict=True):
         for a, b in zip(one, other, strict=True):
@@ -181,11 +181,11 @@ def test_every_method_returns_a_list_for_a_list(series):
 
 def test_fits_to_lists_and_lengths_agree(rng, series):
     _, data, _ = series
-    one = ProbabilisticSFA(2).fit(cut(data))
+    one = ProbabilisticSFA(2).fit(divide(data))
     other = ProbabilisticSFA(2).fit(data, lengths=CUTS)
     np.testing.assert_array_equal(one.loadings_, other.loadings_)
     assert one.log_likelihood_ == pytest.approx(
-        oracle.joint_posterior(fitted_model(one), cut(data)).log_likelihood, rel=EXACT
+        oracle.joint_posterior(fitted_model(one), divide(data)).log_likelihood, rel=EXACT
     )
 
 
@@ -209,7 +209,7 @@ def test_frames_keep_their_names_and_index(series):
 
 def test_pandas_output_for_lists(series):
     _, data, _ = series
-    frames = [pd.DataFrame(x, columns=list("abcde")) for x in cut(data)]
+    frames = [pd.DataFrame(x, columns=list("abcde")) for x in divide(data)]
     out = ProbabilisticSFA(2).set_output(transform="pandas").fit(frames).transform(frames)
     assert [z.shape for z in out] == [(n, 2) for n in CUTS]
     assert all(isinstance(z, pd.DataFrame) for z in out)

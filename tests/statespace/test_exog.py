@@ -401,22 +401,22 @@ def test_covariates_with_transforms(with_effects):
     np.testing.assert_allclose(*errors, rtol=1e-5)
 
 
-def trending(rng):
+def data_with_trend(rng):
     data = mask_values(rng, oracle.simulate(rng, oracle.random_model(rng, 2, 1), [60]), "scattered")[0]
     exog = np.arange(60.0)[:, None]
     return data + exog * [0.1, -0.2], exog
 
 
 def test_covariates_with_default_factors(rng):
-    data, exog = trending(rng)
+    data, exog = data_with_trend(rng)
     chosen = ProbabilisticSFA(tol=0.1).fit(data, exog=exog)
     assert chosen.decay_.size == 2 and "Selected 2 latent factors" in chosen.status_
     together = ProbabilisticSFA(tol=0.1).fit_transform(data, exog=exog)
     np.testing.assert_allclose(together, chosen.transform(data, exog=exog), rtol=1e-12)
 
 
-def test_covariates_at_uneven_times_and_from_a_start(rng):
-    data, exog = trending(rng)
+def test_covariates_at_uneven_times_and_with_init(rng):
+    data, exog = data_with_trend(rng)
     uneven = np.cumsum(rng.choice([0.5, 1.0, 3.0], 60))
     fitted = ProbabilisticSFA(1, tol=0.1).fit(data, times=uneven, exog=exog)
     rest = oracle.log_likelihood(
@@ -431,7 +431,7 @@ def test_covariates_at_uneven_times_and_from_a_start(rng):
 
 @pytest.mark.exhaustive
 def test_covariates_with_cycles(rng):
-    data, exog = trending(rng)
+    data, exog = data_with_trend(rng)
     data = data + 3.0 * np.sin(2 * np.pi * np.arange(60) / 12)[:, None]
     fitted = ProbabilisticSFA(1, rhythms=[12], tol=0.1).fit(data, exog=exog)
     np.testing.assert_allclose(fitted.exog_coef_[:, 0], [0.1, -0.2], atol=0.1)

@@ -14,15 +14,15 @@ def walk(n_rows=60, n_features=3):
     return np.cumsum(np.random.default_rng(1).standard_normal((n_rows, n_features)), axis=0)
 
 
-def changed(place, value):
+def walk_with(place, value):
     x = walk()
     x[place] = value
     return x
 
 
 REFUSED = {
-    "infinity": (changed((7, 1), np.inf), {}, r"infinity.*row 7, column 1"),
-    "empty column": (changed((slice(None), 1), np.nan), {}, r"column 1"),
+    "infinity": (walk_with((7, 1), np.inf), {}, r"infinity.*row 7, column 1"),
+    "empty column": (walk_with((slice(None), 1), np.nan), {}, r"column 1"),
     "text": (np.array([["a", "b"], ["c", "d"]]), {}, r"text|numbers"),
     "complex": (walk() * 1j, {}, r"[Cc]omplex"),
     "one dimension": (walk()[:, 0], {}, r"1-dimensional|reshape"),
@@ -63,7 +63,7 @@ def test_invalid_data_raise_an_error_with_the_reason(case):
 
 
 def test_the_error_about_an_empty_column_contains_its_name():
-    frame = pd.DataFrame(changed((slice(None), 1), np.nan), columns=["wind", "rain", "sun"])
+    frame = pd.DataFrame(walk_with((slice(None), 1), np.nan), columns=["wind", "rain", "sun"])
     with pytest.raises(ValueError, match="X.*rain"):
         ProbabilisticSFA(2).fit(frame)
 
@@ -71,7 +71,7 @@ def test_the_error_about_an_empty_column_contains_its_name():
 def test_new_data_may_have_a_column_without_observations():
     """After the fit, a column without observations is treated as missing."""
     fitted = ProbabilisticSFA(2).fit(walk())
-    assert np.all(np.isfinite(fitted.transform(changed((slice(None), 1), np.nan))))
+    assert np.all(np.isfinite(fitted.transform(walk_with((slice(None), 1), np.nan))))
     assert np.all(np.isfinite(fitted.impute(np.full((60, 3), np.nan))))
 
 
@@ -104,7 +104,7 @@ def test_numbers_of_steps_and_draws_are_validated(value):
 
 def test_noise_free_fits_reject_missing_values_times_and_too_many_factors():
     with pytest.raises(ValueError, match="NaN.*row 7"):
-        ProbabilisticSFA(2, noise=0.0).fit(changed((7, 1), np.nan))
+        ProbabilisticSFA(2, noise=0.0).fit(walk_with((7, 1), np.nan))
     with pytest.raises(ValueError, match=r"rank 3"):
         ProbabilisticSFA(4, noise=0.0).fit(walk())
     with pytest.raises(ValueError, match=r"noise=0\.0.*times"):
@@ -145,8 +145,8 @@ ACCEPTED = {
     "scales, one noise": (walk() * [1e-8, 1.0, 1e8], 2, {"noise": "isotropic"}),
     "one value in a column": (np.where(np.arange(3) == 2, np.nan, walk()), 2),
     "one value in each row": (np.where(np.arange(3) == (np.arange(60) % 3)[:, None], walk(), np.nan), 2),
-    "long missing block": (changed(slice(20, 40), np.nan), 2),
-    "first and last rows": (changed([0, 1, 58, 59], np.nan), 2),
+    "long missing block": (walk_with(slice(20, 40), np.nan), 2),
+    "first and last rows": (walk_with([0, 1, 58, 59], np.nan), 2),
     "many short sequences": ([rng.standard_normal((2, 3)) for _ in range(30)], 2),
     "single rows among others": ([rng.standard_normal((1, 3)) for _ in range(5)] + [walk(55)], 2),
     "whole numbers": (rng.integers(-2, 3, (60, 3)), 2),
@@ -207,7 +207,7 @@ def test_uneven_times_are_accepted_for_any_data(rng):
         )
 
 
-def test_a_gap_of_years_is_accepted():
+def test_a_time_step_of_years_is_accepted():
     """Factors before and after a step of a million rows are independent, as in two sequences."""
     x = walk()
     times = np.r_[0.0:30.0, 1e6 + np.arange(30) * 1.0]

@@ -1,4 +1,4 @@
-"""Imputation needs little more memory than its result, and has the same result."""
+"""Imputation in blocks of rows: its results, and its use of memory."""
 
 import sys
 import threading

@@ -76,7 +76,7 @@ def test_the_score_is_the_integral_of_the_squared_distance_of_distributions(rng)
     assert crps(np.array(-2.0), np.array(0.0)) == 2.0
 
 
-def test_standard_errors_are_those_of_means_over_missing_values(rng):
+def test_standard_errors_are_those_of_means_of_groups(rng):
     differences, groups = rng.standard_normal((2, 300)), np.repeat(np.arange(50), 6)
     for row, error in zip(differences, standard_errors(differences, groups), strict=True):
         means = [row[groups == g].mean() for g in range(50)]

@@ -224,7 +224,7 @@ def test_columns_in_any_units():
 @pytest.mark.parametrize("decay", [(0.3, 0.299, 0.298), (0.3, 0.3 - 1e-6, 0.1), (0.999, 0.998, 0.99)])
 @pytest.mark.parametrize("n_rows", [30, 500])
 def test_maxima_with_similar_decays_are_found(rng, decay, n_rows):
-    """With similar decays the maximum is far from slow feature analysis; all nearby likelihoods are lower."""
+    """The maximum is far from slow feature analysis; likelihoods at other weights are lower."""
     x = series(n_rows)
     top = noise_free_maximum_likelihood(x, decay, edge_terms=True)
     best = noise_free_log_likelihood(x, top).exact

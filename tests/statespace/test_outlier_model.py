@@ -25,7 +25,7 @@ def ar1(rng, n_rows, decays):
     return z
 
 
-def clean(seed, n_rows=300, n_columns=5):
+def simulate(seed, n_rows=300, n_columns=5):
     rng = np.random.default_rng(seed)
     factors = ar1(rng, n_rows, np.array([0.95, 0.8])) @ rng.standard_normal((2, n_columns))
     return (
@@ -48,7 +48,7 @@ def as_sequences(x):
 @pytest.fixture(scope="module")
 def fitted():
     """The default fit to rows with outliers, these rows with missing values, and the outliers."""
-    x, is_outlier = with_outliers(clean(0))
+    x, is_outlier = with_outliers(simulate(0))
     incomplete = np.where(hide_values(x, 0.1, random_state=0) & ~is_outlier, np.nan, x)
     return ProbabilisticSFA().fit(incomplete), incomplete, is_outlier
 
@@ -107,7 +107,7 @@ def test_outliers_have_the_largest_scores(fitted):
 
 
 def test_the_fit_is_as_good_as_without_outliers():
-    truth = clean(1, 220)
+    truth = simulate(1, 220)
     x, is_outlier = with_outliers(truth)
     hidden = hide_values(truth, 0.1, random_state=0) & ~is_outlier
 
@@ -124,7 +124,7 @@ def test_the_fit_is_as_good_as_without_outliers():
 
 
 def test_without_outliers_the_fit_is_the_gaussian_one():
-    x = clean(2, 120, 3)
+    x = simulate(2, 120, 3)
     x[::7, 1] = np.nan
     model, plain = (ProbabilisticSFA(robust=robust).fit(x) for robust in ("auto", False))
     np.testing.assert_array_equal(model.loadings_, plain.loadings_)
@@ -192,7 +192,7 @@ def test_the_model_of_all_values_is_fitted_once(monkeypatch):
 @pytest.mark.parametrize("interrupted_fit", [1, 2])
 def test_an_interrupt_of_the_test_for_outliers_ends_the_fit(interrupted_fit):
     """The interrupted fit is returned, and no other fit is started."""
-    x, _ = with_outliers(clean(0, 220))
+    x, _ = with_outliers(simulate(0, 220))
     fits = []
 
     def fit(sequences, options, size, start):
@@ -235,7 +235,7 @@ def test_the_model_is_saved(fitted, tmp_path):
 
 
 def test_models_of_given_size_use_all_values():
-    x, _ = with_outliers(clean(0, 210, 3))
+    x, _ = with_outliers(simulate(0, 210, 3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model, plain = (ProbabilisticSFA(1, robust=robust).fit(x) for robust in ("auto", False))

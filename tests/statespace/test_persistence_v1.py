@@ -46,7 +46,7 @@ def test_standard_errors_of_a_model_saved_by_the_first_version(expected):
 def test_a_fit_reaches_the_likelihood_saved_by_the_first_version(expected):
     saved = probsfa.load(DATA / "saved_v1.npz")
     again = probsfa.ProbabilisticSFA(**saved.get_params()).fit(expected["X"])
-    # The optimizer has changed since, the likelihood has not: the difference is below that of one step.
+    # The optimizer has changed since version 1, the likelihood has not: differences are below the tolerance.
     n_parameters = 2 + again.loadings_.size + 2 * again.mean_.size
     assert abs(again.log_likelihood_ - saved.log_likelihood_) < FitOptions(2).tolerance(n_parameters)
     assert again.converged_

@@ -10,7 +10,7 @@ from probsfa.statespace.prediction import fill, forecast, propagate
 from tests.oracles import statespace as oracle
 from tests.statespace.support import (
     mask_values,
-    of_decay,
+    model_of_decays,
     scaled_error,
     to_panel,
     to_parameters,
@@ -72,7 +72,7 @@ def test_long_forecasts_have_the_stationary_distribution(rng):
 
 
 def test_states_can_be_propagated_in_two_steps(rng):
-    params, mean = of_decay([0.9, -0.5]), rng.standard_normal(2)
+    params, mean = model_of_decays([0.9, -0.5]), rng.standard_normal(2)
     root = rng.standard_normal((2, 2))
     covariance = 0.1 * root @ root.T
     means, covariances = propagate(params, mean, covariance, 5)

@@ -37,13 +37,13 @@ from tests.tolerances import EXACT
 STRATEGIES = ["recursions", "segmented", "scan", "core"]
 
 
-def of_model(model, nu, **options):
+def estimator_of(model, nu, **options):
     """Return an estimator with Student-t noise and given parameters."""
     options = {"robust": True, **options}
     return ProbabilisticSFA.from_parameters(*model, degrees_of_freedom=nu, **options)
 
 
-def contaminated(rng, model, n_rows, share=0.05, size=20.0):
+def simulate_outliers(rng, model, n_rows, share=0.05, size=20.0):
     """Return a series, the series with gross errors in some of its values, and the mask of these values."""
     clean = oracle.simulate(rng, model, [n_rows])[0]
     where = rng.random(clean.shape) < share
@@ -142,7 +142,7 @@ def test_bound_is_below_the_log_likelihood(rng, by_row, outlier):
     x[1, 0] += outlier
     for nu in (2.5, 10.0):
         exact = definition.log_likelihood(model, x, nu, by_row)
-        value = of_model(model, nu, robust="row" if by_row else "cell").log_likelihood(x)
+        value = estimator_of(model, nu, robust="row" if by_row else "cell").log_likelihood(x)
         assert exact - 1.0 < value < exact
 
 
@@ -271,7 +271,7 @@ def test_degrees_of_freedom_by_value_are_not_too_high(nu):
 )
 def test_the_bound_never_decreases(rng, n_rows, n_features, n_components, robust_kind, pattern):
     model = oracle.random_model(rng, n_features, min(n_components, 3))
-    _, x, _ = contaminated(rng, model, n_rows)
+    _, x, _ = simulate_outliers(rng, model, n_rows)
     x = mask_values(rng, [x], pattern)[0]
     x[0, np.isnan(x).all(axis=0)] = 1.0
     with warnings.catch_warnings():
@@ -298,7 +298,7 @@ def recording():
     model = oracle.Model(
         np.array([0.97, 0.7]), rng.standard_normal((6, 2)), rng.uniform(0.2, 0.5, 6), rng.standard_normal(6)
     )
-    clean, x, where = contaminated(rng, model, 400)
+    clean, x, where = simulate_outliers(rng, model, 400)
     return model, clean, x, where, ProbabilisticSFA(2).fit(x), ProbabilisticSFA(2, robust=True).fit(x)
 
 
@@ -350,7 +350,7 @@ def test_gaussian_scores_are_errors_of_values_left_out(recording):
 def test_degrees_of_freedom_are_recovered(kind):
     rng = np.random.default_rng(1)
     model = oracle.Model(np.array([0.98]), rng.uniform(1.0, 2.0, (8, 1)), np.full(8, 1.0), np.zeros(8))
-    x, _ = of_model(model, 4.0, robust=kind).sample(1000, random_state=0)
+    x, _ = estimator_of(model, 4.0, robust=kind).sample(1000, random_state=0)
     fitted = ProbabilisticSFA(1, robust=kind).fit(x)
     assert fitted.degrees_of_freedom_ == pytest.approx(4.0, rel=0.15)
     np.testing.assert_allclose(fitted.noise_variance_, 1.0, rtol=0.25)
@@ -378,7 +378,7 @@ def test_one_gross_value_does_not_determine_the_units(recording):
 
 def test_noise_with_many_degrees_of_freedom_is_normal(recording):
     model, clean, _, _, gaussian, _ = recording
-    given, plain = of_model(model, 1e9), ProbabilisticSFA.from_parameters(*model)
+    given, plain = estimator_of(model, 1e9), ProbabilisticSFA.from_parameters(*model)
     assert given.log_likelihood(clean) == pytest.approx(plain.log_likelihood(clean), rel=1e-7)
     np.testing.assert_allclose(given.transform(clean), plain.transform(clean), atol=1e-6)
     results = given.filter(clean), plain.filter(clean)
@@ -402,7 +402,7 @@ def test_a_column_of_mostly_equal_values_is_not_a_constant_with_outliers(rng):
 def test_tails_are_estimated_with_few_evaluations(rng, monkeypatch):
     """Tails maximize the density of leave-one-out errors; other parameters maximize the bound."""
     model = oracle.random_model(rng, 4, 1)
-    _, x, _ = contaminated(rng, model, 300)
+    _, x, _ = simulate_outliers(rng, model, 300)
     panel = to_panel([(x - np.median(x, axis=0)) / model.noise**0.5])
     evaluated = []
 
@@ -429,7 +429,7 @@ def test_tails_are_estimated_with_few_evaluations(rng, monkeypatch):
 
 def test_interrupted_fit_keeps_the_best(rng):
     model = oracle.random_model(rng, 3, 1)
-    _, x, _ = contaminated(rng, model, 60)
+    _, x, _ = simulate_outliers(rng, model, 60)
     panel = to_panel([(x - x.mean(axis=0)) / x.std(axis=0)])
     noise = Noise(NoiseVariances.diagonal(3), np.full(3, 1e-9), 1e-4)
     whole = []
@@ -468,7 +468,7 @@ def test_the_filter_gives_little_weight_to_an_outlier_in_the_last_row(recording)
     model, clean, _, _, _, _ = recording
     x = clean[:80].copy()
     x[79, 0] += 50.0
-    fitted = of_model(model, 3.0)
+    fitted = estimator_of(model, 3.0)
     before, after = fitted.filter(x[:79]), fitted.filter(x)
     without = x.copy()
     without[79, 0] = np.nan
@@ -484,7 +484,7 @@ def test_the_filter_gives_little_weight_to_an_outlier_in_the_last_row(recording)
 def test_first_row_of_the_filter_is_the_fixed_point_of_that_row(recording):
     model, _, x, _, _, _ = recording
     for kind in ("cell", "row"):
-        fitted = of_model(model, 3.0, robust=kind)
+        fitted = estimator_of(model, 3.0, robust=kind)
         filtered, whole = fitted.filter(x[:1]), fitted.posterior(x[:1])
         np.testing.assert_allclose(filtered.means, whole.means, atol=1e-3)
         assert filtered.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-4)
@@ -496,7 +496,7 @@ def test_imputed_values_have_the_noise_variance_of_their_row(recording):
     x[20, 1] = x[30, 2] = np.nan
     x[30, [0, 1, 3, 4, 5]] += 40.0
     for kind in ("cell", "row"):
-        fitted = of_model(model, 4.0, robust=kind)
+        fitted = estimator_of(model, 4.0, robust=kind)
         _, std = fitted.impute(x, return_std=True)
         whole = fitted.posterior(x)
         explained = fitted.loadings_[1] @ whole.covariances[20] @ fitted.loadings_[1]
@@ -515,7 +515,7 @@ def test_draws_have_the_moments_of_the_posterior(recording, kind):
     model, clean, _, _, _, _ = recording
     x = clean[:30].copy()
     x[10:14, 2] = np.nan
-    fitted = of_model(model, 6.0, robust=kind)
+    fitted = estimator_of(model, 6.0, robust=kind)
     drawn = fitted.sample_posterior(x, 4000, of="values", n_steps=1, random_state=0)
     filled, std = fitted.impute(x, return_std=True)
     np.testing.assert_allclose(drawn[:, 10:14, 2].mean(axis=0), filled[10:14, 2], atol=6 * std.max() / 60)
@@ -556,7 +556,7 @@ def test_normal_scores_in_rows_are_conditional_on_the_other_values(rng):
 
 def test_diagnose_detects_heavy_tails(recording):
     model = recording[0]
-    fitted = of_model(model, 4.0)
+    fitted = estimator_of(model, 4.0)
     x, _ = fitted.sample(1000, random_state=2)
     diagnostics = fitted.diagnose(x)
     assert diagnostics.advice == ()
@@ -568,7 +568,7 @@ def test_forecasts_and_contributions_are_consistent_with_transform(recording):
     model, clean, _, _, _, _ = recording
     x = clean[:60].copy()
     x[-1, 0] += 50.0
-    fitted = of_model(model, 3.0)
+    fitted = estimator_of(model, 3.0)
     last = fitted.transform(x)[-1]
     np.testing.assert_allclose(fitted.forecast(x, 1).latent_means[0], fitted.decay_ * last, rtol=1e-9)
     np.testing.assert_allclose(fitted.contributions(x)[-1], fitted.loadings_ * last, rtol=1e-9)
@@ -693,7 +693,7 @@ def test_unsupported_methods_and_options_are_refused(recording, rng):
     with pytest.raises(ValueError, match="robust=True.*together"):
         ProbabilisticSFA.from_parameters(*model, robust=True)
     with pytest.raises(ValueError, match=r"2\.1 or more"):
-        of_model(model, 1.0)
+        estimator_of(model, 1.0)
     for method in (fitted.standard_errors, fitted.profile_timescale):
         with pytest.raises(ValueError, match="robust=True"):
             method(x)

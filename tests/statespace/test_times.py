@@ -27,7 +27,7 @@ def values():
     return mask_values(rng, oracle.simulate(rng, model, [60]), "scattered")[0]
 
 
-def framed(values, index):
+def as_frame(values, index):
     return pd.DataFrame(values[: len(index)], index=index, columns=list("abcd"))
 
 
@@ -43,7 +43,7 @@ def uneven():
 
 @pytest.fixture(scope="module")
 def hourly(values):
-    return fit(framed(values, HOURS))
+    return fit(as_frame(values, HOURS))
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def plain(values):
 
 @pytest.fixture(scope="module")
 def dated(values, uneven):
-    return fit(framed(values, uneven))
+    return fit(as_frame(values, uneven))
 
 
 # ---------------------------------------------------------------- the index is used
@@ -61,7 +61,7 @@ def dated(values, uneven):
 
 def test_an_uneven_index_is_times(values, uneven, dated):
     """The fit equals that with times=index exactly, and all methods use the index."""
-    frame = framed(values, uneven)
+    frame = as_frame(values, uneven)
     wanted = fit(frame.reset_index(drop=True), times=uneven)
     for name in ("decay_", "loadings_", "timescales_", "time_unit_", "log_likelihood_", "time_unit_seconds_"):
         np.testing.assert_array_equal(getattr(dated, name), getattr(wanted, name), err_msg=name)
@@ -88,7 +88,7 @@ def test_an_uneven_index_equals_the_joint_gaussian(values, uneven, dated):
     units = [np.asarray((uneven - uneven[0]).total_seconds()) / dated.time_unit_seconds_]
     wanted = oracle.joint_posterior(fitted_model(dated), [values], units)
     assert dated.log_likelihood_ == pytest.approx(wanted.log_likelihood, rel=1e-9)
-    assert scaled_error(dated.transform(framed(values, uneven)), wanted.means) < 1e-7
+    assert scaled_error(dated.transform(as_frame(values, uneven)), wanted.means) < 1e-7
 
 
 EVEN = {
@@ -111,7 +111,7 @@ EVEN = {
 @pytest.mark.parametrize("name", EVEN)
 def test_an_even_index_is_equivalent_to_no_index(values, plain, name):
     """The fit equals that without an index exactly, for steps of the clock or of the calendar."""
-    frame = framed(values, EVEN[name][:60])
+    frame = as_frame(values, EVEN[name][:60])
     wanted = fit(frame.reset_index(drop=True))
     found = fit(frame)
     for each in ("decay_", "loadings_", "timescales_", "time_unit_", "log_likelihood_", "n_evaluations_"):
@@ -131,7 +131,7 @@ def test_steps_are_named_in_the_status(values):
     }
     texts |= {"hours": "1 h apart", "durations": "250 ms apart", "local days": "1 d apart"}
     for name, text in texts.items():
-        assert text in fit(framed(values, EVEN[name][:60])).status_
+        assert text in fit(as_frame(values, EVEN[name][:60])).status_
 
 
 def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
@@ -144,14 +144,14 @@ def test_time_units_are_known_in_seconds(hourly, plain, dated, values):
 
 def test_an_absent_row_does_not_change_the_unit_of_time_scales(values, hourly):
     """With an index or times=, and for periods that are given as numbers."""
-    fewer = framed(values, HOURS).drop(HOURS[20])
+    fewer = as_frame(values, HOURS).drop(HOURS[20])
     dropped, timed = fit(fewer), fit(fewer.to_numpy(), times=fewer.index)
     for model in (dropped, timed):
         assert (model.time_unit_, model.time_unit_seconds_) == (1.0, 3600.0)
         np.testing.assert_array_equal(model.timescales_, -1.0 / np.log(model.decay_))
         np.testing.assert_allclose(model.timescales_, hourly.timescales_, rtol=0.5)
         assert "time scales are in such steps (time_unit_)" in model.status_
-    cycles = [ProbabilisticSFA(1, rhythms=[6.0], tol=1.0).fit(X) for X in (framed(values, HOURS), fewer)]
+    cycles = [ProbabilisticSFA(1, rhythms=[6.0], tol=1.0).fit(X) for X in (as_frame(values, HOURS), fewer)]
     np.testing.assert_allclose(cycles[0].rhythm_periods_, cycles[1].rhythm_periods_, rtol=0.1)
 
 
@@ -159,16 +159,16 @@ def test_rows_absent_from_an_index_are_missing_rows(values):
     kept = np.delete(np.arange(60), [10, 11, 30])
     incomplete = values.copy()
     incomplete[[10, 11, 30]] = np.nan
-    model = ProbabilisticSFA(2, tol=1.0).fit(framed(values, HOURS))
-    frame = framed(values, HOURS).iloc[kept]
+    model = ProbabilisticSFA(2, tol=1.0).fit(as_frame(values, HOURS))
+    frame = as_frame(values, HOURS).iloc[kept]
     assert model.log_likelihood(frame) == pytest.approx(
-        model.log_likelihood(framed(incomplete, HOURS)), rel=1e-9
+        model.log_likelihood(as_frame(incomplete, HOURS)), rel=1e-9
     )
     assert "unevenly spaced, 1 h apart at the median" in fit(frame).status_
 
 
 def test_explicit_times_have_priority_over_the_index(values, uneven):
-    frame = framed(values, uneven)
+    frame = as_frame(values, uneven)
     found = fit(frame, times=np.arange(60.0))
     assert found.time_unit_ == 1.0 and "index" not in found.status_
     np.testing.assert_allclose(found.decay_, fit(values).decay_, rtol=1e-9)
@@ -178,7 +178,7 @@ def test_explicit_times_have_priority_over_the_index(values, uneven):
     "index", [pd.RangeIndex(60), pd.Index(np.arange(60) * 3), pd.Index(map(str, range(60)))]
 )
 def test_an_index_of_numbers_is_not_times(values, index):
-    found = fit(framed(values, index))
+    found = fit(as_frame(values, index))
     assert found.time_unit_ == 1.0 and "index" not in found.status_
 
 
@@ -195,7 +195,7 @@ def test_an_index_of_numbers_is_not_times(values, index):
 )
 def test_an_index_that_seems_to_contain_times_causes_a_warning(values, index, why):
     with pytest.warns(UserWarning, match=why):
-        fit(framed(values, index))
+        fit(as_frame(values, index))
 
 
 def test_the_warning_about_several_levels_has_code_that_reads_their_times(values):
@@ -207,7 +207,7 @@ def test_the_warning_about_several_levels_has_code_that_reads_their_times(values
 
 
 def test_each_frame_of_a_list_has_its_own_index(values, uneven):
-    frame = framed(values, uneven)
+    frame = as_frame(values, uneven)
     pieces = [frame.iloc[:40], frame.iloc[40:]]
     one = fit(pieces)
     other = fit([x.reset_index(drop=True) for x in pieces], times=[uneven[:40], uneven[40:]])
@@ -242,11 +242,11 @@ def test_an_invalid_index_is_refused(values, hourly, name):
     index, sentence = BAD[name]
     for method in (fit, hourly.impute):
         with pytest.raises(ValueError, match=sentence):
-            method(framed(values, index))
+            method(as_frame(values, index))
 
 
 def test_other_readers_of_frames_use_the_index(values, uneven):
-    frame = framed(values, uneven)
+    frame = as_frame(values, uneven)
     one = select_n_components(frame, [1], max_iter=20).table.score
     other = select_n_components(frame, [1], times=uneven, max_iter=20).table.score
     np.testing.assert_array_equal(one, other)
@@ -256,11 +256,11 @@ def test_other_readers_of_frames_use_the_index(values, uneven):
 
 def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
     def stream(index):
-        return ProbabilisticSFA(2, tol=1.0).fit_stream(framed(values, index))
+        return ProbabilisticSFA(2, tol=1.0).fit_stream(as_frame(values, index))
 
     found = stream(HOURS)
     assert found.time_unit_seconds_ == 3600.0 and "index of X is used" in found.status_
-    six = framed(values, pd.date_range("2021", periods=60, freq="6min"))
+    six = as_frame(values, pd.date_range("2021", periods=60, freq="6min"))
     wanted = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
     assert found.log_likelihood(six) == pytest.approx(wanted, rel=EXACT)
     streamed = stream(uneven)
@@ -269,7 +269,7 @@ def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
     assert streamed.time_unit_ == given.time_unit_
     assert (
         streamed.time_unit_seconds_
-        == ProbabilisticSFA(2, tol=1.0).fit(framed(values, uneven)).time_unit_seconds_
+        == ProbabilisticSFA(2, tol=1.0).fit(as_frame(values, uneven)).time_unit_seconds_
     )
     with pytest.raises(ValueError, match="X.index must increase"):
         stream(HOURS[::-1])
@@ -278,14 +278,14 @@ def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
 def test_the_zero_noise_limit_requires_even_steps(uneven):
     rng = np.random.default_rng(0)
     x = np.cumsum(rng.standard_normal((60, 4)), axis=0)
-    even = ProbabilisticSFA(2, noise=0.0).fit(framed(x, HOURS))
+    even = ProbabilisticSFA(2, noise=0.0).fit(as_frame(x, HOURS))
     np.testing.assert_allclose(even.decay_, ProbabilisticSFA(2, noise=0.0).fit(x).decay_, rtol=1e-12)
     assert even.time_unit_seconds_ == 3600.0 and "index of X is used" in even.status_
-    assert np.isfinite(even.log_likelihood(framed(x, HOURS)))
+    assert np.isfinite(even.log_likelihood(as_frame(x, HOURS)))
     with pytest.raises(ValueError, match=r"\bX\b"):
-        ProbabilisticSFA(2, noise=0.0).fit(framed(x, uneven))
+        ProbabilisticSFA(2, noise=0.0).fit(as_frame(x, uneven))
     with pytest.raises(ValueError, match="one time_unit_"):
-        even.log_likelihood(framed(x, HOURS[0] + (HOURS - HOURS[0]) / 10))
+        even.log_likelihood(as_frame(x, HOURS[0] + (HOURS - HOURS[0]) / 10))
 
 
 # ---------------------------------------------------------------- data that do not match the model
@@ -294,31 +294,31 @@ def test_the_zero_noise_limit_requires_even_steps(uneven):
 def test_an_hourly_model_applies_to_six_minute_data(values, hourly):
     """The unit of time is that of the fit: over a tenth of an hour, decays have the power 0.1."""
     index = pd.date_range("2021-05-01", periods=60, freq="6min")
-    found = hourly.posterior(framed(values, index))
+    found = hourly.posterior(as_frame(values, index))
     wanted = oracle.joint_posterior(fitted_model(hourly), [values], [0.1 * np.arange(60)])
     assert scaled_error(found.means, wanted.means) < EXACT
     assert scaled_error(found.covariances, wanted.covariances) < EXACT
     assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=EXACT)
-    explicit = hourly.log_likelihood(framed(values, pd.RangeIndex(60)), times=index)
+    explicit = hourly.log_likelihood(as_frame(values, pd.RangeIndex(60)), times=index)
     assert explicit == pytest.approx(wanted.log_likelihood, rel=1e-9)
-    durations = framed(values, pd.timedelta_range(0, periods=60, freq="6min"))
+    durations = as_frame(values, pd.timedelta_range(0, periods=60, freq="6min"))
     assert hourly.log_likelihood(durations) == pytest.approx(wanted.log_likelihood, rel=EXACT)
 
 
 def test_months_are_counted_by_the_calendar_of_the_fit(values):
     """Steps over a missing month and quarters are whole numbers of months, of any length in days."""
     months = pd.date_range("2001-01-01", periods=60, freq="MS")
-    model = fit(framed(values, months))
+    model = fit(as_frame(values, months))
     kept = np.delete(np.arange(60), [5, 6, 30])
     wanted = oracle.log_likelihood(fitted_model(model), [values[kept]], [kept.astype(float)])
-    assert model.log_likelihood(framed(values, months).iloc[kept]) == pytest.approx(wanted, rel=EXACT)
-    at_ends = framed(values, months + pd.offsets.MonthEnd()).iloc[kept]
+    assert model.log_likelihood(as_frame(values, months).iloc[kept]) == pytest.approx(wanted, rel=EXACT)
+    at_ends = as_frame(values, months + pd.offsets.MonthEnd()).iloc[kept]
     assert model.log_likelihood(at_ends) == pytest.approx(wanted, rel=EXACT)
-    quarters = framed(values, pd.period_range("2001Q1", periods=60, freq="Q"))
+    quarters = as_frame(values, pd.period_range("2001Q1", periods=60, freq="Q"))
     wanted = oracle.log_likelihood(fitted_model(model), [values], [3.0 * np.arange(60)])
     assert model.log_likelihood(quarters) == pytest.approx(wanted, rel=EXACT)
-    explicit = model.log_likelihood(framed(values, pd.RangeIndex(60)).iloc[kept], times=months[kept])
-    assert explicit == pytest.approx(model.log_likelihood(framed(values, months).iloc[kept]), rel=1e-9)
+    explicit = model.log_likelihood(as_frame(values, pd.RangeIndex(60)).iloc[kept], times=months[kept])
+    assert explicit == pytest.approx(model.log_likelihood(as_frame(values, months).iloc[kept]), rel=1e-9)
 
 
 @pytest.fixture(scope="module")
@@ -326,7 +326,7 @@ def alternating():
     rng = np.random.default_rng(0)
     model = oracle.Model(np.array([0.9, -0.8]), rng.standard_normal((4, 2)), np.full(4, 0.1), np.zeros(4))
     x = oracle.simulate(rng, model, [60])[0]
-    found = fit(framed(x, HOURS))
+    found = fit(as_frame(x, HOURS))
     assert found.decay_.min() < 0.0
     return x, found
 
@@ -338,14 +338,14 @@ def test_negative_decays_refuse_steps_that_are_not_whole(alternating):
         HOURS[:1].append(HOURS[1:] + pd.Timedelta("5min")),
     ):
         with pytest.raises(ValueError, match="times.*negative"):
-            model.impute(framed(x, steps))
-    assert np.isfinite(model.log_likelihood(framed(x, pd.date_range("2021", periods=60, freq="2h"))))
+            model.impute(as_frame(x, steps))
+    assert np.isfinite(model.log_likelihood(as_frame(x, pd.date_range("2021", periods=60, freq="2h"))))
     with pytest.raises(ValueError, match="times.*negative"):
-        model.forecast(framed(x, HOURS), fh=[0.5])
+        model.forecast(as_frame(x, HOURS), fh=[0.5])
 
 
 def test_dates_and_numbers_do_not_mix(values, uneven, hourly, dated, plain):
-    named = framed(values, pd.RangeIndex(60))
+    named = as_frame(values, pd.RangeIndex(60))
     for model in (hourly, dated):
         with pytest.raises(ValueError, match="to_timedelta"):
             model.impute(named, times=np.arange(60.0))
@@ -374,13 +374,13 @@ def test_rows_without_times_cause_a_warning_after_an_uneven_fit(values, hourly, 
         warnings.simplefilter("error")
         even = fit(values, times=HOURS)
         even.transform(values)
-        even.transform(framed(values, HOURS).to_numpy())
+        even.transform(as_frame(values, HOURS).to_numpy())
 
 
 @pytest.mark.parametrize("name,gap", [("hours", 5), ("milliseconds", 0), ("months", 5), ("local days", 5)])
 def test_filters_are_resumed_by_the_index(values, name, gap):
     """Filtering in parts equals filtering at once, also across missing rows and for months."""
-    frame = framed(values, EVEN[name][:60])
+    frame = as_frame(values, EVEN[name][:60])
     model = fit(frame)
     rows = frame.iloc[[*range(20), *range(20 + gap, 60)]]
     state, means = None, []
@@ -396,7 +396,7 @@ def test_saved_models_have_their_unit_of_time(tmp_path, request, values, uneven,
     model.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
     assert loaded.time_unit_seconds_ == model.time_unit_seconds_ and loaded.status_ == model.status_
-    frame = framed(values, pd.date_range("2021", periods=60, freq="6min"))
+    frame = as_frame(values, pd.date_range("2021", periods=60, freq="6min"))
     frame = frame if which != "plain" else frame.set_axis(range(4), axis=1)
     assert loaded.log_likelihood(frame) == model.log_likelihood(frame)
 
@@ -419,8 +419,8 @@ def test_the_unit_of_time_of_models_of_earlier_versions_is_unknown(values, uneve
 
 
 def test_forecasts_of_frames_are_frames(values, hourly):
-    frame = framed(values, HOURS)
-    out, bare = hourly.forecast(frame, 5), fit(framed(values, HOURS).to_numpy()).forecast(values, 5)
+    frame = as_frame(values, HOURS)
+    out, bare = hourly.forecast(frame, 5), fit(as_frame(values, HOURS).to_numpy()).forecast(values, 5)
     wanted = pd.date_range(HOURS[-1], periods=6, freq="h")[1:]
     for name in ("means", "std", "latent_means", "latent_std"):
         each = getattr(out, name)
@@ -433,7 +433,7 @@ def test_forecasts_of_frames_are_frames(values, hourly):
 
 def test_forecasts_at_uneven_times_equal_the_joint_gaussian(values, hourly):
     """The joint distribution includes rows without observations at the times of the forecast."""
-    frame, steps = framed(values, HOURS), np.array([0.25, 1.0, 7.5])
+    frame, steps = as_frame(values, HOURS), np.array([0.25, 1.0, 7.5])
     extended = [np.vstack([values, np.full((3, 4), np.nan)])]
     times = [np.concatenate([np.arange(60.0), 59.0 + steps])]
     means, stds = oracle.complete_entries(fitted_model(hourly), extended, times)
@@ -474,9 +474,9 @@ def test_forecasts_continue_row_numbers(values, plain, index, wanted):
 
 def test_forecasts_continue_the_calendar(values):
     for name, last in (("months", "2006-02-28"), ("the 15th", "2006-02-15"), ("business days", "2021-03-30")):
-        frame = framed(values, EVEN[name][:60])
+        frame = as_frame(values, EVEN[name][:60])
         assert fit(frame).forecast(frame, 2).std.index[-1] == pd.Timestamp(last)
-    quarters = framed(values, EVEN["quarters"][:60])
+    quarters = as_frame(values, EVEN["quarters"][:60])
     model = fit(quarters)
     assert model.forecast(quarters, 2).std.index.tolist() == [pd.Period("2016Q1"), pd.Period("2016Q2")]
     # The duration of a single period is known.
@@ -486,7 +486,7 @@ def test_forecasts_continue_the_calendar(values):
     ]
     later = model.forecast(quarters, fh=pd.PeriodIndex(["2016Q2"], freq="Q"))
     np.testing.assert_allclose(later.means, model.forecast(quarters, 2).means.iloc[1:], rtol=1e-12)
-    other = framed(values, EVEN["months"][:60])
+    other = as_frame(values, EVEN["months"][:60])
     assert model.forecast(other, 2).std.index.tolist() == [
         pd.Timestamp("2006-03-31"),
         pd.Timestamp("2006-06-30"),
@@ -537,14 +537,14 @@ def test_forecasts_of_other_tables(values):
 )
 def test_horizons_are_checked(values, hourly, given, sentence):
     with pytest.raises(ValueError, match=sentence):
-        hourly.forecast(framed(values, HOURS), **given)
+        hourly.forecast(as_frame(values, HOURS), **given)
 
 
 def test_horizons_of_dates_require_dates(values, hourly, plain):
     with pytest.raises(ValueError, match="fh.*duration"):
         plain.forecast(values, fh=HOURS + pd.Timedelta("9D"))
     with pytest.raises(ValueError, match="X.*no dates"):
-        hourly.forecast(framed(values, pd.RangeIndex(60)), fh=HOURS + pd.Timedelta("9D"))
+        hourly.forecast(as_frame(values, pd.RangeIndex(60)), fh=HOURS + pd.Timedelta("9D"))
 
 
 @pytest.mark.parametrize("option", ["rhythms", "smooth"])

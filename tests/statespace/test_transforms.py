@@ -40,7 +40,7 @@ MAPS = [
 ]
 
 
-def inside(one):
+def values_inside(one):
     """Return values in the domain that are farther from the bounds than the margins."""
     low, high = (0.2, 4.5) if not isinstance(one, YeoJohnson) else (-3.0, 4.5)
     return np.linspace(low, high, 23)
@@ -48,14 +48,16 @@ def inside(one):
 
 @pytest.mark.parametrize("one", MAPS, ids=str)
 def test_the_slope_is_the_numerical_derivative(one):
-    x, h = inside(one), 1e-6
+    x, h = values_inside(one), 1e-6
     slope = (one.forward(x + h) - one.forward(x - h)) / (2.0 * h)
     np.testing.assert_allclose(np.exp(one.log_slope(x)), slope, rtol=1e-7)
 
 
 @pytest.mark.parametrize("one", MAPS, ids=str)
 def test_the_inverse_inverts_the_transform(one):
-    np.testing.assert_allclose(one.inverse(one.forward(inside(one))), inside(one), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        one.inverse(one.forward(values_inside(one))), values_inside(one), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("one", MAPS, ids=str)

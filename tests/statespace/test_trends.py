@@ -28,7 +28,7 @@ def random_walks(rng, n_rows=300, n_features=3, noise=0.3):
     return np.outer(level, [1.0, 0.5, -0.7][:n_features]) + noise * rng.standard_normal((n_rows, n_features))
 
 
-def line_of(slope_step, ratio, noise, offset=0.0):
+def linear_trend(slope_step, ratio, noise, offset=0.0):
     """Return a local linear trend in one column; `slope_step` is the standard deviation of slope steps."""
     loadings = np.array([[slope_step * np.sqrt(INITIAL_LINE_VARIANCE), 0.0]])
     process = LocalLinearTrend(np.array([ratio]))
@@ -57,7 +57,7 @@ def test_a_local_linear_trend_has_the_likelihood_of_statsmodels(rng):
     y = np.cumsum(np.cumsum(0.05 * rng.standard_normal(200))) + 0.3 * rng.standard_normal(200)
     differences = []
     for ratio, noise in ((2.0, 0.1), (20.0, 0.03), (0.5, 0.3)):
-        found = log_likelihood(line_of(0.05, ratio, noise), to_panel([y[:, None]]))
+        found = log_likelihood(linear_trend(0.05, ratio, noise), to_panel([y[:, None]]))
         model = structural.UnobservedComponents(y, "local linear trend")
         slope = 0.05**2
         model.ssm.initialize_known(
@@ -112,7 +112,7 @@ def test_a_trend_is_imputed_along_its_slope_and_continued():
 
 
 def test_simulated_trends_start_at_zero(rng):
-    params = line_of(0.05, 2.0, 1e-12)
+    params = linear_trend(0.05, 2.0, 1e-12)
     drawn = np.array([simulate(params, 3, rng)[0][:, 0] for _ in range(500)])
     assert np.abs(drawn[:, 0]).max() < 1e-4
     # The variance of the level after two steps is 2 ratio + 2^3 / 3 times that of steps of the slope.

@@ -16,7 +16,7 @@ from probsfa.statespace.engine.dynamics import (
 )
 from probsfa.statespace.engine.likelihood import with_start
 from probsfa.statespace.engine.moments import pack
-from tests.statespace.support import of_decay
+from tests.statespace.support import model_of_decays
 from tests.tolerances import EXACT
 
 DECAY = np.array([0.9, -0.4, 0.0])
@@ -74,18 +74,18 @@ def test_a_batch_equals_its_members_computed_separately(rng):
 
 
 def test_transitions_over_two_gaps_compose():
-    over = transition_over(of_decay([0.9, 0.3]), np.array([0.25, 0.75, 1.0]))
+    over = transition_over(model_of_decays([0.9, 0.3]), np.array([0.25, 0.75, 1.0]))
     steps = [matrices(over.at(i)) for i in range(3)]
     np.testing.assert_allclose(steps[1][0] @ steps[0][0], steps[2][0], rtol=1e-14)
     composed_innovation = steps[1][0] @ steps[0][1] @ steps[1][0].T + steps[1][1]
     np.testing.assert_allclose(composed_innovation, steps[2][1], rtol=1e-13, atol=1e-15)
     with pytest.raises(ValueError, match="factor 1"):
-        transition_over(of_decay([0.5, -0.5]), np.array([1.0, 0.5]))
+        transition_over(model_of_decays([0.5, -0.5]), np.array([1.0, 0.5]))
 
 
 @pytest.mark.usefixtures("double_precision")
 def test_transitions_of_rows_are_selected_replaced_and_shifted():
-    params, gaps = of_decay([0.9, 0.3]), np.array([1.0, 2.0])
+    params, gaps = model_of_decays([0.9, 0.3]), np.array([1.0, 2.0])
     table = transition_table(params, gaps)
     assert table.n_rows == 3
     rows = table.at(np.array([2, 0, 1]))

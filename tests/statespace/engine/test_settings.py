@@ -61,13 +61,13 @@ def test_derivatives_work_if_the_user_forbids_rank_promotion(rng, derivative):
         rest = jnp.ones((3, 2)), jnp.ones(3), jnp.zeros(3), values, jnp.ones_like(values)
         index = (jnp.arange(12) == 0).astype(int)
 
-        def of_decay(decay):
+        def model_of_decays(decay):
             return marginal_log_likelihood(decay, *rest, index)
 
         at = jnp.array([0.9, 0.5])
-        wanted = jax.jit(derivative(of_decay))(at)
+        wanted = jax.jit(derivative(model_of_decays))(at)
         with jax.numpy_rank_promotion("raise"):
-            found = jax.jit(derivative(of_decay))(at)
+            found = jax.jit(derivative(model_of_decays))(at)
     np.testing.assert_array_equal(found, wanted)
 
 

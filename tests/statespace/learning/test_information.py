@@ -13,7 +13,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
 from tests.sampling import parametrize
-from tests.statespace.support import of_decay, scaled_error, to_panel, to_parameters, uneven_times
+from tests.statespace.support import model_of_decays, scaled_error, to_panel, to_parameters, uneven_times
 
 
 def information(coordinates, params, n_rows, damping=0.0):
@@ -27,7 +27,7 @@ def information(coordinates, params, n_rows, damping=0.0):
 def test_quadrature_integrates_the_spectra(decay):
     """The mean of a spectrum is one, and that of its square is (1 + a^2) / (1 - a^2)."""
     decay = np.array(decay)
-    params = of_decay(decay)
+    params = model_of_decays(decay)
     omega, weights = information_frequencies(params)
     spectrum, slope = latent_spectra(params, omega, evenly_sampled=True)[:2]
     assert np.all((omega > 0) & (omega < np.pi)) and np.all(weights > 0)
@@ -41,11 +41,12 @@ def test_spectra_are_sums_of_autocovariances(rng):
     decay, omega = np.array([0.9, -0.5, 0.0]), rng.uniform(0, np.pi, 7)
     lags = np.arange(1, 600)
     wanted = np.array([[1 + 2 * np.sum(a**lags * np.cos(w * lags)) for a in decay] for w in omega])
-    found, slope = latent_spectra(of_decay(decay), omega, evenly_sampled=True)[:2]
+    found, slope = latent_spectra(model_of_decays(decay), omega, evenly_sampled=True)[:2]
     np.testing.assert_allclose(found, wanted, rtol=1e-10)
     free, h = np.arctanh(decay), 1e-5
     up, down = (
-        latent_spectra(of_decay(np.tanh(free + s * h)), omega, evenly_sampled=True).values for s in (1, -1)
+        latent_spectra(model_of_decays(np.tanh(free + s * h)), omega, evenly_sampled=True).values
+        for s in (1, -1)
     )
     np.testing.assert_allclose(slope, (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
 
