@@ -26,7 +26,7 @@ def lines(ax):
 
 
 def extent(band):
-    """Return lowest and highest point of a band."""
+    """Return the lowest and the highest value of a band."""
     points = np.concatenate([path.vertices for path in band.get_paths()])
     return points[:, 1].min(), points[:, 1].max()
 
@@ -61,7 +61,7 @@ def test_bands_have_their_nominal_probability(level, half):
     np.testing.assert_allclose(extent(ax.collections[0]), [-2.0 * half, 2.0 * half])
 
 
-def test_imputation_draws_missing_values_and_joins_them_to_what_is_observed(ax):
+def test_lines_of_imputed_values_end_at_adjacent_observations(ax):
     observed = np.array([1.0, 2.0, np.nan, np.nan, 5.0, 6.0])
     filled = np.array([1.0, 2.0, 2.5, 4.5, 5.0, 6.0])
     truth = np.array([1.0, 2.0, 3.0, np.nan, 5.0, 6.0])
@@ -72,13 +72,13 @@ def test_imputation_draws_missing_values_and_joins_them_to_what_is_observed(ax):
     np.testing.assert_array_equal(drawn["imputed"][:, 1], [np.nan, 2.0, 2.5, 4.5, 5.0, np.nan])
     np.testing.assert_array_equal(drawn["truth"][:, 1], [np.nan, np.nan, 3.0, np.nan, np.nan, np.nan])
     np.testing.assert_allclose(extent(ax.collections[0]), [2.5 - Z90, 4.5 + 2 * Z90])
-    # No band at observed values, whatever their std.
+    # No band at observed values, also if their standard deviation is positive.
     plots.plot_imputation(observed, filled, std + 9.0, ax=(other := Figure().subplots()))
     path = other.collections[0].get_paths()[0].vertices
     assert set(path[path[:, 0] == 1.0][:, 1]) == {2.0}
 
 
-def test_values_under_a_mask_are_not_drawn(ax):
+def test_masked_values_are_not_drawn(ax):
     masked = np.ma.array([0.0, 999.0, 2.0], mask=[0, 1, 0])
     plots.plot_imputation(
         masked, [0.0, 1.0, 2.0], truth=np.ma.array([0.0, 1.0, 999.0], mask=[0, 0, 1]), ax=ax
@@ -125,19 +125,19 @@ def test_delta_values(ax):
     assert ax.get_yscale() == "log"
 
 
-def test_history_is_the_distance_from_the_end(ax):
+def test_history_is_the_difference_from_the_final_value(ax):
     plots.plot_history([-10.0, -4.0, -3.0], ax=ax)
     np.testing.assert_array_equal(ax.get_lines()[0].get_xydata(), [[0, 7.0], [1, 1.0], [2, np.nan]])
 
 
-def test_an_embedding_is_drawn_in_its_first_two_coordinates(ax):
+def test_the_first_two_coordinates_of_an_embedding_are_drawn(ax):
     points = np.random.default_rng(0).standard_normal((20, 3))
     assert plots.plot_embedding(points, ax=ax) is ax
     np.testing.assert_array_equal(ax.collections[0].get_offsets(), points[:, :2])
     assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_legend()) == ("coordinate 1", "coordinate 2", None)
 
 
-def test_one_coordinate_is_drawn_over_the_rows(ax):
+def test_one_coordinate_is_drawn_against_row_numbers(ax):
     plots.plot_embedding([[3.0], [1.0]], ax=ax)
     np.testing.assert_array_equal(ax.collections[0].get_offsets(), [[0, 3], [1, 1]])
 
@@ -155,7 +155,7 @@ def test_few_labels_are_groups_and_many_numbers_a_scale():
     assert len(ax.figure.axes) == 2  # with a colour bar
 
 
-def test_the_gap_between_eigenvalues_is_drawn_behind_them(ax):
+def test_the_eigengap_is_drawn(ax):
     values = np.array([1.0, 0.95, 0.9, 0.3, 0.25])
     plots.plot_eigengap(values, ax=ax)
     before, after = (dots.get_offsets() for dots in ax.collections[1:])
@@ -203,7 +203,7 @@ def test_vertices_without_positions_are_drawn_on_a_circle_in_order(ax):
         lambda: plots.plot_history([-3.0, -3.0]),
     ],
 )
-def test_the_smallest_pictures_can_be_saved(draw, tmp_path):
+def test_the_smallest_figures_can_be_saved(draw, tmp_path):
     draw().figure.savefig(tmp_path / "small.png")
 
 
@@ -240,12 +240,12 @@ def test_the_smallest_pictures_can_be_saved(draw, tmp_path):
         (lambda: plots.plot_history([]), "history"),
     ],
 )
-def test_refused(draw, message):
+def test_invalid_arguments_are_errors(draw, message):
     with pytest.raises(ValueError, match=message):
         draw()
 
 
-def test_no_global_state_is_touched():
+def test_global_settings_do_not_change():
     before = dict(mpl.rcParams)
     plots.plot_slow_features(np.zeros((5, 2)), np.ones((5, 2)))
     plots.plot_imputation([0.0, np.nan], [0.0, 1.0], [0.0, 1.0])
@@ -256,13 +256,13 @@ def test_no_global_state_is_touched():
     assert dict(mpl.rcParams) == before
 
 
-def test_importing_loads_no_matplotlib_and_drawing_no_pyplot():
+def test_import_loads_no_matplotlib_and_drawing_loads_no_pyplot():
     code = (
         "import sys; from probsfa import plots; assert 'matplotlib' not in sys.modules\n"
         "plots.plot_delta_values([0.1, 1.0]); assert 'matplotlib.pyplot' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("hours", [0.07, 1.5, 4.2, 30.0, 100.0, 119.0, 1_000.0, 3_000.0, 30_000.0, 3e5])

@@ -315,7 +315,7 @@ def test_invalid_delimiters_are_errors(command, data, delimiter):
     assert "--delimiter must be one character or 'tab'" in result.err
 
 
-def test_tab_by_name(command, tmp_path):
+def test_tab_as_delimiter(command, tmp_path):
     (tmp_path / "in.tsv").write_text("a\tb\n1\t2\n\t4\n3\t3\n")
     assert command("impute", "in.tsv", "-o", "out.tsv", "--delimiter", "tab").code == 0
     assert (tmp_path / "out.tsv").read_text() == "a\tb\n1\t2\n2.000\t4\n3\t3\n"

@@ -24,7 +24,7 @@ def test_freed_memory_is_returned_to_the_operating_system():
     assert len(last) == 4_000
 
 
-def test_other_systems_are_not_changed(monkeypatch):
+def test_release_memory_has_no_effect_on_other_systems(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr("ctypes.CDLL", None)
     release_memory()

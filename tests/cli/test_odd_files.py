@@ -107,7 +107,7 @@ def test_invalid_files_are_one_error_message(command, tmp_path, text, message):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_a_long_file(command, tmp_path):
+def test_a_file_of_100000_rows(command, tmp_path):
     lines = [f"{i},{i % 7}.{i % 10},{'' if i % 11 == 3 else i % 13}" for i in range(100_000)]
     (tmp_path / "in.csv").write_text("\n".join(["t,a,b", *lines, ""]))
     assert command("impute", "in.csv", "-o", "out.csv", "-q").code == 0

@@ -104,7 +104,7 @@ def test_contributions_of_factors_are_reductions_by_single_values(rng, missing):
             np.testing.assert_allclose(reductions[t, j], wanted, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
-def test_errors_of_values_given_the_others_of_their_row(rng):
+def test_errors_of_values_given_the_other_values_of_the_row(rng):
     """The error of a value is its part of the distance: without the value it is smaller by the square."""
     model, _ = make_models(rng)
     x, _ = model.sample(N, random_state=rng)

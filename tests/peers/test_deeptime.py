@@ -104,7 +104,7 @@ def test_time_scales(X, lag):
 
 
 @lags
-def test_vamp_of_a_series_made_symmetric(X, lag):
+def test_vamp_with_symmetric_covariances(X, lag):
     """Singular values are absolute eigenvalues; the VAMP-2 score is one plus the sum of their squares."""
     vamp = decomposition.VAMP(lagtime=lag, scaling=None, epsilon=1e-12)
     model = vamp.fit_from_covariances(reversible(X, lag)).fetch_model()

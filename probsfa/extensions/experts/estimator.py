@@ -38,7 +38,7 @@ _MAX_START_EVALUATIONS = 60
 # Largest initial decay.
 _MAX_DECAY = 0.9999
 # The density can be normalized only if the expansion is unbounded. At _FAR_DISTANCE standard deviations from
-# the mean of the rows, one standardized output must be at least _MIN_FAR_VALUE.
+# the mean of the rows, a standardized output must have an absolute value of at least _MIN_FAR_VALUE.
 _FAR_DISTANCE, _MIN_FAR_VALUE = 1e4, 1e2
 
 

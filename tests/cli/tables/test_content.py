@@ -76,7 +76,7 @@ def test_byte_order_marks_are_preserved(read, encoding):
     assert b"".join(filled) == "\ufeffa,b\n1,9\n".encode(encoding)
 
 
-def test_zip_out(tmp_path):
+def test_zip_files_are_written_and_read(tmp_path):
     write_content(tmp_path / "out.zip", [TEXT.encode()])
     assert read_content(tmp_path / "out.zip").text == TEXT
     again = (tmp_path / "out.zip").read_bytes()

@@ -26,5 +26,5 @@ NAN = np.nan
         ([1e20, 1.0, 2.0, 1e308, -1e308], []),
     ],
 )
-def test_codes(values, codes):
+def test_likely_codes(values, codes):
     assert likely_codes(np.array(values)) == codes

@@ -69,7 +69,7 @@ def test_years_from_1000_are_dates():
         ("date", ["2020-01-01"], None),
     ],
 )
-def test_even(row_times, header, times, step):
+def test_evenly_spaced_times(row_times, header, times, step):
     found = row_times(header, times)
     assert found.times is None
     assert found.step == step

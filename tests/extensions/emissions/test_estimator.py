@@ -292,7 +292,7 @@ def test_extreme_values_have_finite_posteriors(fitted):
 # ---------------------------------------------------------------- how fits end
 
 
-def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
+def test_an_interrupted_fit_has_the_best_parameters(monkeypatch):
     X = draw("poisson", parameters(3, (0.9,)), 60)[0]
     evaluate, calls = learning.BoundObjective.__call__, []
 
