@@ -224,7 +224,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularization, which overfits if
         a large part of the rows are support vectors and the kernel is narrow. ``"auto"`` selects, among 0 and
         powers of ten, the smallest value whose delta values on held-out folds of consecutive rows are within
-        2 % of the best; if no output is slower than noise, the largest value. ``"auto"`` takes about ten
+        2 % of the best; if no output is slower than noise, the largest value. ``"auto"`` takes two to four
         times as long as a number; its time grows with the cube of the number of support vectors; see
         `verbose`.
     n_support : int, optional
