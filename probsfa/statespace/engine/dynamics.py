@@ -274,14 +274,14 @@ class Transition(NamedTuple):
     def in_information_form(self) -> Precisions:
         """Return the matrices that information filters use."""
         inverses = tuple(_inverse(group.innovation) for group in self.groups)
-        weight = self.decay / self.innovation_variance
+        ar1_cross_precision = self.decay / self.innovation_variance
         cross_precision, previous_precision = [], []
         for group, inverse in zip(self.groups, inverses, strict=True):
             cross_precision.append(_product(group.matrix.swapaxes(1, 2), inverse))
             previous_precision.append(_product(cross_precision[-1], group.matrix))
         return Precisions(
-            Blocks(weight, tuple(cross_precision)),
-            Blocks(self.decay * weight, tuple(previous_precision)),
+            Blocks(ar1_cross_precision, tuple(cross_precision)),
+            Blocks(self.decay * ar1_cross_precision, tuple(previous_precision)),
             Blocks(1.0 / self.innovation_variance, inverses),
         )
 

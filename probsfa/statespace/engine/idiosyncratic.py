@@ -91,7 +91,7 @@ class Steps:
 
     @cached_property
     def links(self) -> "_Links":
-        """Pairs of adjacent observations of each column."""
+        """Links between adjacent observations of each column."""
         rows = np.arange(self.n_rows)
         sequence_start = np.maximum.accumulate(np.where(self.has_previous, 0, rows))
         sequence_end = np.minimum.accumulate(

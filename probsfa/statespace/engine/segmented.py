@@ -130,20 +130,20 @@ def from_segments(segments: Array) -> Array:
 class Update(NamedTuple):
     """Product of a Gaussian ``N(m, L L')`` and a potential ``exp(h' z - z' J z / 2)``.
 
-    ``F`` is the lower triangle with ``F F' = 1 + L' J L``.
+    ``X`` is the lower triangle with ``X X' = I + L' J L``.
 
     Attributes
     ----------
     root : Array of shape (K, K, S)
-        Transposed root ``W' = F^-1 L'`` of the updated covariance.
+        Transposed root ``W' = X^-1 L'`` of the updated covariance.
     whitened_innovation : Array of shape (K, J, S)
-        ``F^-1 L' (h - J m)`` for columns ``m``; its product with ``W`` is the change of the mean.
+        ``X^-1 L' (h - J m)`` for columns ``m``; its product with ``W`` is the change of the mean.
     whitened_columns : Array of shape (K, J - 1, S)
-        ``F^-1 L^-1 m`` for all columns except the last one.
+        ``X^-1 L^-1 m`` for all columns except the last one.
     factor : Array of shape (K, K, S)
-        ``F'``.
+        ``X'``.
     reciprocals : Array of shape (K, S)
-        Reciprocals of the diagonal of ``F``.
+        Reciprocals of the diagonal of ``X``.
     """
 
     root: Array
@@ -313,18 +313,20 @@ def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, A
     (filtered_mean, root, transition), is_last = materialize(row[:3]), row[3]
     propagated = materialize(transition.matrix.transposed().times_from_right(root))
     predicted = materialize(transpose_times(propagated, propagated) + transition.innovation_covariance())
-    triangle = cholesky(predicted)
-    transposed_gain = solve_upper(*triangle, solve_lower(*triangle, transpose_times(propagated, root)))
+    predicted_factor = cholesky(predicted)
+    transposed_gain = solve_upper(
+        *predicted_factor, solve_lower(*predicted_factor, transpose_times(propagated, root))
+    )
     conditional_root = materialize(root - times(propagated, transposed_gain))
-    change = (later.mean - transition.move(filtered_mean))[:, None]
-    mean = filtered_mean + transpose_times(transposed_gain, change)[:, 0]
-    cross_products = materialize(times(later.covariance, transposed_gain))
-    next_covariance_gain = materialize(transition.innovation.times(transposed_gain) + cross_products)
+    prediction_error = (later.mean - transition.move(filtered_mean))[:, None]
+    mean = filtered_mean + transpose_times(transposed_gain, prediction_error)[:, 0]
+    lag_one = materialize(times(later.covariance, transposed_gain))
+    next_covariance_gain = materialize(transition.innovation.times(transposed_gain) + lag_one)
     covariance = transpose_times(conditional_root, conditional_root) + transpose_times(
         transposed_gain, next_covariance_gain
     )
     state = Gaussian(jnp.where(is_last, last.mean, mean), jnp.where(is_last, last.covariance, covariance))
-    return state, jnp.where(is_last, transposed_gain, cross_products)
+    return state, jnp.where(is_last, transposed_gain, lag_one)
 
 
 def _smoother_rows(filtered: FilteredSegments, following: Transition) -> _Row:
