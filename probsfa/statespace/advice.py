@@ -31,11 +31,11 @@ __all__ = ["CALENDAR_PERIODS", "N_LAGS", "ModelProperties", "Suggestion", "advis
 
 # Significance level of each of the six types of misfit over all columns; 1 % for all types together.
 _SIGNIFICANCE_LEVEL = 0.01 / 6.0
-# Thresholds of misfit: minimum autocorrelation, share of a cycle in the mean square, and excess kurtosis;
-# maximum degrees of freedom; minimum ratio of standard deviations, difference of levels in standard
-# deviations, and deficit of coverage.
+# Thresholds of misfit. Autocorrelation, and share of a cycle in the mean square.
 _MIN_AUTOCORRELATION, _MIN_CYCLE_SHARE = 0.12, 0.01
+# Excess kurtosis, and degrees of freedom of Student's t.
 _MIN_KURTOSIS, _MAX_DEGREES = 1.0, 10.0
+# Ratio of standard deviations; difference of levels in standard deviations; nominal minus actual coverage.
 _MIN_STD_RATIO, _MIN_LEVEL_DIFFERENCE, _MIN_COVERAGE_DEFICIT = 1.5, 0.5, 0.08
 # Minimum autocorrelation at lag 1 of errors (of columns, or of linear combinations of columns) that a smooth
 # factor would explain. The relative ridge regularizes the correlation matrix of the columns.

@@ -1,7 +1,7 @@
 """Model diagnostics: residual tests, coverage of prediction intervals, and advice.
 
 If a model is correct, the standardized one-step prediction errors are independent and standard normal in each
-column, and prediction intervals have their nominal coverage for every pattern of missing values. This module
+column. Prediction intervals then have their nominal coverage for every pattern of missing values. This module
 collects the tests of :mod:`.whiteness`, the errors of :mod:`.prediction_errors`, and :mod:`.advice`.
 """
 

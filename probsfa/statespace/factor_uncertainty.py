@@ -6,9 +6,9 @@ them. A short series has few independent values of a slow factor, so that ``m`` 
 determined.
 
 Let ``G = (C' R^-1 C)^-1 C' R^-1`` be the regression of the factors on the observations. Errors ``dC`` of the
-loadings and ``d`` of the means change the factors by ``G (dC z + d)``. By the delta method, the variance of
-factor ``k`` increases by ``y' V_k y``, where ``y = (z, 1)`` consists of the posterior means and one, and
-``V_k`` is the covariance of row ``k`` of ``G (dC, d)``. The covariance is computed from the expected
+loadings and ``d`` of the means change the factors by ``G (dC z + d)``. Let ``y = (z, 1)`` consist of the
+posterior means and one, and let ``V_k`` be the covariance of row ``k`` of ``G (dC, d)``. By the delta method,
+the variance of factor ``k`` increases by ``y' V_k y``. The covariance is computed from the expected
 information of all parameters (Whittle's formula, :mod:`.fisher_metric`).
 
 References

@@ -1,7 +1,7 @@
 """Interface of fitted models for the estimators: required and optional methods.
 
-:class:`FittedModel` is the base of the models of this package (with Gaussian noise, with Student-t noise,
-without outliers, without noise, and of transformed columns), and of the models of
+The models of this package are subclasses of :class:`FittedModel`: models with Gaussian noise, with Student-t
+noise, without noise, without outliers, and of transformed columns. So are the models of
 :class:`probsfa.BayesianSFA` and :mod:`probsfa.extensions`. The public methods, in :mod:`.methods`, validate
 data and call the methods of a model.
 """

@@ -199,8 +199,8 @@ def isolated_values(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
     Returns
     -------
     ndarray of bool of shape (N, D)
-        False for columns in which a quarter of the values or more would be isolated, or in which half of the
-        values equal adjacent ones.
+        No value is isolated in columns in which a quarter of the values or more would be, or in which half of
+        the values equal adjacent values.
     """
     errors = distance_from_adjacent(values, lengths)
     scale = robust_scale(errors)

@@ -355,8 +355,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Warns
         -----
         UserWarning
-            If the leave-one-out error of observed values is not smaller than the error of linear
-            interpolation, or values are imputed below zero in columns without negative observations.
+            If the leave-one-out error of observed values is not smaller than that of linear interpolation; or
+            if imputed values are negative in columns without negative observations.
         """
         sequences = self._check(X, lengths, times, exog)
         return self._imputed(X, sequences, self._model, return_std, interval, quantile)
@@ -458,10 +458,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
-            Posterior mean of each factor times its loading, in data units (with `transforms` in units of the
-            transformed columns). Further entries of the last axis are the AR(1) noise of ``noise="ar1"``, and
-            then the P effects of covariates. The sum over the last axis plus `mean_` is the imputed value.
-            For :class:`probsfa.BayesianSFA` the result is an average over the draws.
+            Posterior mean of each factor times its loading, in data units. With `transforms`, units are those
+            of the transformed columns. Further entries of the last axis are the AR(1) noise of
+            ``noise="ar1"``, and then the P effects of covariates. The sum over the last axis plus `mean_` is
+            the imputed value. For :class:`probsfa.BayesianSFA` the result is an average over the draws.
 
         See Also
         --------

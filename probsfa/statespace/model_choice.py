@@ -179,10 +179,10 @@ def select_model(
     X : array-like (T, D), or list of array-likes (T_i, D)
         Rows in order of time, NaN where missing.
     candidates : iterable of dict, optional
-        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default the function searches
-        over numbers of factors from zero to the number of columns, with white and with AR(1) noise, and then
-        over cycles and smooth factors, in addition to factors or in place of them. It includes the models
-        that ``ProbabilisticSFA()`` compares.
+        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default the function first
+        searches over numbers of factors from zero to the number of columns, with white and with AR(1) noise.
+        It then tries cycles and smooth factors, in addition to factors or in place of them. It includes the
+        models that ``ProbabilisticSFA()`` compares.
     alternatives : iterable of iterables of dict, optional
         Groups of options for the search, in place of the default: up to three cycles, a smooth factor, and
         AR(1) noise. The options of a group are tried in order, with several numbers of factors, until one

@@ -1,8 +1,8 @@
 """News: impacts of new observations on the revision of a prediction.
 
-Posterior means are linear in the observations. The weight of the value in row ``s``, column ``d`` in the
-noise-free mean of the value in row ``t``, column ``e`` is ``C_e' V_ts C_d / r_d``, where ``V_ts`` is the
-posterior covariance of the states of the two rows. If every new value equalled its prediction from the old
+Posterior means are linear in the observations. Let ``V_ts`` be the posterior covariance of the states of rows
+``t`` and ``s``. In the noise-free mean of the value in row ``t``, column ``e``, the value in row ``s``,
+column ``d`` has the weight ``C_e' V_ts C_d / r_d``. If every new value equalled its prediction from the old
 data, the prediction of the target would not change. The impact of a new value is therefore its weight times
 its prediction error (Banbura & Modugno 2014, section 2.3). ``V_ts`` is computed from lag-one covariances,
 because the states are a Markov chain.

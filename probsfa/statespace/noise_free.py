@@ -1,7 +1,7 @@
 """The zero-noise limit, in which maximum likelihood is slow feature analysis.
 
 With ``r = 0`` and as many latent factors as columns, the factors are functions of the observations, ``z_t = W
-(x_t - mean)``, and the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T
+(x_t - mean)``. The likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T
 (their eq. 18), the maximum is the solution of slow feature analysis, with unit variances and ``a_k = 1 -
 delta_k / 2``. This module computes this solution for the square model, which has as many factors as columns,
 and reports the slowest factors. :mod:`probsfa.statespace.noise_free_likelihood` computes the likelihood and

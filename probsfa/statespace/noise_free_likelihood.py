@@ -1,17 +1,18 @@
 """The likelihood without observation noise, with and without its edge terms, and the maxima of both.
 
 With as many latent factors as columns and no noise, the factors are ``y_t = W (x_t - mu)`` with a square
-matrix ``W``, and the log-likelihood of a series of ``T`` rows is that of Turner & Sahani (2007), eq. 13. In
-terms of the moments of the data (their eq. 18) it is, up to a constant,
+matrix ``W``. The log-likelihood of a series of ``T`` rows is that of Turner & Sahani (2007), eq. 13. In terms
+of the moments of the data (their eq. 18) it is, up to a constant,
 
     T log|det W| - 1/2 sum_n [(T - 1) log s_n^2 + log v_n]
                  - T/2 sum_n w_n' [(1 - l_n)^2 B + (T - 1)/T l_n A + edges_n / T] w_n / s_n^2
 
-with the rows ``w_n`` of ``W``, decays ``l``, innovation variances ``s^2``, variances ``v`` of the factors in
-the first row, the second moment ``B`` of the rows, and the second moment ``A`` of their differences.
-``edges_n`` consists of outer products of the first and the last row. Without ``edges_n``, ``(T - 1)/T`` and
-``v`` this is their eq. 19, a closed form whose maximum is slow feature analysis. The difference of the two
-log-likelihoods is bounded as T grows, so that the parameters at the two maxima differ by order 1/T.
+For factor ``n``, ``w_n`` is the row of ``W``, ``l_n`` the decay, ``s_n^2`` the innovation variance, and
+``v_n`` the variance in the first row. ``B`` is the second moment of the rows, and ``A`` that of their
+differences. ``edges_n`` consists of outer products of the first and the last row. Without ``edges_n``, ``v``
+and ``(T - 1)/T`` this is their eq. 19, a closed form whose maximum is slow feature analysis. The difference
+of the two log-likelihoods is bounded as T grows, so that the parameters at the two maxima differ by order
+1/T.
 
 Notes on the paper:
 

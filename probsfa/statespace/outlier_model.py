@@ -28,8 +28,8 @@ __all__ = ["OutlierModel", "far_from_adjacent", "robust_scale_with_outliers"]
 
 # Minimum distance of an outlier from the median of adjacent values, in robust standard deviations.
 _MIN_DEVIATIONS = 6.0
-# A few values dominate a column if they are at most this share of its values and have at least this share of
-# the sum of squared distances from adjacent values.
+# Values dominate a column if they are at most the first share of its values, and have at least the second
+# share of the sum of squared distances from adjacent values.
 _MAX_OUTLIER_SHARE, _MIN_SHARE_OF_SQUARES = 0.02, 0.5
 
 

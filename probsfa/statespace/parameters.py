@@ -487,9 +487,9 @@ class StateSpace:
     def free_loadings(self) -> BoolArray:
         """Mask of the free :attr:`nonzero_loadings` (D, n_loaded_states).
 
-        Loadings that :func:`canonical` fixes are not free: one for each stochastic cycle, whose phase is zero
-        in one column. :meth:`Latents.n_free` is the number of free loadings and of free parameters of the
-        dynamics.
+        Loadings that :func:`canonical` fixes are not free. For each stochastic cycle this is one loading,
+        because the phase is zero in one column. :meth:`Latents.n_free` counts free loadings and free
+        parameters of the dynamics.
         """
         is_free = np.ones((self.n_features, self.latents.n_states), dtype=bool)
         for one in self.processes:
@@ -668,9 +668,9 @@ def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
     """Order the factors, slowest first, and fix their signs and phases.
 
     The likelihood does not change if factors are permuted or change sign, or if the two states of a
-    stochastic cycle are rotated. This function selects one of the equivalent models: AR(1) factors are sorted
-    by decay, and the phase of a stochastic cycle is zero in the column in which it has its largest amplitude,
-    in units of `scale`. Rules of other processes: :meth:`.Process.canonical`.
+    stochastic cycle are rotated. This function selects one of the equivalent models. AR(1) factors are sorted
+    by decay. The phase of a stochastic cycle is zero in the column in which it has its largest amplitude, in
+    units of `scale`. Rules of other processes: :meth:`.Process.canonical`.
 
     Parameters
     ----------

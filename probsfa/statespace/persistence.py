@@ -1,7 +1,7 @@
 """Conversion of a fitted model of :class:`probsfa.ProbabilisticSFA` to values for a file, and back.
 
-The same code reads both versions of the file format (:mod:`probsfa._saving`), because the meanings of the
-values are the same, and old names of arrays are replaced by their new names.
+The same code reads both versions of the file format (:mod:`probsfa._saving`). The meanings of the values are
+the same, and old names of arrays are replaced by their new names.
 """
 
 import json

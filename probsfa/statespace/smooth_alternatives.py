@@ -30,7 +30,8 @@ def find_smooth_factors(params: StateSpace, timed: Sequences) -> NDArray[np.intp
 
     All other parameters, including loadings, are fixed; a fit with smooth factors would have an even higher
     likelihood. Autocorrelated noise that is not in the model can also increase the likelihood of smooth
-    factors, but then the autocorrelation of the prediction errors does not decrease, and the result is empty.
+    factors. In this case the autocorrelation of the prediction errors does not decrease, and the result is
+    empty.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def find_smooth_factors(params: StateSpace, timed: Sequences) -> NDArray[np.intp
         return no_factors
     panel = make_panel(timed)
     # If the model is correct, the likelihood ratio of another model exceeds 1 / p with a probability of at
-    # most p (Markov's inequality); p includes a Bonferroni correction for the number of trials.
+    # most p (Markov's inequality). A Bonferroni correction divides p by the number of trials.
     p = _FALSE_ALARM_RATE / len(trials)
     minimum = log_likelihood(params.state_space, panel) + np.log(1.0 / p)
     best: dict[int, tuple[float, float]] = {}

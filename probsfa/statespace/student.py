@@ -152,8 +152,8 @@ class Weights(NamedTuple):
     def bound_minus_likelihood(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return the bound of each row (N,) less its log-likelihood from the engine.
 
-        The difference is `constant` plus ``(w - 1) / 2 log(2 pi r)`` for each value, because the engine uses
-        the density with variance ``r`` to the power ``w``, which is not normalized.
+        The difference is `constant` plus ``(w - 1) / 2 log(2 pi r)`` for each value. The second term exists
+        because the engine uses the density with variance ``r`` to the power ``w``, which is not normalized.
         """
         n = panel.n_rows
         surplus = self.values[:n] - panel.mask[:n]
@@ -197,8 +197,8 @@ def bound_at(
 ) -> float:
     """Return the bound for the posterior ``q(z)`` at given weights (T, D) and the optimal ``q(w)``.
 
-    The negative KL divergence of ``q(z)`` from its prior is the engine's log-likelihood at these weights,
-    less the sum of the expected log densities of the values times their weights.
+    The bound contains the negative KL divergence of ``q(z)`` from its prior. It is the log-likelihood of the
+    engine at these weights, less the sum of the weights times the expected log densities of the values.
     """
     n = panel.n_rows
     mask, log_norm = np.asarray(panel.mask[:n]), np.log(2.0 * np.pi * params.noise_variance)
@@ -403,7 +403,7 @@ def filter_rows(
     """Return approximate filtered distributions of the states under noise with heavy tails.
 
     The predicted distribution of a state is approximated as Gaussian. In each row, the updates of weights and
-    state are iterated until convergence; weights of earlier rows are not updated (Agamennoni, Nieto & Nebot
+    state are iterated until convergence. Weights of earlier rows are not updated (Agamennoni, Nieto & Nebot
     2012, IEEE Transactions on Signal Processing 60, 5024-5037). After a level shift, the first values at the
     new level therefore have small weights; a smoother increases them later.
 

@@ -1,8 +1,8 @@
 """Conversion of the times of data to the unit of time of a fitted model, and times of forecasts.
 
 A model has the unit of time `time_unit_`. If it was fitted with dates or durations, the unit is a number of
-seconds, and later data may have another sampling rate, because the decay over ``dt`` seconds is ``decay **
-(dt / unit)``. Times in seconds cannot be converted to plain numbers, or to rows without times.
+seconds. Later data may have another sampling rate, because the decay over ``dt`` seconds is ``decay ** (dt /
+unit)``. Times in seconds cannot be converted to plain numbers, or to rows without times.
 """
 
 import warnings

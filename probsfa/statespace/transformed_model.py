@@ -1,7 +1,7 @@
 """A fitted model with covariates and transforms of the columns.
 
-A Gaussian model is fitted to ``y = T(x) - B u``, with an increasing transform ``T`` for each column
-(:mod:`.transforms`), covariates ``u`` of each row and their coefficients ``B`` (:mod:`.covariates`).
+A Gaussian model is fitted to ``y = T(x) - B u``. Each column has an increasing transform ``T``
+(:mod:`.transforms`). Each row has covariates ``u``, with the coefficients ``B`` (:mod:`.covariates`).
 Predictions of ``x`` are the inverse transforms of predictions of ``y`` plus ``B u``.
 """
 

@@ -155,8 +155,8 @@ class Search:
 
         The criterion is BIC (smaller is better). It is infinite for candidates with cycles without a spectral
         peak. BIC of robust candidates is based on a lower bound of the likelihood, and cannot be compared
-        with BIC of Gaussian candidates. In the comparison, held-out scores therefore select the kind of noise
-        (Gaussian if scores are about equal), and the criterion is infinite for candidates with the other
+        with BIC of Gaussian candidates. In the comparison, held-out scores therefore select the kind of
+        noise, Gaussian if scores are about equal. The criterion is infinite for candidates with the other
         kind.
         """
         # BIC is NaN if AR(1) noise is integrated out, because the likelihood is not computed.

@@ -123,10 +123,10 @@ class StudentNoise(HeavyTails):
     ) -> FloatArray:
         """Return normal scores of errors, which are standard normal if the predicted distribution is correct.
 
-        The predicted distribution is the sum of a normal variable and an independent Student-t variable,
-        ``F(e) = integral of Phi(e / sqrt(v + r / w)) p(w) dw`` with ``w ~ Gamma(nu / 2, nu / 2)``. The
-        integral is computed by the trapezoidal rule in ``log w``, where the integrand is smooth and decays at
-        both ends.
+        The predicted distribution is that of the sum of a normal variable and an independent Student-t
+        variable. Its distribution function is ``F(e) = integral of Phi(e / sqrt(v + r / w)) p(w) dw`` with
+        ``w ~ Gamma(nu / 2, nu / 2)``. The integral is computed by the trapezoidal rule in ``log w``, where
+        the integrand is smooth and decays at both ends.
 
         Parameters
         ----------

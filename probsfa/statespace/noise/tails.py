@@ -43,8 +43,8 @@ class LeftOut(NamedTuple):
 class HeavyTails(ABC):
     """Distribution of the weights of values, and of the noise; immutable.
 
-    Two arguments of many methods are ``squared_residuals`` (N, D), the expected values
-    ``E[(x - mu - C z)^2] / r`` of all values, zero where missing, and ``mask`` (N, D), one where observed.
+    Many methods have two arguments (N, D). ``squared_residuals`` are the expectations
+    ``E[(x - mu - C z)^2] / r``, zero where a value is missing. ``mask`` is one where a value is observed.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ computes the M-step, the score and spectra numerically from the transition; a su
 closed form.
 
 Processes are independent of each other. At the start of a sequence, the states of a process are uncorrelated
-and have unit variance; the states of a stationary process are so at all times.
+and have unit variance. For stationary processes this is true at all times.
 """
 
 from abc import ABC, abstractmethod

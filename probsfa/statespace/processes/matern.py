@@ -175,8 +175,8 @@ class Matern32(Process):
 def _matern52() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return constants of the transition of Matern-5/2 processes.
 
-    These are the matrix ``N = F + 1`` with the drift ``F`` of the scaled states, the coefficients of the
-    driving white noise, and nodes and weights of Gauss-Legendre quadrature.
+    These are the matrix ``N = F + 1``, the coefficients of the driving white noise, and nodes and weights of
+    Gauss-Legendre quadrature. ``F`` is the drift of the scaled states.
     """
     root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
     drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)

@@ -1,8 +1,8 @@
 """Trends: local level (random walk) and local linear trend.
 
 Trends have no stationary variance. Their initialization is diffuse: the initial variance of their states is
-very large relative to the variance of their steps. States are scaled to unit initial variance, so that the
-standard deviation of steps in a column is its loading divided by the square root of this variance ratio.
+very large relative to the variance of their steps. States are scaled to unit initial variance. The standard
+deviation of steps in a column is therefore its loading, divided by the square root of this variance ratio.
 """
 
 from dataclasses import dataclass

@@ -113,10 +113,10 @@ def _best_power(log_likelihood: Any, observed: FloatArray, powers: tuple[float, 
 def choose_transform(values: FloatArray, sequences: Sequences) -> Transform | None:
     """Return the transform of a column that is clearly better than no transform, or None.
 
-    Two log-likelihoods must increase: the conditional log-likelihood of an AR(1) process, which resembles the
-    model, and the marginal log-likelihood of independent values, multiplied by the effective share of
-    independent values. Candidates are transforms whose inverse grows slowly. The logarithm must be much
-    better, because means after back-transformation can have large errors if the model is wrong.
+    Two log-likelihoods must increase. The first is the conditional log-likelihood of an AR(1) process, which
+    resembles the model. The second is the marginal log-likelihood of independent values, multiplied by the
+    effective share of independent values. Candidates are transforms whose inverse grows slowly. The logarithm
+    must be much better, because means after back-transformation can have large errors if the model is wrong.
     """
     observed = values[~np.isnan(values)]
     if observed.size < _MIN_VALUES or observed.min() < 0.0:
