@@ -63,9 +63,8 @@ class FourierFeatures(Expansion):
     def expand(self, values: FloatArray) -> FloatArray:
         """Expand the last axis: (..., D) to (..., 2 F)."""
         n_rows = values.size // values.shape[-1]
-        self._check_size(
-            4 * n_rows, self.frequencies_.shape[1]
-        )  # phases, and two copies of cosines and sines
+        # Five values for each row and frequency: the phase, and two copies of its cosine and sine.
+        self._check_size(5 * n_rows, self.frequencies_.shape[1])
         phase = values @ self.frequencies_
         return np.concatenate([np.cos(phase), np.sin(phase)], axis=-1) / np.sqrt(phase.shape[-1])
 

@@ -1,6 +1,7 @@
 """Expansions against their definitions, and the common interface."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from probsfa.expansions import (
     Polynomial,
     Power,
     RadialBasis,
+    _fourier,
 )
 from probsfa.expansions._base import is_stateless
 from tests.oracles.xsfa import monomials
@@ -214,6 +216,20 @@ def test_expansions_larger_than_the_memory_are_errors_before_it_is_allocated(mak
     # A million times the memory of a machine: nothing is allocated if a check is missing.
     with pytest.raises(ValueError, match=words + ".* GiB.*fewer|" + words + ".* GiB.*lower"):
         make(rng.standard_normal((200, 2)))
+
+
+def test_fourier_features_check_the_memory_that_they_allocate(rng, monkeypatch):
+    X = rng.standard_normal((1000, 3))
+    expansion = FourierFeatures(200, random_state=0).fit(X)
+    required = []
+    monkeypatch.setattr(_fourier, "check_memory", lambda n_bytes, *_: required.append(n_bytes))
+    tracemalloc.start()
+    try:
+        expansion.expand(X)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert required == [pytest.approx(peak, rel=0.01)]
 
 
 @pytest.mark.filterwarnings("ignore:.*held-out rows")
