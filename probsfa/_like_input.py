@@ -92,9 +92,8 @@ def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequenc
     """Convert values of one sequence to the type of the input; parameters as in :func:`like_input`."""
     if _is_pandas(x):
         names = x.columns if columns is None else columns
-        frame = type(x)(
-            values, index=x.index, columns=names, copy=False
-        )  # no other reference to the array exists
+        # No other reference to the array exists, so that the frame need not copy it.
+        frame = type(x)(values, index=x.index, columns=names, copy=False)
         return _nullable_as_in(frame, x.dtypes if sources is None else x.dtypes.iloc[list(sources)])
     if is_data_array(x):
         return _like_data_array(x, values, columns, sources)

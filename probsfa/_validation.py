@@ -41,7 +41,8 @@ class Sequences:
     lengths : tuple of int
         Number of rows of each sequence; positive, with sum N.
     times : ndarray (N,) or None
-        Times of observation: numbers, or time since 1970-01-01 UTC in units of ``axis.unit`` seconds.
+        Times of observation. Numbers are unchanged; dates (since 1970-01-01 UTC) and durations are in units
+        of ``axis.unit`` seconds.
     is_list : bool
         Whether the input was a list of sequences; results are then also lists.
     feature_names : tuple of str or None

@@ -177,9 +177,8 @@ class SampleWeightedGraph(TrainingGraph):
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         s = self.sample_weight[:, None]
-        X = (
-            X - (self.sample_weight / self.sample_weight.sum()) @ X
-        )  # L maps constants to zero; centring reduces rounding errors
+        # L maps constants to zero, so that centring X only reduces rounding errors.
+        X = X - (self.sample_weight / self.sample_weight.sum()) @ X
         product = self.base._laplacian_matmul(s * X)
         product -= self._product[:, None] * X
         product *= s

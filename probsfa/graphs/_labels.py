@@ -23,9 +23,8 @@ __all__ = [
     "warn_of_heavy_samples",
 ]
 
-_MAX_WEIGHT_RATIO = (
-    10  # relative to the mean; at this limit, one of 100 samples has a tenth of the total weight
-)
+# Largest weight relative to the mean. At this limit, one of 100 samples has a tenth of the total weight.
+_MAX_WEIGHT_RATIO = 10
 
 
 def is_missing(labels: Any) -> NDArray[np.bool_]:

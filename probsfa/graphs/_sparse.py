@@ -28,10 +28,8 @@ __all__ = [
     "neighbor_edges",
 ]
 
-_MIN_TOTAL_WEIGHT, _MAX_TOTAL_WEIGHT = (
-    1e-100,
-    1e100,
-)  # range of sums of weights whose products with squared data cannot overflow
+# Range of sums of weights whose products with squared data neither underflow nor overflow.
+_MIN_TOTAL_WEIGHT, _MAX_TOTAL_WEIGHT = 1e-100, 1e100
 
 
 def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":

@@ -37,8 +37,9 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
     expansion : transformer, optional
         As in :class:`GraphSFA`, for the slow features; principal components are those of the input.
     delta_threshold : float, default=1.96
-        Slow features with a smaller delta value are part of the output, at most `n_components`. With 0 all
-        outputs are principal components; far above 2 all are slow features.
+        Slow features with a smaller delta value are part of the output, at most `n_components` (and at most D
+        with ``scaling="qr"``). With 0 all outputs are principal components; far above 2 all are slow
+        features.
     scaling : {"input", "qr"}, default="input"
         Scaling of the slow features. "input": each has the mean variance of the columns. "qr": they are
         rotated and scaled; their total variance is then that of the input reconstructed from them.

@@ -25,10 +25,11 @@ __all__ = [
     "receptive_fields",
 ]
 
-# ---- receptive fields: the positions of the layer below that are the inputs of each node The positions of a
-# layer form a grid with one axis (a line) or two (an image), in row-major order. Fields of size ``f`` with
-# stride ``s`` give ``(n - f) / s + 1`` nodes along an axis of ``n`` positions. Adjacent fields overlap if the
-# stride is smaller than the field. Fields must cover the grid.
+# ---- receptive fields: the positions of the layer below that are the inputs of each node
+#
+# The positions of a layer form a grid with one axis (a line) or two (an image), in row-major order. Fields of
+# size ``f`` with stride ``s`` give ``(n - f) / s + 1`` nodes along an axis of ``n`` positions. Adjacent
+# fields overlap if the stride is smaller than the field. Fields must cover the grid.
 
 
 Grid = tuple[int, ...]
@@ -132,8 +133,8 @@ class Layer:
     share_weights : bool, default=False
         Whether all nodes have the same weights, trained on the inputs of all of them.
     clip : {"range"}, float or None, default=None
-        Limits of each output: "range" for the smallest and largest training value, a number for so many
-        standard deviations (which also clips training data). Recommended with polynomials, which diverge
+        Limits of each output. "range": its smallest and largest training value. A number c: plus and minus c
+        standard deviations, which also clips training data. Recommended with polynomials, which diverge
         outside the range of the training data.
     delta_threshold : float, default=1.96
         Threshold of delta values for "igsfa"; the first outputs of the expansion must be its inputs.
@@ -173,6 +174,8 @@ class Stage:
         Nodes along each axis.
     n_inputs : int
         Inputs of a node before the expansion.
+    n_components, expansion, method, share_weights, clip, delta_threshold
+        As in :class:`Layer`.
     """
 
     layer: int
@@ -404,7 +407,7 @@ def cascade_layers(
 ) -> list[Layer]:
     """Return the layers of Sprekeler's algorithm 1: each is one node with all outputs of the previous layer.
 
-    With one training graph for all levels, each level solves the generalised slow feature problem for
+    With one training graph for all levels, each level solves the generalized slow feature problem for
     polynomials of the outputs of the previous level; the outputs approach the Laplacian eigenmap of the
     graph.
 

@@ -64,12 +64,12 @@ class Workers:
         if self.executor is None or len(items) < self.n_jobs:
             return [task(item) for item in items]
 
-        def on_one_core(item: Any) -> Any:
+        def on_one_blas_thread(item: Any) -> Any:
             with one_blas_thread():  # set in each thread, because some libraries have a limit per thread
                 return task(item)
 
         with one_blas_thread():
-            return list(self.executor.map(on_one_core, items))
+            return list(self.executor.map(on_one_blas_thread, items))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 Boehmer, Gruenewaelder, Nickisch & Obermayer (2011, ECML PKDD, doi:10.1007/978-3-642-23780-5_25). Outputs are
 ``y(x) = A' (g(x) - <g>)`` with ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z``. The kernel
 functions are centred over the rows, and their mean over support vectors is subtracted (eqs. 9-10). The
-outputs minimise (eq. 8)::
+outputs minimize (eq. 8)::
 
     (1/(n-1)) tr A' K D D' K' A + lambda tr A' Kbar A     under     (1/n) A' K K' A = 1
 
@@ -253,8 +253,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         A training graph instead of time: a graph, its builder or its name, as in :class:`GraphSFA`. The
         kernel values between all rows and the support vectors are then stored in memory.
     verbose : bool, default=False
-        Whether to write progress and the estimated time of the choice of the regularization to standard
-        error.
+        Whether to write the progress of the selection of the regularization, and its estimated time, to
+        standard error.
     rank_tol : float, optional
         Kernel functions are scaled to unit variance. Eigenvalues of their covariance are treated as zero if
         they are at most this fraction of the largest. Default :func:`probsfa.linalg.default_rank_tol`.

@@ -1,6 +1,6 @@
 """The eigenproblem of kernel SFA: kernel matrix, second moments, and solutions.
 
-Boehmer et al. (2011), algorithm 1: centre and whiten (eqs. 9-11), then minimise slowness plus ``lambda``
+Boehmer et al. (2011), algorithm 1: centre and whiten (eqs. 9-11), then minimize slowness plus ``lambda``
 times the norm in the whitened coordinates (eq. 12). Only the second step, a small eigenproblem, depends on
 ``lambda``.
 """
@@ -50,13 +50,12 @@ IntArray = NDArray[np.intp]
 Metric = str | Callable[..., float]
 
 _DIAGONAL_BLOCK = 32
-_BLOCK_SIZE = (
-    2**21
-)  # number of values, 16 MiB of float64: efficient in matrix products, small compared with the moments
+# Values of a block, 16 MiB of float64: efficient in matrix products, and small compared with the moments.
+_BLOCK_SIZE = 2**21
 _BLOCK_ROWS = (256, 8192)
 # Tolerances of asymmetry and of negative eigenvalues, relative to the largest value; rounding errors in
 # single precision are ten times smaller.
-_ASYMMETRY_TOL = _INDEFINITE = 1e-6
+_ASYMMETRY_TOL = _NEGATIVE_EIGENVALUE_TOL = 1e-6
 # Loadings within this relative tolerance of the largest are ties in the sign rule. Rounding errors are 1e-8
 # or more for nearly dependent kernel functions. Antisymmetric outputs have two largest loadings of opposite
 # sign, at both ends of the series.
@@ -210,7 +209,8 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
     centred -= centred.mean(axis=1)[:, None]
     largest = float(np.abs(np.diagonal(centred)).max())
     m = len(centred)
-    centred.flat[:: m + 1] += _INDEFINITE * np.sqrt(m) * largest + 4 * m * np.finfo(np.float64).eps * scale
+    rounding = 4 * m * np.finfo(np.float64).eps * scale
+    centred.flat[:: m + 1] += _NEGATIVE_EIGENVALUE_TOL * np.sqrt(m) * largest + rounding
     try:
         scipy.linalg.cholesky(centred, check_finite=False, overwrite_a=True)
     except scipy.linalg.LinAlgError:
@@ -546,7 +546,7 @@ def make_problem(
 
 
 def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0) -> KernelSolution:
-    """Minimise slowness plus `regularization` times the norm.
+    """Minimize slowness plus `regularization` times the norm.
 
     Parameters
     ----------

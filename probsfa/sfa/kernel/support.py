@@ -8,8 +8,7 @@ For rows ``x_t``, a kernel ``k`` and a subset ``i`` of the rows the approximatio
 Four methods select the subset:
 
 * matching-pursuit MAH (maximum affine hull): repeatedly add the row of largest error (eqs. 15-16). This is
-the Cholesky
-  factorisation of the kernel matrix with pivoting: ``e_t = K_tt - sum_j L_tj^2``.
+  the Cholesky factorization of the kernel matrix with pivoting: ``e_t = K_tt - sum_j L_tj^2``.
 * online MAH: add, in one pass, the rows whose error exceeds a threshold.
 * matching pursuit for kernel PCA: add the row that reduces the sum of all errors most.
 * random selection.
@@ -215,7 +214,7 @@ def _pursue(
 
     Returns
     -------
-    chosen : ndarray (b,) of int
+    selected : ndarray (b,) of int
         Positions among the candidates.
     block : ndarray (c, b)
         The new columns of L at the candidates.

@@ -280,7 +280,7 @@ class AffinityEstimator(Saveable):
         ------
         ValueError
             If a parameter is out of range, an affinity is asymmetric or negative, a point without edges
-            makes a normalised Laplacian undefined, or there are too few points.
+            makes a normalized Laplacian undefined, or there are too few points.
         """
         self._fit(X)
         return self

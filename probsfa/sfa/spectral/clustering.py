@@ -179,13 +179,18 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit_predict(self, X: Any, y: Any = None) -> Any:
-        """Cluster the points and return ``labels_``, in the shape of the input: an array, or a list of them.
+        """Cluster the points and return their clusters.
 
         Parameters
         ----------
         X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
             As in :meth:`fit`.
         y : ignored
+
+        Returns
+        -------
+        ndarray (n,), or list of ndarrays (n_i,)
+            ``labels_``; a list if `X` is a list of sequences.
         """
         sequences = self._fit(X)
         return self.labels_ if sequences is None else sequences.restore(self.labels_)

@@ -1,6 +1,6 @@
 """Diffusion maps: coordinates in which Euclidean distances are diffusion distances on the data.
 
-Coifman & Lafon 2006 (doi:10.1016/j.acha.2006.04.006), section 2 and 3.1. A kernel ``W`` (n, n) between the
+Coifman & Lafon 2006 (doi:10.1016/j.acha.2006.04.006), sections 2 and 3.1. A kernel ``W`` (n, n) between the
 points has the sums ``q_i = sum_j W_ij``, an estimate of their density. With
 
     W^(alpha)_ij = W_ij / (q_i^alpha q_j^alpha),    d_i = sum_j W^(alpha)_ij,    P_ij = W^(alpha)_ij / d_i

@@ -334,9 +334,8 @@ def _ascending(distances: FloatArray, nearest: IntArray) -> tuple[FloatArray, In
 # point. It is a continuous function of the weights.
 
 
-_COINCIDENCE_TOL = (
-    1e-6  # relative to a self-weight of 1: such a close new point is treated as the training point
-)
+# A new point coincides with a training point only if its self-weight is within this tolerance of 1.
+_COINCIDENCE_TOL = 1e-6
 _MIN_DENOMINATOR = 1e-2
 _MIN_EIGENVALUE = 1e-8  # of 1 - lambda; rounding errors dominate smaller values
 
@@ -424,7 +423,7 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
         i, k = np.argwhere((denominator <= 0) & ~is_training_point)[0]
         raise ValueError(
             f"X[{i}] has the degree {degrees[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
-            f"{eigenvalues[k]:g}, so the unnormalised embedding cannot be extended to it. Use "
+            f"{eigenvalues[k]:g}, so the unnormalized embedding cannot be extended to it. Use "
             "normalization='random_walk'."
         )
     extended = (

@@ -7,7 +7,7 @@ With edge weights ``W``, degrees ``D = diag(W 1)`` and ``L = D - W`` the embeddi
     symmetric       D^-1/2 L D^-1/2 z = lambda z,     z' z = 1         (z = D^1/2 y of the random walk)
     unnormalized    L y = lambda y,                   y' y = 1
 
-The constant solution is excluded. SFA is the same problem with edges between adjacent time steps. Generalised
+The constant solution is excluded. SFA is the same problem with edges between adjacent time steps. Generalized
 SFA on one-hot inputs with node weights D has ``delta = 2 lambda``.
 """
 
@@ -26,10 +26,8 @@ from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum
 
 __all__ = ["LaplacianEigenmaps", "embedding_spectrum", "warn_if_disconnected"]
 
-_WEIGHT_RANGE = (
-    1e-100,
-    1e100,
-)  # graphs with a largest weight outside this range are rescaled, because squares overflow
+# A graph whose largest weight is outside this range is rescaled, because squares would underflow or overflow.
+_WEIGHT_RANGE = (1e-100, 1e100)
 
 
 @lists_in_lists_out
@@ -159,7 +157,7 @@ class LaplacianEigenmaps(Embedding):
         ------
         ValueError
             If a point has no edge to the training points, or a coordinate cannot be extended because its
-            eigenvalue is 1 (normalised) or at least the point's degree (unnormalised).
+            eigenvalue is 1 (normalized) or at least the point's degree (unnormalized).
         """
         sequences, outputs = self._map_new(X, self._extend)
         return outputs if sequences is None else sequences.restore(outputs)
@@ -195,12 +193,12 @@ class LaplacianEigenmaps(Embedding):
 def embedding_spectrum(
     W: Any, n_components: int, normalization: str, *, method: str = "auto"
 ) -> tuple[GraphSpectrum, FloatArray]:
-    """Return the normalised embedding of a graph, with canonical signs, and its degrees.
+    """Return the normalized embedding of a graph, with canonical signs, and its degrees.
 
     Raises
     ------
     ValueError
-        If there are too few vertices, or a vertex without edges makes a normalised Laplacian undefined.
+        If there are too few vertices, or a vertex without edges makes a normalized Laplacian undefined.
     """
     n = W.shape[0]
     if n_components >= n:

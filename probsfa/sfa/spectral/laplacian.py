@@ -2,12 +2,12 @@
 
 ``W`` (n, n) are symmetric nonnegative edge weights, ``L = diag(W 1) - W`` is the graph Laplacian, and ``M =
 diag(mass)`` is positive. Masses are the degrees for the random-walk Laplacian (Sprekeler 2011,
-doi:10.1162/neco_a_00214, eq. 2.3), and ones for the unnormalised Laplacian. Three facts determine the
+doi:10.1162/neco_a_00214, eq. 2.3), and ones for the unnormalized Laplacian. Three facts determine the
 algorithms:
 
 * The null space is known: a constant on every connected component. Components are solved one by one and their
   zero eigenvalues are set exactly, so that a disconnected graph has no additional cost.
-* On a connected graph ``L`` without its last row and column is a regular M-matrix, which can be factorised
+* On a connected graph ``L`` without its last row and column is a regular M-matrix, which can be factorized
   without pivoting. Its inverse is the pseudo-inverse of ``L`` up to a constant. No shift is needed, and
   arbitrarily small eigenvalues are resolved.
 * Elimination is cheap for long thin graphs (curves, surfaces) and infeasible for short wide ones (clouds in
@@ -38,15 +38,12 @@ __all__ = [
     "is_sparse",
 ]
 
-_MAX_DENSE_ROWS = (
-    300  # up to this size, a full eigendecomposition takes milliseconds and finds repeated eigenvalues
-)
+# Up to this size, a full eigendecomposition takes milliseconds, and finds repeated eigenvalues.
+_MAX_DENSE_ROWS = 300
 _N_PROBE_STEPS = 5
 _N_EXTRA_VECTORS = 3  # additional eigenvectors, because the last requested eigenvalues may be close together
 _LANCZOS_TOL = 1e-13  # relative to the largest eigenvalue; machine precision (0) costs a quarter more
-_N_EXTRA_BASIS = (
-    14  # additional Lanczos vectors; this number requires the fewest solves on curves and surfaces
-)
+_N_EXTRA_BASIS = 14  # additional Lanczos vectors; requires the fewest solves on curves and surfaces
 _PROBE_TOL = 1e-5  # of the residual; the error of the eigenvalue is its square
 
 
@@ -123,10 +120,9 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
 def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
     """Return the number of connected components, and the component of every vertex."""
     n = W.shape[0]
+    # With an edge from the first vertex to every other, no sparse copy is needed.
     if not is_sparse(W) and (np.count_nonzero(W[0]) >= n - 1):
-        return 1, np.zeros(
-            n, dtype=np.int32
-        )  # an edge from one vertex to every other, so that no sparse copy is needed
+        return 1, np.zeros(n, dtype=np.int32)
     count, labels = connected_components(sp.csr_array(W), connection="strong")  # it is symmetric
     return int(count), labels
 
@@ -287,9 +283,8 @@ def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], Flo
         L = sp.csc_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # symmetric
         options = {"SymmetricMode": True}
         lu = splu(L, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, panel_size=1, options=options)
-        solve = functools.partial(
-            lu.solve, trans="T"
-        )  # the transpose of a symmetric matrix; a quarter faster
+        # L is symmetric, and the solution with its transpose is a quarter faster.
+        solve = functools.partial(lu.solve, trans="T")
 
     def inverse(b: FloatArray) -> FloatArray:
         return np.append(solve(b[:-1]), 0.0)
@@ -360,7 +355,7 @@ def _largest_remaining_eigenvalue(
 
 
 def _ritz(W: Any, degrees: FloatArray, z: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Diagonalise L in the span of the vectors (Rayleigh-Ritz), which restores digits lost by an inverse."""
+    """Diagonalize L in the span of the vectors (Rayleigh-Ritz), which restores digits lost by an inverse."""
     y = z / root[:, None]
     energy = y.T @ (degrees[:, None] * y - W @ y)
     values, rotation = scipy.linalg.eigh((energy + energy.T) / 2)
@@ -381,9 +376,8 @@ def _levels(W: Any) -> tuple[int, int]:
         order, predecessors = breadth_first_order(W, source)
         position = np.empty(n, dtype=np.intp)
         position[order] = np.arange(n)
-        parents = position[
-            predecessors[order[1:]]
-        ]  # ascending, as vertices are found in the order of parents
+        # Parents are ascending, because vertices are found in the order of their parents.
+        parents = position[predecessors[order[1:]]]
         level_starts = [0, 1]
         while level_starts[-1] < len(order):
             level_starts.append(1 + int(np.searchsorted(parents, level_starts[-1], side="left")))

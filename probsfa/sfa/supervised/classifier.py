@@ -24,7 +24,7 @@ __all__ = ["GaussianClassifier", "GraphSFAClassifier"]
 
 
 class GaussianClassifier(ClassifierMixin, BaseEstimator):
-    """Regularised discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165, eqs. 16 and 18).
+    """Regularized discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165, eqs. 16 and 18).
 
     The covariance of class k is computed from the scatter ``S_k`` of its ``n_k`` samples around their mean,
     and from the sums S and N of these over classes::
@@ -187,7 +187,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
 
     Notes
     -----
-    Escalante-B. & Wiskott (2013), JMLR 14:3683, sections 4.1 and 4.3. The Gaussians are those of regularised
+    Escalante-B. & Wiskott (2013), JMLR 14:3683, sections 4.1 and 4.3. The Gaussians are those of regularized
     discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165). In every fold features are fitted
     again, because they separate classes better on training samples than on others. For a list of sequences
     with a label for every row, or for every sequence, predictions are a list; sum ``predict_log_proba`` over

@@ -264,9 +264,8 @@ class SlowFeatureStep:
         if not isinstance(self.shrinkage, str):
             candidates: list[float | str] = [float(self.shrinkage)]
         elif is_fixed_graph:
-            candidates = [
-                "auto"
-            ]  # the graph includes held-out samples, so that cross-validation would select no shrinkage
+            # The graph includes the held-out samples, so that cross-validation would select no shrinkage.
+            candidates = ["auto"]
         else:
             candidates = [0.0, *_INTENSITIES, "auto"]
         bases = [Basis(expansion, target, candidates, graph)]
@@ -337,9 +336,8 @@ class SlowFeatureStep:
             "shrinkage_target": basis.target,
         }
         X, lengths = sequences.values, sequences.lengths
-        n_computed = (
-            n_components + 1 if automatic else n_components
-        )  # one more shows whether the last block is complete
+        # One output more shows whether the last block of equal delta values is complete.
+        n_computed = n_components + 1 if automatic else n_components
         with warnings.catch_warnings():
             if self.shrinkage == "auto" and not np.isnan(choice.loss):
                 warnings.filterwarnings("ignore", r"The \d+ rows have rank \d+")
