@@ -64,7 +64,7 @@ def test_data_times_1e200_are_not_called_constant(name):
 
 @pytest.mark.parametrize("factor", [1e-145, 1e-160, 1e-200, 1e-310])
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_column_whose_squares_vanish_is_named(name, factor):
+def test_a_column_whose_squares_underflow_is_named(name, factor):
     with pytest.raises(ValueError, match="column 1"):
         ESTIMATORS[name]().fit(series() * [1.0, factor, 1.0])
 

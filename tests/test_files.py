@@ -25,7 +25,7 @@ def test_all_are_written(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_a_failure_touches_nothing(tmp_path, error):
+def test_a_failure_preserves_the_old_file(tmp_path, error):
     (tmp_path / "a.csv").write_text("old")
     with pytest.raises(error), replacing(tmp_path / "a.csv", tmp_path / "b.csv") as drafts:
         drafts[0].write_text("half")

@@ -145,7 +145,7 @@ def test_infinity_is_refused_even_among_missing_values(value, allow_nan):
     refused("infinity: -?inf.*row 4, column 1", bad, allow_nan=allow_nan)
 
 
-def test_column_with_nothing_observed_is_named_at_fit_only():
+def test_column_without_observed_values_is_an_error_only_in_fit():
     bad = X.copy()
     bad[:, 1] = np.nan
     refused("column 1", bad, allow_nan=True)
@@ -345,9 +345,8 @@ def test_check_count_and_check_option():
 
 
 def test_units_of_sequences_can_be_changed():
-    times = np.array(
-        [0.0, 10.0, 30.0, 5.0, 15.0, 25.0]
-    )  # all gaps but one are 10; there are none between sequences
+    # All steps but one are 10; there are no steps between sequences.
+    times = np.array([0.0, 10.0, 30.0, 5.0, 15.0, 25.0])
     found = check([X[:3], X[3:]], times=[times[:3], times[3:]])
     assert found.time_unit == 10.0 and check(X).time_unit == 1.0
     np.testing.assert_array_equal(found.with_time_unit(10.0).times, times / 10.0)

@@ -48,9 +48,8 @@ def test_moments_equal_the_definition(X, chunk, lag, lengths):
     n, mean, B, pairs, A = oracle.moments(pieces, lag)
     assert (found.n_rows, found.n_differences, found.lag) == (n, pairs, lag)
     np.testing.assert_allclose(found.mean, mean, rtol=EXACT)
-    np.testing.assert_allclose(
-        found.covariance, B, rtol=1e-8
-    )  # the definition has rounding errors with an offset
+    # With an offset, the definition has rounding errors.
+    np.testing.assert_allclose(found.covariance, B, rtol=1e-8)
     np.testing.assert_allclose(found.difference_moment, A, rtol=1e-8, atol=1e-8 * np.abs(A).max())
 
 

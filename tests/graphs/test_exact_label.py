@@ -70,9 +70,8 @@ def test_powers_follow_the_labels(rng):
     np.testing.assert_allclose(
         graph.responses, gram_schmidt(y[:, None] ** [1, 2, 3, 4], np.ones(30)), atol=1e-8
     )
-    few = graphs.exact_label(
-        np.arange(30) % 3, degree=9
-    )  # three distinct labels have two nonconstant functions
+    # Functions of three distinct labels are linear combinations of a constant and two others.
+    few = graphs.exact_label(np.arange(30) % 3, degree=9)
     assert few.responses.shape == (30, 2)
 
 

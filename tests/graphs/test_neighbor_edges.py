@@ -24,9 +24,8 @@ def test_neighbours_of_points_are_the_closest_others(rng, n_features, count):
 
 @pytest.mark.parametrize("n_features", [2, 20])
 def test_equal_points_are_never_their_own_neighbours(n_features):
-    points = np.zeros(
-        (40, n_features)
-    )  # more equal points than requested neighbours: the search may omit the point itself
+    # With more equal points than requested neighbours, the search may omit the point itself.
+    points = np.zeros((40, n_features))
     points[30:] = 1.0
     found = neighbor_edges(points, 5).toarray()
     assert not found.diagonal().any()

@@ -36,9 +36,8 @@ def test_most_samples_alone_in_their_class_are_reported(X):
     isolated = graphs.from_sparse(np.kron(np.diag([1, 0, 0, 0, 0]), np.ones((6, 6))))
     with pytest.warns(UserWarning, match="24 of 30"):
         GraphSFA(graph=isolated).fit(X)
-    by_degree = graphs.from_sparse(
-        isolated.to_sparse(), "degree"
-    )  # samples without edges then have weight zero
+    # With degrees as weights, samples without edges have weight zero.
+    by_degree = graphs.from_sparse(isolated.to_sparse(), "degree")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The .* rows have rank")
         GraphSFA(graph=by_degree).fit(X)

@@ -368,7 +368,7 @@ def test_eigenvalue_one_cannot_be_extended():
         found.transform(ring(4))
 
 
-def test_a_masked_affinity_is_missing_and_not_what_is_under_the_mask(rng):
+def test_masked_affinities_are_missing(rng):
     W = rng.random((12, 12))
     W += W.T
     masked = np.ma.masked_array(W, mask=np.zeros(W.shape, dtype=bool))
@@ -386,9 +386,8 @@ def test_a_masked_affinity_is_missing_and_not_what_is_under_the_mask(rng):
 @pytest.mark.parametrize("offset", [1e6, 1e8, -3e8])
 def test_a_large_offset_does_not_increase_rounding_errors(offset, n_features):
     X = np.zeros((120, n_features))
-    X[:, :2] = (
-        np.round(roll(120)[:, ::2] * 2.0**10) / 2.0**10
-    )  # values to which an offset can be added exactly
+    # Multiples of 2^-10, to which the offset can be added exactly.
+    X[:, :2] = np.round(roll(120)[:, ::2] * 2.0**10) / 2.0**10
     moved = X + np.round(offset)
     for options in (
         {"n_neighbors": 9},

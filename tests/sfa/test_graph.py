@@ -181,7 +181,7 @@ def test_similarity_and_degrees_give_locality_preserving_projections(rng):
     assert abs(values[0]) < EXACT
     gsfa = GraphSFA(graph=graph).fit(X)
     np.testing.assert_allclose(gsfa.delta_values_, 2 * values[1:], rtol=SPECTRAL)
-    # Q^-1/2 y is normalised as y'Dy = 1
+    # Q^-1/2 y is normalized as y'Dy = 1
     up_to_sign(gsfa.transform(X) / graph.Q**0.5, one @ vectors[:, 1:])
     by_name = GraphSFA(graph="nearest_neighbors").fit(X)
     np.testing.assert_allclose(by_name.delta_values_[0], _lpp_delta(X, 10), rtol=SPECTRAL)
@@ -236,7 +236,7 @@ def test_transition_graph_is_sfa_of_indicators(rng):
 @settings(deadline=None, max_examples=15)
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([1.0, 1e-8, 1e8]))
-def test_affine_maps_change_nothing(name, seed, scale):
+def test_affine_maps_do_not_affect_results(name, seed, scale):
     rng = np.random.default_rng(seed)
     X, y = labelled(rng)
     y = np.round(y) if name == "clustered" else y

@@ -508,7 +508,7 @@ def test_the_rank_is_not_that_of_rounding(rng, scale):
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "linear"])
-def test_a_large_offset_changes_nothing(rng, kernel):
+def test_a_large_offset_does_not_affect_results(rng, kernel):
     X = np.round(series(rng, 120), 5)  # so that the offset loses no digit of the rows
     offset = np.array([1e8, -1e8, 3e8])
     model = KernelSFA(2, kernel=kernel, regularization=1e-3).fit(X)

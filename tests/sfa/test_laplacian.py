@@ -150,7 +150,7 @@ def test_the_method_follows_the_shape_of_the_graph(rng):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_width_of_indices_changes_nothing(rng, method):
+def test_64_bit_indices_give_the_same_eigenvalues(rng, method):
     short = sp.csr_array(random_graph(rng, 40))
     wide = sp.csr_array((short.data, short.indices.astype(np.int64), short.indptr.astype(np.int64)))
     found, same = (graph_spectrum(W, np.ones(40), 3, method=method) for W in (short, wide))

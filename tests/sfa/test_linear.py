@@ -57,9 +57,8 @@ def walk(rng, T=60, D=4):
     for k, a in enumerate(np.linspace(0.97, -0.3, D)):
         for t in range(1, T):
             noise[t, k] = a * noise[t - 1, k] + noise[t, k]
-    rotation = np.linalg.qr(rng.standard_normal((D, D)))[
-        0
-    ]  # an ill-conditioned mixture would increase rounding errors
+    # A rotation, because an ill-conditioned mixture would increase rounding errors.
+    rotation = np.linalg.qr(rng.standard_normal((D, D)))[0]
     return noise @ rotation + rng.standard_normal(D)
 
 
@@ -156,7 +155,7 @@ def test_delta_and_outputs_survive_any_invertible_affine_map(seed, D):
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_time_reversal_and_column_order_change_nothing(seed):
+def test_time_reversal_and_column_order_do_not_affect_results(seed):
     rng = np.random.default_rng(seed)
     X = walk(rng)
     Y = SFA().fit_transform(X)
@@ -229,10 +228,9 @@ def test_partial_fit_withdraws_outputs_that_later_rows_make_meaningless(rng):
     X = rng.standard_normal((40, 2)) * [1, 1e-3]
     sfa = SFA(n_components=2).partial_fit(X)
     assert sfa.transform(X).shape == (40, 2)
-    far = np.repeat(
-        1e8 * rng.standard_normal((40, 1)), 2, axis=1
-    )  # relative to these rows, the two columns are equal
-    sfa.partial_fit(far)
+    # The differences of the two columns are rounding errors compared with these rows.
+    large = np.repeat(1e8 * rng.standard_normal((40, 1)), 2, axis=1)
+    sfa.partial_fit(large)
     with pytest.raises(NotFittedError, match="numerical rank 1"):
         sfa.transform(X)
 
@@ -371,7 +369,7 @@ def test_inverse_through_an_expansion(rng):
         (FunctionTransformer(lambda X: X * np.inf), "FunctionTransformer overflows"),
     ],
 )
-def test_expansions_that_cannot_be_used(rng, expansion, match):
+def test_invalid_outputs_of_expansions_are_refused(rng, expansion, match):
     with pytest.raises(ValueError, match=match):
         SFA(expansion=expansion).fit(np.abs(walk(rng)) + 1)
 

@@ -23,9 +23,9 @@ from probsfa.sfa._expand import (
 def test_folds_are_consecutive_and_begin_with_sequences_where_these_are_near():
     assert split_into_folds((10,), 2) == [slice(0, 5), slice(5, 10)]
     assert split_into_folds((9, 11), 2) == [slice(0, 9), slice(9, 20)]
-    assert split_into_folds((24, 76))[0] == slice(0, 24) and split_into_folds((30, 70))[0] == slice(
-        0, 20
-    )  # a quarter of a fold is 5
+    # Folds of 20 rows: the start of a sequence replaces a boundary within a quarter of a fold (5 rows).
+    assert split_into_folds((24, 76))[0] == slice(0, 24)
+    assert split_into_folds((30, 70))[0] == slice(0, 20)
     assert split_into_folds((3,)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
 
 

@@ -83,7 +83,7 @@ def test_a_lag_beyond_the_rows_allocates_no_memory(rng):
         tracemalloc.stop()
 
 
-def test_an_expansion_beyond_the_memory_is_named(rng):
+def test_an_expansion_too_large_for_memory_is_refused_before_it_is_computed(rng):
     """A polynomial of degree 60 was computed for all rows, before NumPy could not allocate 3 TB."""
     calls = []
 
@@ -98,7 +98,7 @@ def test_an_expansion_beyond_the_memory_is_named(rng):
     assert set(calls) == {1}
 
 
-def test_labels_and_settings_that_make_no_graph_are_named(rng):
+def test_errors_contain_the_invalid_label_or_parameter(rng):
     X, words = rng.standard_normal((20, 3)), np.array(["a", "b"])[np.arange(20) % 2]
     with pytest.raises(ValueError, match=r"\by\b.*graph.*'a'"):
         graphs.serial(words)

@@ -95,7 +95,7 @@ def test_rows_far_from_the_training_rows_stay_within_the_range_of_a_source(rng):
     np.testing.assert_allclose(np.vstack([model.transform(x[None]) for x in X[:20]]), y[:20], atol=1e-8)
 
 
-def test_offsets_and_units_change_nothing(rng):
+def test_offsets_and_units_do_not_affect_results(rng):
     X = np.round(spiral(np.column_stack([autoregressive(rng, 400, t) for t in (40, 15)])), 6)
     plain = XSFA(2, expansion=Polynomial(3)).fit(X)
     moved = XSFA(2, expansion=Polynomial(3)).fit(X * [1e-3, 1e3] + [1e3, -1e8])
