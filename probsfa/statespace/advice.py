@@ -1,7 +1,8 @@
 """Advice from prediction errors: messages about misfit, and suggested options.
 
-Misfit is reported if it exceeds a threshold and is significant at a level of 1 % over all columns. Cycles are
-removed from the errors before the other tests, so that one cause is reported once.
+Misfit is reported if it exceeds a threshold and is significant. The significance level is 1 % over all
+columns and types of misfit. Cycles are removed from the errors before the other tests, so that one cause is
+reported once.
 """
 
 from collections.abc import Sequence

@@ -54,7 +54,8 @@ class Diagnostics:
         Standardized errors of `predictions`; NaN where a value is missing. If the model is correct, they are
         independent and standard normal in each column.
     lags : ndarray of int of shape (L,)
-        Lags in rows: the first ten, and for rows with dates a day, a week and a year.
+        Lags in rows: the first ten (fewer in short series). For rows with dates also a day, a week and a
+        year, if the series contains three of these periods.
     autocorrelation : ndarray of shape (L, D)
         Autocorrelation of the innovations.
     ljung_box : ndarray of shape (D,)

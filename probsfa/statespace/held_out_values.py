@@ -272,7 +272,7 @@ def compare_scores(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArra
     The best of many scores is partly due to chance. Models are treated as equal to the best if their scores
     differ by less than 2.5 standard errors of the difference, or by less than 1 %. Of these, the model with
     the smallest BIC is selected, because the likelihood uses more data than the held-out values. BIC alone is
-    not reliable for models that predict badly.
+    not reliable for models that predict badly. With fewer than eight groups, all models are treated as equal.
 
     Parameters
     ----------

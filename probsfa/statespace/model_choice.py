@@ -110,14 +110,23 @@ class ModelSelection:
 
     @property
     def table(self) -> "pd.DataFrame":
-        """All fits, as a pandas DataFrame.
+        """All fits, as a pandas DataFrame with one row for each fit.
 
-        ``model``: options; ``round``: 0 in the search by BIC, 1 in the comparison by held-out values;
-        ``rows``: number of rows of the fit; ``score``: mean continuous ranked probability score of held-out
-        values, in units of each column's standard deviation (smaller is better, NaN in the search);
-        ``behind``: difference to the best score, with its ``standard_error``; ``rmse`` and ``mae`` of
-        held-out values in standard deviations; ``bic``; ``verdict``: whether and why the candidate was
-        rejected.
+        ===================================== ================================================================
+        column                                meaning
+        ===================================== ================================================================
+        model                                 description of the options
+        n_components, rhythms, smooth, noise  options
+        round                                 0 in the search by BIC, 1 in the comparison by held-out values
+        rows                                  number of rows of the fit
+        score                                 mean continuous ranked probability score of held-out values, in
+                                              units of each column; smaller is better; NaN in the search
+        behind, standard_error                difference from the best score, and its standard error
+        rmse, mae                             errors of held-out values, in standard deviations
+        bic                                   Bayesian information criterion
+        n_states, n_evaluations, seconds      number of states and of likelihood evaluations; time of the fit
+        verdict                               whether the candidate was selected, or why it was rejected
+        ===================================== ================================================================
         """
         import pandas as pd
 

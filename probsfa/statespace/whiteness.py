@@ -258,7 +258,7 @@ def _spectrum_at_zero(x: FloatArray) -> float:
     spectrum = prewhitened_variance = covariance(prewhitened, is_pair, 0)
     for lag in range(1, bandwidth + 1):
         spectrum += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * covariance(prewhitened, is_pair, lag)
-    # The estimate may be negative; the minimum result is a tenth of the variance.
+    # The estimate may be negative; the minimum is a tenth of the variance of the prewhitened series.
     return max(spectrum, 0.1 * prewhitened_variance) / (1.0 - rho) ** 2
 
 

@@ -38,9 +38,9 @@ from probsfa.statespace.student_model import model_of_fit
 
 __all__ = ["Search"]
 
-# Minimum number of rows of the search, in total and for each state of the largest candidate; number of
-# segments of these rows. Cycles are found only if a segment is longer than the period.
-_MIN_ROWS, _MIN_ROWS_PER_STATE, _N_SEGMENTS = 2000, 100, 4
+# Minimum number of rows of the search, in total and for each factor of the largest model; number of segments
+# of these rows. Cycles are found only if a segment is longer than the period.
+_MIN_ROWS, _MIN_ROWS_PER_FACTOR, _N_SEGMENTS = 2000, 100, 4
 # Maximum numbers of likelihood evaluations of a fit in the search and in the comparison.
 _MAX_SEARCH_EVALUATIONS, _MAX_COMPARISON_EVALUATIONS = 30, 40
 # Candidates of the comparison by held-out values: share of all candidates, minimum and maximum number.
@@ -127,7 +127,7 @@ class Search:
     @property
     def n_search_rows(self) -> int:
         """Number of rows of the search."""
-        return min(self.sequences.n_rows, max(_MIN_ROWS, _MIN_ROWS_PER_STATE * self.max_factors))
+        return min(self.sequences.n_rows, max(_MIN_ROWS, _MIN_ROWS_PER_FACTOR * self.max_factors))
 
     @property
     def last_candidates(self) -> list[Candidate]:
