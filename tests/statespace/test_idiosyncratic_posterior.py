@@ -177,9 +177,9 @@ def test_a_fit_is_as_good_as_that_with_states(rng, monkeypatch):
 
     def error():
         filled, std = ProbabilisticSFA(n_components=2, noise="ar1").fit(x).impute(x, return_std=True)
-        standardised = (filled - complete)[missing] / std[missing]
+        standardized = (filled - complete)[missing] / std[missing]
         scaled = (filled - complete) / complete.std(axis=0)
-        return np.sqrt(np.mean(scaled[missing] ** 2)), np.mean(np.abs(standardised) < 1.645)
+        return np.sqrt(np.mean(scaled[missing] ** 2)), np.mean(np.abs(standardized) < 1.645)
 
     exact, _ = error()
     integrate(monkeypatch)

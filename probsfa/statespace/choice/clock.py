@@ -4,7 +4,7 @@ from time import perf_counter as _now
 
 import numpy as np
 
-from probsfa.statespace.learning.maximum_likelihood import FitProblem, maximise
+from probsfa.statespace.learning.maximum_likelihood import FitProblem, maximize
 from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.parameters import StateSpace
 
@@ -55,7 +55,7 @@ class Clock:
         """
         self._deadline_reported = False
         try:
-            result = maximise(problem, start=start, report=self._report)
+            result = maximize(problem, start=start, report=self._report)
         except KeyboardInterrupt:  # before the first optimizer step
             return None, "budget" if self._deadline_reported else "keyboard"
         if result.status != "interrupted":

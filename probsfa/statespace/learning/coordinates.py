@@ -37,7 +37,7 @@ PERIOD_RANGE = 1.25
 
 
 class Limits(NamedTuple):
-    """Fixed parameters and ranges of frequencies, for standardised data; NaN where a parameter is free.
+    """Fixed parameters and ranges of frequencies, for standardized data; NaN where a parameter is free.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
     Parameters
     ----------
     params : StateSpace
-        Parameters of the standardised data, without AR(1) noise.
+        Parameters of the standardized data, without AR(1) noise.
     limits : Limits
         Fixed parameters and ranges of periods.
 

@@ -1,4 +1,4 @@
-"""Expectation maximisation with the exact M-step, and Monte Carlo EM for AR(1) noise of many columns.
+"""Expectation maximization with the exact M-step, and Monte Carlo EM for AR(1) noise of many columns.
 
 The expected complete-data log-likelihood is the sum of a term for the dynamics and a term for the
 observations. The parameters of the observations are estimated by a regression of each column on the states
@@ -33,7 +33,7 @@ def maximize(
     has_loading: BoolArray | None = None,
     limits: Limits | None = None,
 ) -> StateSpace:
-    """M-step: maximise the expected complete-data log-likelihood plus the log prior density of the noise.
+    """M-step: maximize the expected complete-data log-likelihood plus the log prior density of the noise.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def maximize(
 def _maximize_observations(
     params: StateSpace, stats: Statistics, noise: Noise, has_loading: BoolArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return loadings, offsets and noise variances that maximise the expected density of the observations."""
+    """Return loadings, offsets and noise variances that maximize the expected density of the observations."""
     # The statistics contain moments of the residuals at `params`. A regression of the residuals on the states
     # estimates the changes of loadings and offsets.
     moments, cross_products = stats.latent_moments, stats.residual_moments
@@ -96,7 +96,7 @@ def fit_em(
     stats: Statistics | None = None,
     has_loading: BoolArray | None = None,
 ) -> FitResult:
-    """Maximise the likelihood by EM from ``start``.
+    """Maximize the likelihood by EM from ``start``.
 
     The algorithm ends when the predicted remaining gain is below ``tol`` nats. EM converges linearly, with a
     rate near one if the noise is small, so that a geometric series predicts the remaining gain.
@@ -213,8 +213,8 @@ def warm_up(
 #
 #     sum_d log N(x_d - mu_d - m C_d; 0, S_d) - 1/2 mean_e (e C_d)' S_d^-1 (e C_d)  +  E log p(z).
 #
-# It is maximized in blocks (expectation conditional maximisation, Meng & Rubin 1993): decays of the factors
-# in closed form, loadings and offsets by generalised least squares, and the three parameters of the noise of
+# It is maximized in blocks (expectation conditional maximization, Meng & Rubin 1993): decays of the factors
+# in closed form, loadings and offsets by generalized least squares, and the three parameters of the noise of
 # each column by Fisher scoring. Scoring steps that lower the density are rejected. All iterations use the
 # same random numbers, so that they converge (Levine & Casella 2001). Means are exact. Only sums over all rows
 # depend on draws, and one draw of thousands of rows is sufficient for these sums.
@@ -229,7 +229,7 @@ def warm_up(
 _N_REGRESSION_ITERATIONS, _N_SCORING_STEPS = 3, 2
 # Initial share of AR(1) noise in the noise, and initial decay of AR(1) noise.
 _INITIAL_AR1_SHARE, _INITIAL_DECAY = 0.5, 0.8
-# Range of the variance of AR(1) noise of standardised columns, and maximum absolute atanh of its decay.
+# Range of the variance of AR(1) noise of standardized columns, and maximum absolute atanh of its decay.
 _MIN_VARIANCE, _MAX_VARIANCE, _MAX_ATANH_DECAY = 1e-8, 1e2, 6.5
 # Minimum number of rows times draws; sums over rows then have Monte Carlo errors of 1 to 2 percent.
 _N_DRAWN_ROWS = 3000
@@ -258,7 +258,7 @@ class EMIteration:
     Parameters
     ----------
     panel : Panel
-        Packed observations, standardised.
+        Packed observations, standardized.
     params : StateSpace
         Initial parameters, with AR(1) noise.
     noise : Noise
@@ -345,7 +345,7 @@ class EMIteration:
         return maximize_dynamics(factors_only, stats, self.panel.gaps).decay
 
     def _regress(self) -> float:
-        """Change loadings and offsets towards their generalised least squares estimates; return the gain.
+        """Change loadings and offsets towards their generalized least squares estimates; return the gain.
 
         The normal equations of each column are solved by a few preconditioned conjugate gradient iterations.
         """

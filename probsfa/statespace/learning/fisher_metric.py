@@ -328,7 +328,7 @@ class Metric:
         key = (damping, retained.tobytes())
         if self._cached_solvers is not None and self._cached_solvers[0] == key:
             return self._cached_solvers[1]
-        solve_outside = factorise(self.outside_span + damping * self.moments)
+        solve_outside = factorize(self.outside_span + damping * self.moments)
         solve_inside = self._inside_solver(damping)
 
         def solve_loadings(gradient: FloatArray) -> FloatArray:
@@ -342,7 +342,7 @@ class Metric:
             schur = self._schur_complement(damping, solve_outside, solve_inside)
             solvers = (
                 solve_loadings,
-                factorise(schur if retained.all() else schur[np.ix_(retained, retained)]),
+                factorize(schur if retained.all() else schur[np.ix_(retained, retained)]),
             )
         self._cached_solvers = key, solvers
         return solvers
@@ -353,7 +353,7 @@ class Metric:
         noise = np.maximum(self.noise + diagonal[:n_noise], _TINY)[retained[:n_noise]]
         free = np.flatnonzero(retained[n_noise:])
         dynamics = self.dynamics + np.diag(diagonal[n_noise:])
-        solve_dynamics = factorise(dynamics[free[:, None], free])
+        solve_dynamics = factorize(dynamics[free[:, None], free])
         return lambda x: np.concatenate([x[: noise.size] / noise, solve_dynamics(x[noise.size :])])
 
     def _solve_subset(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
@@ -362,7 +362,7 @@ class Metric:
         step = np.zeros_like(gradient)
         if len(retained) <= _MAX_DENSE_SUBSET:
             matrix = self.to_dense(damping)[retained[:, None], retained]
-            step[retained] = factorise(matrix)(gradient[retained])
+            step[retained] = factorize(matrix)(gradient[retained])
             return step
         # The step is an ascent direction, because the inverse of the complete matrix is positive definite.
         all_but_fixed_noise = np.ones_like(free)
@@ -376,8 +376,8 @@ class Metric:
         if not self.block_diagonal:
             inside_span, blocks = self.inside_span[0].copy(), np.arange(q)
             inside_span.reshape(q, k, q, k)[blocks, :, blocks] += added
-            return factorise(inside_span)
-        solvers = [factorise(block + added) for block in self.inside_span]
+            return factorize(inside_span)
+        solvers = [factorize(block + added) for block in self.inside_span]
         return lambda x: np.concatenate([solve(x[i * k : (i + 1) * k]) for i, solve in enumerate(solvers)])
 
     def _schur_complement(self, damping: float, solve_outside: Solver, solve_inside: Solver) -> FloatArray:
@@ -443,7 +443,7 @@ class Metric:
         scaled = gradient / self.inverse_noise_std
         inside = self.left_singular.T @ scaled
         outside_step = (scaled - self.left_singular @ inside) / (1.0 + damping)
-        inside_step = factorise(self.offset_inside_span + damping * np.eye(len(inside)))(inside)
+        inside_step = factorize(self.offset_inside_span + damping * np.eye(len(inside)))(inside)
         step = (outside_step + self.left_singular @ inside_step) / (self.inverse_noise_std * self.n_rows)
         return np.asarray(step)
 
@@ -473,7 +473,7 @@ class Metric:
         return out
 
 
-def factorise(matrix: FloatArray) -> Solver:
+def factorize(matrix: FloatArray) -> Solver:
     """Return a solver for a positive semidefinite matrix, by a Cholesky factorization.
 
     A ridge is added to the matrix scaled to unit diagonal: 1e-14, multiplied by ten until the
@@ -881,7 +881,7 @@ class AR1NoiseMetric:
         # The optimizer solves several systems with the same damping.
         if self._cached_solver is None or self._cached_solver[:2] != (damping, free.tobytes()):
             matrix = self.to_dense(damping)
-            solver = factorise(matrix if free.all() else matrix[np.ix_(free, free)])
+            solver = factorize(matrix if free.all() else matrix[np.ix_(free, free)])
             self._cached_solver = (damping, free.tobytes(), solver)
         step = np.zeros_like(gradient)
         step[free] = self._cached_solver[2](gradient[free])

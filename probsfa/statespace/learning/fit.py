@@ -1,7 +1,7 @@
 """Maximum likelihood from several initial values.
 
-Initial values are optimised on Whittle's likelihood and ranked by the exact likelihood. The best initial
-values are then optimised on the exact likelihood.
+Initial values are optimized on Whittle's likelihood and ranked by the exact likelihood. The best initial
+values are then optimized on the exact likelihood.
 """
 
 import warnings
@@ -90,9 +90,9 @@ def fit(
     report: Report | None = None,
     e_step: EStep | None = None,
 ) -> FitResult:
-    """Maximise the likelihood of standardised data.
+    """Maximize the likelihood of standardized data.
 
-    With a noise prior, the posterior density is maximised. Without it, variances may reach their lower bound,
+    With a noise prior, the posterior density is maximized. Without it, variances may reach their lower bound,
     where the likelihood is flat and convergence is slow.
 
     Parameters
@@ -152,7 +152,7 @@ def fit_integrated(
     start: StateSpace | None = None,
     report: Report | None = None,
 ) -> FitResult:
-    """Maximise the likelihood with AR(1) noise of all columns, which is integrated out.
+    """Maximize the likelihood with AR(1) noise of all columns, which is integrated out.
 
     The fit starts from one with white noise. Parameters are as of :func:`fit`; `initial_processes` is not
     used, because all factors are AR(1) processes.
@@ -169,9 +169,9 @@ def fit_integrated(
 
 @dataclass(frozen=True)
 class _Search:
-    """Search for the maximum: rank candidates by the exact log-likelihood, and optimise the best.
+    """Search for the maximum: rank candidates by the exact log-likelihood, and optimize the best.
 
-    A candidate is a model with initial parameters. To refine a candidate means to optimise it on Whittle's
+    A candidate is a model with initial parameters. To refine a candidate means to optimize it on Whittle's
     likelihood.
 
     Attributes
@@ -199,7 +199,7 @@ class _Search:
     # -------------------------------------------------------------------------- initial parameters
 
     def from_initial_values(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
-        """Maximise from given parameters; AR(1) noise is added to parameters with white noise."""
+        """Maximize from given parameters; AR(1) noise is added to parameters with white noise."""
         white_coordinates = coordinates.with_white_noise
         if (
             coordinates.n_ar1_noise
@@ -213,10 +213,10 @@ class _Search:
         initial = self.satisfy_constraints(start, coordinates)
         if coordinates.limits is not None and not coordinates.n_ar1_noise:
             initial = impose_limits(initial, coordinates.limits)
-        return self.maximise_from_one(coordinates, initial)
+        return self.maximize_from_one(coordinates, initial)
 
     def from_fixed(self, coordinates: Coordinates) -> FitResult:
-        """Maximise with some parameters fixed, from candidates with the fixed values."""
+        """Maximize with some parameters fixed, from candidates with the fixed values."""
         limits = coordinates.limits
         assert limits is not None
         white_coordinates = coordinates.with_white_noise._replace(limits=limits.frequencies_only)
@@ -234,7 +234,7 @@ class _Search:
         )
 
     def from_data(self, coordinates: Coordinates) -> FitResult:
-        """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
+        """Maximize from candidates computed from the data: first with white noise, then with AR(1) noise."""
         white_coordinates, max_iter = coordinates.with_white_noise, self.evaluate.limit
         white_fit = (
             self.with_processes(white_coordinates)
@@ -247,7 +247,7 @@ class _Search:
         return self.with_ar1_noise(coordinates, white_fit, one_start=self.optimizer.one_start)
 
     def from_ar1_candidates(self, coordinates: Coordinates) -> FitResult:
-        """Maximise a model with AR(1) factors only."""
+        """Maximize a model with AR(1) factors only."""
         candidates = self.ar1_candidates(coordinates)
         try:
             return self.from_candidates(coordinates, self.refine_all(coordinates, candidates))
@@ -255,7 +255,7 @@ class _Search:
             return self.interrupted_result(candidates[0])
 
     def with_processes(self, coordinates: Coordinates) -> FitResult:
-        """Maximise a model with cycles, smooth factors or trends.
+        """Maximize a model with cycles, smooth factors or trends.
 
         The model without these processes is fitted first, with the same maximum number of evaluations. The
         processes are then added to this fit and to the candidates of :mod:`.starts`, and all candidates are
@@ -290,7 +290,7 @@ class _Search:
         return result
 
     def with_ar1_noise(self, coordinates: Coordinates, nested: FitResult, *, one_start: bool) -> FitResult:
-        """Maximise a model with AR(1) noise; the result is at least as likely as the white-noise fit.
+        """Maximize a model with AR(1) noise; the result is at least as likely as the white-noise fit.
 
         AR(1) noise is added to the white-noise fit ``nested``. The factors of this fit may describe noise of
         single columns. Unless ``one_start``, AR(1) noise is therefore also added to candidates with white
@@ -442,7 +442,7 @@ class _Search:
     def refine(
         self, coordinates: Coordinates, params: StateSpace, data: Periodogram
     ) -> tuple[float, StateSpace]:
-        """Optimise a candidate on Whittle's likelihood; return the likelihood and the candidate."""
+        """Optimize a candidate on Whittle's likelihood; return the likelihood and the candidate."""
         evenly_sampled = coordinates._replace(evenly_sampled=True)
         objective_class = AR1NoiseWhittleObjective if coordinates.n_ar1_noise else WhittleObjective
         objective = objective_class(
@@ -468,7 +468,7 @@ class _Search:
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
     def refine_all(self, coordinates: Coordinates, candidates: list[StateSpace]) -> list[StateSpace]:
-        """Optimise candidates on Whittle's likelihood and sort them by this likelihood, best first."""
+        """Optimize candidates on Whittle's likelihood and sort them by this likelihood, best first."""
         if max(self.panel.lengths) < _MIN_ROWS_OF_SPECTRA:
             return candidates
         data = periodogram(_centred(self.panel)[0])
@@ -481,7 +481,7 @@ class _Search:
     def from_candidates(
         self, coordinates: Coordinates, candidates: list[StateSpace], *, impute_missing: bool = True
     ) -> FitResult:
-        """Maximise the exact likelihood from the best candidates.
+        """Maximize the exact likelihood from the best candidates.
 
         The best candidate is first refined with missing values imputed by the model.
         """
@@ -498,7 +498,7 @@ class _Search:
                 best.stats,
                 coordinates.has_loading,
             )
-        return self.maximise_from(coordinates, ranked)
+        return self.maximize_from(coordinates, ranked)
 
     def rank(self, candidates: list[StateSpace]) -> list["_RankedStart"]:
         """Sort candidates by their exact log-likelihood, best first, and remove duplicates."""
@@ -548,8 +548,8 @@ class _Search:
                 break
         return ranked
 
-    def maximise_from(self, coordinates: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
-        """Optimise good candidates for a few evaluations, then the best candidate until convergence."""
+    def maximize_from(self, coordinates: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
+        """Optimize good candidates for a few evaluations, then the best candidate until convergence."""
         # `>=` includes the best candidate even if its value exceeds 1e17 nats, because of very little noise;
         # 30 nats are then below the rounding error.
         good = [start for start in ranked if start.value >= ranked[0].value - _MAX_LOSS_OF_START]
@@ -579,8 +579,8 @@ class _Search:
             best = finished._replace(history=(*best.history, *finished.history[1:]))
         return best._replace(n_evaluations=evaluate.count)
 
-    def maximise_from_one(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
-        """Maximise the exact likelihood from one candidate."""
+    def maximize_from_one(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
+        """Maximize the exact likelihood from one candidate."""
         evaluate, noise = self.evaluate, self.noise
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
         if self.optimizer.solver == "em":

@@ -1,6 +1,6 @@
 """Maximum likelihood estimation in the units of the data.
 
-A fit computes location and scale of each column, standardises the observations, maximises the likelihood
+A fit computes location and scale of each column, standardizes the observations, maximizes the likelihood
 (:mod:`.fit`) and converts the result to data units. Data that implement the protocol :class:`TrainingData`
 may be in memory (:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or on a cluster
 (:mod:`probsfa.distributed`).
@@ -60,7 +60,7 @@ __all__ = [
     "check_lengths_for_timescales",
     "in_data_units",
     "make_problem",
-    "maximise",
+    "maximize",
     "maximum_likelihood",
     "start_of",
 ]
@@ -150,7 +150,7 @@ _MIN_VALUES_PER_PARAMETER = 3.0
 
 
 class Observations(NamedTuple):
-    """Standardised observations of a fit.
+    """Standardized observations of a fit.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class MaximumLikelihood:
     params : StateSpace
         The parameters, slowest latent factor first.
     shift, scale : ndarray of shape (D,)
-        Origin and unit of each standardised column.
+        Origin and unit of each standardized column.
     time_unit : float
         Unit of time of the decays.
     log_likelihood : float
@@ -344,17 +344,17 @@ class MaximumLikelihood:
 
     @property
     def standardized_params(self) -> StateSpace:
-        """The parameters of the standardised data."""
+        """The parameters of the standardized data."""
         return rescale(self.params, -self.shift / self.scale, 1.0 / self.scale)
 
 
 class FitProblem(NamedTuple):
-    """Problem of a fit: standardised observations, their location and scale, and the options.
+    """Problem of a fit: standardized observations, their location and scale, and the options.
 
     Attributes
     ----------
     observations : Observations
-        Standardised observations.
+        Standardized observations.
     shift, scale : ndarray of shape (D,)
         Origin and unit of each column.
     time_unit : float
@@ -432,7 +432,7 @@ class FitProblem(NamedTuple):
 
     @property
     def log_volume(self) -> float:
-        """Difference of the log-likelihoods of the standardised data and of the data, in nats.
+        """Difference of the log-likelihoods of the standardized data and of the data, in nats.
 
         For each observed value ``log p((x - shift) / scale) - log p(x) = log(scale)``.
         """
@@ -474,7 +474,7 @@ def maximum_likelihood(
     """
     problem = make_problem(data, options, size)
     start = None if init is None else start_of(init, problem)
-    result = maximise(problem, start=start, report=report)
+    result = maximize(problem, start=start, report=report)
     if problem.n_full_evaluations and result.status != "interrupted":
         problem, result = _fit_to_all_rows(problem, result, data, report)
     return in_data_units(problem, result)
@@ -492,7 +492,7 @@ def _fit_to_all_rows(
         problem.options, max_iter=min(problem.n_full_evaluations, problem.options.max_iter)
     )
     full_problem = make_problem(data, few_evaluations)._replace(size_sentence=problem.size_sentence)
-    full_result = maximise(full_problem, start=result.params, report=report)
+    full_result = maximize(full_problem, start=result.params, report=report)
     status = result.status if full_result.status == "max_iter" else full_result.status
     n_evaluations = result.n_evaluations + full_result.n_evaluations
     full_problem = full_problem._replace(options=problem.options)
@@ -500,7 +500,7 @@ def _fit_to_all_rows(
 
 
 def start_of(init: Any, problem: FitProblem) -> StateSpace:
-    """Return the initial parameters of a fit, in standardised units.
+    """Return the initial parameters of a fit, in standardized units.
 
     Parameters
     ----------
@@ -509,7 +509,7 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
         analysis with ``delta_values_``, ``loadings_`` and ``mean_``. Decays are then ``1 - delta / 2``, and
         the noise variance is at least a tenth of each column's variance.
     problem : FitProblem
-        Standardised data and options.
+        Standardized data and options.
 
     Raises
     ------
@@ -571,7 +571,7 @@ def _check_start(params: StateSpace) -> None:
 
 
 def make_problem(data: TrainingData, options: FitOptions, size: Size | None = None) -> FitProblem:
-    """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
+    """Standardize data for a fit; parameters as in :func:`maximum_likelihood`."""
     options = options.check().with_default_noise()
     columns = data.columns
     if options.robust:
@@ -621,7 +621,7 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
 
 
 class _InDataUnits:
-    """Progress callback of a fit to standardised data that reports log-likelihoods in data units."""
+    """Progress callback of a fit to standardized data that reports log-likelihoods in data units."""
 
     def __init__(self, report: Report, log_volume: float) -> None:
         self._report, self._log_volume = report, log_volume
@@ -632,24 +632,24 @@ class _InDataUnits:
 
 
 @lost_interrupts_raised()
-def maximise(
+def maximize(
     problem: FitProblem, *, start: StateSpace | None = None, report: Report | None = None
 ) -> FitResult:
-    """Maximise the likelihood of standardised data.
+    """Maximize the likelihood of standardized data.
 
     Parameters
     ----------
     problem : FitProblem
-        Standardised data and options.
+        Standardized data and options.
     start : StateSpace, optional
-        Initial parameters, in standardised units.
+        Initial parameters, in standardized units.
     report : callable, optional
         Called with the number of likelihood evaluations and the best log-likelihood so far, in data units.
 
     Returns
     -------
     FitResult
-        In standardised units. AR(1) noise is not in state-space form.
+        In standardized units. AR(1) noise is not in state-space form.
     """
     options, observations = problem.options, problem.observations
     is_integrated, evenly_sampled = problem.integrates_ar1_noise, observations.panel.evenly_sampled
@@ -674,7 +674,7 @@ def maximise(
 
 
 def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
-    """Convert the result of :func:`maximise` to the units of the data."""
+    """Convert the result of :func:`maximize` to the units of the data."""
     shift, scale = problem.shift, problem.scale
     units = np.where(scale > 0.0, scale, 1.0)
     params = canonical_where_free(rescale(result.params, shift, scale), units, problem.limits)
@@ -729,7 +729,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
 
 
 def _constant_log_likelihood(result: FitResult, problem: FitProblem) -> float:
-    """Return the log-likelihood of the constant columns of standardised data, in nats.
+    """Return the log-likelihood of the constant columns of standardized data, in nats.
 
     The log-likelihood of the fit excludes constant columns, because their likelihood has no upper bound: the
     maximum likelihood estimate of their noise variance is zero. These columns have no loadings.
@@ -738,7 +738,7 @@ def _constant_log_likelihood(result: FitResult, problem: FitProblem) -> float:
         return 0.0
     params, panel, constant = result.params, problem.observations.panel, problem.constant
     counts = problem.observations.counts[constant]
-    # Standardised values are zero.
+    # Standardized values are zero.
     if result.tails is not None:
         log_norm = result.tails.log_density(np.zeros((1, 1)), np.ones((1, 1)))[0]
         return float(counts @ (log_norm - 0.5 * np.log(2.0 * np.pi * params.noise_variance[constant])))

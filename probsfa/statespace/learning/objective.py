@@ -257,7 +257,7 @@ class CountedEStep:
         Parameters with the highest log-likelihood so far, and this log-likelihood.
     noise : Noise or None
         Noise model with the prior of :meth:`set_prior`. The log prior density is added to the log-likelihood
-        of the statistics, so that optimizers maximise the posterior density.
+        of the statistics, so that optimizers maximize the posterior density.
     limits : Limits or None
         Fixed parameters and ranges of periods for EM steps, or None.
     on_whittle_step : callable
@@ -409,7 +409,7 @@ def fit_quasi_newton(
     tol: float,
     stats: Statistics | None = None,
 ) -> FitResult:
-    """Maximise the exact likelihood from ``start`` by quasi-Newton steps.
+    """Maximize the exact likelihood from ``start`` by quasi-Newton steps.
 
     EM steps are short if the noise variance is small. Quasi-Newton steps are longer, because the metric
     (:mod:`.fisher_metric`) approximates the curvature of the likelihood.

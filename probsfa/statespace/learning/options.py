@@ -360,7 +360,7 @@ class InitialProcesses(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-    """Settings of the optimizer for standardised data.
+    """Settings of the optimizer for standardized data.
 
     Attributes
     ----------
@@ -622,7 +622,7 @@ class FitOptions:
         Parameters
         ----------
         scale : ndarray of shape (D,)
-            Unit of each standardised column.
+            Unit of each standardized column.
         time_unit : float
             Unit of time of the decays.
         evenly_sampled : bool
@@ -631,7 +631,7 @@ class FitOptions:
         Returns
         -------
         Limits or None
-            Constraints for the standardised data; None if all parameters are free.
+            Constraints for the standardized data; None if all parameters are free.
 
         Raises
         ------
@@ -760,9 +760,9 @@ class FitOptions:
         Parameters
         ----------
         scale : ndarray of shape (D,)
-            Unit of each standardised column.
+            Unit of each standardized column.
         resolution : ndarray of shape (D,) or float, default=0.0
-            Variance of the rounding errors of each standardised column; a lower bound of the noise variance
+            Variance of the rounding errors of each standardized column; a lower bound of the noise variance
             with ``noise_floor="auto"``.
         """
         known = self.known_noise(scale)

@@ -63,7 +63,7 @@ class Curvature(Protocol):
 
 
 class Objective(Protocol):
-    """Function to maximise, in nats, with its gradient and metric.
+    """Function to maximize, in nats, with its gradient and metric.
 
     It may have a method ``move(vector, step)`` that returns the vector after the step and the transport along
     the step; the default is :func:`straight_step`.
@@ -279,7 +279,7 @@ def maximize_objective(
     tol: float,
     start_evaluation: Evaluation | None = None,
 ) -> Ascent:
-    """Maximise an objective until the predicted gain of a further step is less than ``tol``.
+    """Maximize an objective until the predicted gain of a further step is less than ``tol``.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Regression on covariates, estimated by maximum likelihood jointly with all other parameters.
 
 The model is ``x_t = mu + B u_t + C z_t + n_t`` with covariates ``u_t``. Given all other parameters, the
-log-likelihood is quadratic in ``mu`` and ``B``. Its maximum is the generalised least squares estimate ``(X'
+log-likelihood is quadratic in ``mu`` and ``B``. Its maximum is the generalized least squares estimate ``(X'
 S^-1 X)^-1 X' S^-1 x``, with regressors ``X``, observations ``x`` and their covariance ``S`` (Harvey 1989,
 section 3.4.2). The estimate is computed by conjugate gradients. The product of ``S^-1`` and a series is the
 smoothing residual of the series divided by the noise variance, so that each step requires one posterior. The
@@ -14,7 +14,7 @@ the other parameters therefore converges quickly.
 
 Under Student-t noise (:mod:`.robust`) a lower bound replaces the likelihood. For given weights ``w`` of the
 values it is, up to constants, the log-likelihood of the Gaussian model with noise variances ``r / w``.
-Generalised least squares estimates of this Gaussian model increase the bound.
+Generalized least squares estimates of this Gaussian model increase the bound.
 """
 
 from collections.abc import Callable
@@ -30,14 +30,14 @@ from probsfa.statespace.covariates import Regression
 from probsfa.statespace.engine.posterior import expected_statistics, smooth
 from probsfa.statespace.learning.coordinates import Coordinates, latent_spectra, score
 from probsfa.statespace.learning.em import fit_em
-from probsfa.statespace.learning.fisher_metric import factor_spectra, factorise
+from probsfa.statespace.learning.fisher_metric import factor_spectra, factorize
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,
     MaximumLikelihood,
     in_data_units,
     make_problem,
-    maximise,
+    maximize,
     start_of,
 )
 from probsfa.statespace.learning.objective import (
@@ -79,7 +79,7 @@ _MAX_DENSE_SIZE = 1000
 
 
 class _Design(NamedTuple):
-    """Regressors: a constant column, then standardised covariates ``(u - centre) / unit``.
+    """Regressors: a constant column, then standardized covariates ``(u - centre) / unit``.
 
     Rows of zeros are added at the end, as in a panel.
     """
@@ -90,7 +90,7 @@ class _Design(NamedTuple):
 
     @classmethod
     def of(cls, exog: FloatArray, n_rows: int) -> "_Design":
-        """Standardise covariates (N, P) and pad them to `n_rows` rows (T, P + 1)."""
+        """Standardize covariates (N, P) and pad them to `n_rows` rows (T, P + 1)."""
         centre, unit = exog.mean(axis=0), exog.std(axis=0)
         rows = np.zeros((n_rows, exog.shape[1] + 1))
         rows[: len(exog), 0] = 1.0
@@ -99,7 +99,7 @@ class _Design(NamedTuple):
 
 
 class _Solution(NamedTuple):
-    """Generalised least squares: changes (D, P) of coefficients, gain in nats, and number of posteriors."""
+    """Generalized least squares: changes (D, P) of coefficients, gain in nats, and number of posteriors."""
 
     change: FloatArray
     gain: float
@@ -178,14 +178,14 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
         factors.core_inverse,
     )
     q, p = left_singular.shape[1], rows.shape[1]
-    solve_noise = factorise(power.sum(axis=0))
+    solve_noise = factorize(power.sum(axis=0))
     if q * p <= _MAX_DENSE_SIZE:
         factor_information = np.einsum("wab,wij->aibj", core_inverse, power, optimize=True).reshape(
             q * p, q * p
         )
-        solve_factors = factorise(factor_information)
+        solve_factors = factorize(factor_information)
     else:
-        blocks = [factorise(np.einsum("w,wij->ij", core_inverse[:, a, a], power)) for a in range(q)]
+        blocks = [factorize(np.einsum("w,wij->ij", core_inverse[:, a, a], power)) for a in range(q)]
 
         def solve_factors(x: FloatArray) -> FloatArray:
             return np.concatenate([solve(x[a * p : (a + 1) * p]) for a, solve in enumerate(blocks)])
@@ -232,7 +232,7 @@ def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, Flo
 
 
 class _State(NamedTuple):
-    """Current state of a fit: last result, coefficients for standardised data, number of evaluations."""
+    """Current state of a fit: last result, coefficients for standardized data, number of evaluations."""
 
     result: FitResult
     coefficients: FloatArray
@@ -240,12 +240,12 @@ class _State(NamedTuple):
 
     @property
     def log_likelihood(self) -> float:
-        """Log-likelihood of the standardised data."""
+        """Log-likelihood of the standardized data."""
         return self.result.log_likelihood
 
 
 class _JointFit:
-    """Joint fit of all parameters and the coefficients of covariates to standardised rows."""
+    """Joint fit of all parameters and the coefficients of covariates to standardized rows."""
 
     def __init__(self, problem: FitProblem, exog: FloatArray, report: Report | None) -> None:
         self.problem, self.report = problem, report
@@ -263,7 +263,7 @@ class _JointFit:
         return self.panel._replace(values=self.panel.values[:] - self.panel.mask[:] * effects)
 
     def least_squares_at(self, result: FitResult, coefficients: FloatArray) -> _Solution:
-        """Compute generalised least squares at the parameters and weights of a result."""
+        """Compute generalized least squares at the parameters and weights of a result."""
         params, panel = result.params.state_space, self.panel_at(coefficients)
         if result.tails is not None:
             panel = panel.weighted(infer_weights(params, panel, result.tails).weights.values)
@@ -411,14 +411,14 @@ def maximum_likelihood_with(
     start = None if init is None else start_of(init, problem)
     if start is not None:  # the rows are centred, so that the offset of the start is not used
         start = start.replace(offset=np.zeros_like(start.offset))
-    result = maximise(problem, start=start, report=report)
+    result = maximize(problem, start=start, report=report)
     state = _State(result, joint_fit.zero_coefficients, result.n_evaluations)
     if result.status != "interrupted":
         state = joint_fit.maximize_from(state)
     base_coefficients, nested_log_likelihood, n_before = initial_coefficients, None, 0
     if init is None and state.result.status != "interrupted":
         nested_problem = make_problem(InMemory(without_exog), options)
-        nested_result = maximise(nested_problem, report=report)
+        nested_result = maximize(nested_problem, report=report)
         nested_log_likelihood, n_before = (
             nested_result.log_likelihood - nested_problem.log_volume,
             nested_result.n_evaluations,

@@ -196,7 +196,7 @@ def fit_robust(
     report: Report | None = None,
     fix_tails: bool = False,
 ) -> FitResult:
-    """Maximize the lower bound of the likelihood of standardised data under Student-t noise.
+    """Maximize the lower bound of the likelihood of standardized data under Student-t noise.
 
     Parameters
     ----------

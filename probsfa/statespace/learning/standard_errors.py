@@ -363,13 +363,13 @@ def standard_errors(
     coordinates : Coordinates
         Coordinates of the parameters.
     params : StateSpace
-        Maximum-likelihood parameters of the standardised data, with AR(1) noise as states.
+        Maximum-likelihood parameters of the standardized data, with AR(1) noise as states.
     panel : Panel
-        Standardised observations.
+        Standardized observations.
     floors : tuple of float, or ndarray of shape (D, n)
-        Standardised noise variances that are treated as lower bounds, for all columns or for each column.
+        Standardized noise variances that are treated as lower bounds, for all columns or for each column.
     scale : ndarray of shape (D,)
-        Unit of each standardised column, in data units.
+        Unit of each standardized column, in data units.
     time_unit : float
         Unit of time of the decays.
     estimates : StateSpace
@@ -602,9 +602,9 @@ def profile_decay(
     coordinates : Coordinates
         Coordinates of the parameters.
     params : StateSpace
-        Maximum-likelihood parameters of the standardised data.
+        Maximum-likelihood parameters of the standardized data.
     panel : Panel
-        Standardised observations.
+        Standardized observations.
     free : ndarray of bool (P,)
         Mask of free coordinates.
     component : int

@@ -442,7 +442,7 @@ def with_ar1_noise(
 
 
 def ar1_noise_signs(params: StateSpace, residuals: list[FloatArray]) -> FloatArray:
-    """Return initial signs (D,) of the decays of AR(1) noise from residuals of standardised sequences.
+    """Return initial signs (D,) of the decays of AR(1) noise from residuals of standardized sequences.
 
     Negative signs are used only for columns with much noise. With little noise, residuals of the smoother
     have a negative lag-one correlation even if the noise is white.

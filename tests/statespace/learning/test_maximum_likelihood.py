@@ -55,7 +55,7 @@ def test_the_fit_equals_that_of_the_estimator(data, fitted):
         np.testing.assert_array_equal(one, other)
 
 
-def test_columns_are_standardised_by_their_observed_values(data):
+def test_columns_are_standardized_by_their_observed_values(data):
     problem = make_problem(in_memory(data), FitOptions(2))
     np.testing.assert_allclose(problem.shift, np.nanmean(data, axis=0), rtol=1e-12)
     np.testing.assert_allclose(problem.scale, np.nanstd(data, axis=0), rtol=1e-12)
@@ -91,10 +91,10 @@ def test_progress_is_reported_in_data_units(data):
     assert told[-1][1] == pytest.approx(fitted.log_likelihood, abs=1e-4)
 
 
-def test_parameters_in_standardised_units_have_the_likelihood_of_standardised_data(data, fitted):
-    standardised = (data - fitted.shift) / fitted.scale
+def test_parameters_in_standardized_units_have_the_likelihood_of_standardized_data(data, fitted):
+    standardized = (data - fitted.shift) / fitted.scale
     model = to_model(fitted.standardized_params)
-    wanted = oracle.kalman_loop(model, [standardised]).row_log_likelihoods.sum()
+    wanted = oracle.kalman_loop(model, [standardized]).row_log_likelihoods.sum()
     volume = make_problem(in_memory(data), FitOptions(2)).log_volume
     assert fitted.log_likelihood == pytest.approx(wanted - volume, rel=EXACT)
 
@@ -125,7 +125,7 @@ def test_options_are_those_of_an_estimator_and_are_checked():
         make_problem(in_memory(np.eye(3)), FitOptions(1, tol=-1.0))
 
 
-def test_a_fixed_noise_variance_is_converted_to_standardised_units():
+def test_a_fixed_noise_variance_is_converted_to_standardized_units():
     scale = np.array([2.0, 4.0])
     np.testing.assert_array_equal(FitOptions(1, noise=8.0).known_noise(scale), [2.0, 0.5])
     np.testing.assert_array_equal(FitOptions(1, noise=8.0).learned_noise(scale).floor, [2.0, 0.5])

@@ -74,7 +74,7 @@ def test_information_of_the_noise_is_that_of_a_long_series(rng):
         np.testing.assert_allclose(found[d], wanted, rtol=0.1, atol=0.01)
 
 
-def test_regression_is_generalised_least_squares(rng, monkeypatch):
+def test_regression_is_generalized_least_squares(rng, monkeypatch):
     monkeypatch.setattr(learning, "_N_REGRESSION_ITERATIONS", 12)
     params = make_params(rng, 2)
     iteration = EMIteration(make_panel(rng, params, [40]), params, make_noise(4), 2)

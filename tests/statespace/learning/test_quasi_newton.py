@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from probsfa.statespace.learning.fisher_metric import factorise
+from probsfa.statespace.learning.fisher_metric import factorize
 from probsfa.statespace.learning.quasi_newton import Box, Evaluation, _SecantPairs, maximize_objective
 from tests.tolerances import OPTIM
 
@@ -18,7 +18,7 @@ class Dense:
     def solve(self, gradient, free, damping):
         step = np.zeros_like(gradient)
         damped = (self.matrix + damping * np.eye(len(gradient)))[np.ix_(free, free)]
-        step[free] = factorise(damped)(gradient[free])
+        step[free] = factorize(damped)(gradient[free])
         return step
 
 

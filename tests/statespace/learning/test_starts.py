@@ -59,7 +59,7 @@ def test_without_pairs_of_rows_lagged_covariances_are_zero(rng):
 
 
 def test_the_first_start_is_slow_feature_analysis(rng):
-    """Compare with SciPy's generalised eigenproblem: directions and decays."""
+    """Compare with SciPy's generalized eigenproblem: directions and decays."""
     sequences, offset = centred_data(rng)
     covariance, lagged = (lagged_covariance(sequences, lag) for lag in (0, 1))
     deltas, directions = scipy.linalg.eigh(2.0 * (covariance - lagged), covariance)

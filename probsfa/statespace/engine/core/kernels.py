@@ -78,7 +78,7 @@ def kernels() -> Any:
 
 
 def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Return standardised values, zero where missing, and the mask of observed values.
+    """Return standardized values, zero where missing, and the mask of observed values.
 
     Like :func:`.pack_rows`, but computed by the compiled engine if it supports the array.
     """
