@@ -10,7 +10,7 @@ from probsfa.bayes.fitted import Units
 from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions, ProcessOptions
-from probsfa.statespace.learning.regression import maximum_likelihood_with
+from probsfa.statespace.learning.regression import maximum_likelihood_with_covariates
 from probsfa.statespace.parameters import StateSpace
 
 # Warnings are ignored: a start need not have converged.
@@ -81,7 +81,7 @@ def maximum_likelihood_start(
         fitted, regression = maximum_likelihood(InMemory(sequences), options), None
     else:
         names = tuple(str(j) for j in range(exog.shape[1]))
-        fitted, regression = maximum_likelihood_with(sequences, names, options)
+        fitted, regression = maximum_likelihood_with_covariates(sequences, names, options)
     if fitted.interrupted:
         raise KeyboardInterrupt
     if exog is not None and regression is not None:

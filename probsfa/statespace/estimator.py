@@ -29,7 +29,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
     maximum_likelihood,
 )
 from probsfa.statespace.learning.options import FitOptions, is_number
-from probsfa.statespace.learning.regression import maximum_likelihood_with
+from probsfa.statespace.learning.regression import maximum_likelihood_with_covariates
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.noise_free import fit_noise_free
@@ -328,7 +328,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         elif exog is not None:
             options = options.with_times(sequences.axis)
             with Progress(self.max_iter) if self.verbose else nullcontext() as report:
-                fitted, regression = maximum_likelihood_with(
+                fitted, regression = maximum_likelihood_with_covariates(
                     replace(rows, exog=sequences.exog), names, options, init=self.init, report=report
                 )
             inner = model_of_fit(fitted)

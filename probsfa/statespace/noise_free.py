@@ -88,7 +88,7 @@ class SquareModel(NamedTuple):
         variance = (1.0 - decay) * (1.0 + decay)
         innovations = z - decay * previous
         log_density = -0.5 * (np.log(2.0 * np.pi * variance) + innovations**2 / variance)
-        return np.asarray(log_density.sum(axis=1) - _log_volume(self.loadings))
+        return np.asarray(log_density.sum(axis=1) - _log_jacobian(self.loadings))
 
 
 def square_model(
@@ -101,7 +101,7 @@ def square_model(
     return SquareModel(decay, components, loadings, mean)
 
 
-def _log_volume(loadings: FloatArray) -> float:
+def _log_jacobian(loadings: FloatArray) -> float:
     """Return the sum of the logarithms of the singular values of the loadings."""
     n_features, n_factors = loadings.shape
     if n_features == n_factors:

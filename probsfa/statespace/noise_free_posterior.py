@@ -40,7 +40,7 @@ class _Equations(NamedTuple):
         Orthonormal basis of the null space of the equations, of rank ``m``.
     basis : ndarray of shape (R, m)
         Orthonormal basis of the row space.
-    log_volume : float
+    log_jacobian : float
         Sum of the logarithms of the nonzero singular values of the equations.
     """
 
@@ -48,7 +48,7 @@ class _Equations(NamedTuple):
     solve: FloatArray
     null: FloatArray
     basis: FloatArray
-    log_volume: float
+    log_jacobian: float
 
 
 class _Filtered(NamedTuple):
@@ -85,9 +85,9 @@ class _Conditioning:
         n_factors = self.decay.size
         rows, scale = self.loadings[observed], self._scale[observed]
         if observed.all():
-            log_volume = float(np.sum(np.log(np.linalg.svd(rows, compute_uv=False))))
+            log_jacobian = float(np.sum(np.log(np.linalg.svd(rows, compute_uv=False))))
             return _Equations(
-                observed, self.components, np.zeros((n_factors, 0)), np.eye(n_factors), log_volume
+                observed, self.components, np.zeros((n_factors, 0)), np.eye(n_factors), log_jacobian
             )
         left, singular, right = np.linalg.svd(rows / scale[:, None], full_matrices=True)
         rank = int(np.sum(singular > _RANK_TOL * max(float(singular.max(initial=0.0)), _RANK_TOL)))
@@ -113,7 +113,7 @@ class _Conditioning:
         equations_of_complete_row = self.equations(np.ones(values.shape[1], dtype=bool))
         errors = means - predicted_means
         log_densities = -0.5 * (np.log(2.0 * np.pi * innovations) + errors**2 / innovations).sum(axis=1)
-        log_densities = log_densities - equations_of_complete_row.log_volume
+        log_densities = log_densities - equations_of_complete_row.log_jacobian
         needs_loop = ~complete
         needs_loop[1:] |= ~complete[:-1]
         for t in np.flatnonzero(needs_loop).tolist():
@@ -153,7 +153,7 @@ def _condition(
     )
     conditional = null @ covariance_of_w @ null.T
     symmetric = 0.5 * (conditional + conditional.T)
-    return solution + null @ mean_of_w, symmetric, float(log_density - row.log_volume)
+    return solution + null @ mean_of_w, symmetric, float(log_density - row.log_jacobian)
 
 
 def smooth_given_observed(

@@ -22,7 +22,7 @@ from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
 from probsfa.statespace.fitted_model import delegated_to
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.regression import standard_errors_with
+from probsfa.statespace.learning.regression import standard_errors_with_covariates
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.leave_one_out import InterpolationComparison, compare_with_interpolation
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
@@ -287,7 +287,7 @@ class TransformedModel(MaximumLikelihoodModel):
         if self.fitted.tails is not None:
             return self.inner.standard_errors(sequences)  # raises an error: not supported
         rows = replace(sequences, values=self.transforms.forward(sequences.values))
-        return standard_errors_with(self.regression, self.fitted, rows)
+        return standard_errors_with_covariates(self.regression, self.fitted, rows)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the model of the transformed rows."""

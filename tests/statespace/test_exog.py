@@ -590,7 +590,7 @@ def test_rounds_continue_while_the_posterior_density_increases(
     none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
     monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
     monkeypatch.setattr(joint, "_maximize", maximize)
-    start = regression._State(FitResult(params, 0.0, (0.0,), 1, "converged"), np.zeros((2, 1)), 1)
+    start = regression._FitState(FitResult(params, 0.0, (0.0,), 1, "converged"), np.zeros((2, 1)), 1)
     found = joint.maximize_from(start)
     assert len(rounds) == n_rounds
     assert found.result.history == tuple(range(n_rounds + 1)), "it never falls"

@@ -2,11 +2,11 @@
 
 For imputation, fast factors are as important as slow factors. By default there are therefore as many factors
 as columns, or fewer for few data or long computing times. The cost is measured in multiplications, not in
-seconds, so that the same data lead to the same model on all machines. A posterior over ``T`` rows with ``K``
-factors and ``D`` columns requires about ``T K (K (K + D) + 400)`` multiplications.
+seconds, so that the same data lead to the same model on all machines. One run of the smoother over ``T`` rows
+with ``K`` factors and ``D`` columns requires about ``T K (K (K + D) + 400)`` multiplications.
 
-With AR(1) noise of all columns, a posterior has ``K + D`` instead of ``K`` states. For many columns, AR(1)
-noise is integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`); see :func:`integrates_ar1_noise`.
+With AR(1) noise of all columns, a model has ``K + D`` instead of ``K`` states. For many columns, AR(1) noise
+is integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`); see :func:`integrates_ar1_noise`.
 """
 
 from typing import Any, NamedTuple
@@ -31,18 +31,18 @@ __all__ = [
 
 # Maximum number of factors with white and with AR(1) noise.
 _MAX_FACTORS, _MAX_FACTORS_WITH_AR1_NOISE = 64, 16
-# More than 32 factors are used only if the cost of a posterior over all rows is at most the second number.
-# For 500 to 1,000 rows of 52 columns of process data, imputation errors of 52 factors are 5 to 26 % smaller
-# than errors of 32 factors.
+# More than 32 factors are used only if the cost of a smoother run over all rows is at most the second number.
+# For 500 to 1,000 rows of 52 columns of process data, imputation errors with 52 factors are 5 to 26 % smaller
+# than with 32 factors.
 _MANY_FACTORS, _MAX_COST_OF_MANY_FACTORS = 32, 3e8
-# Maximum cost of a posterior over all rows, which imputation and transformation compute once.
-_MAX_POSTERIOR_COST = 1e10
-# Maximum cost of a posterior in a fit to all rows, which computes dozens of posteriors. The compiled engine
-# computes a posterior of this cost in 0.1 to 0.2 s of processor time.
+# Maximum cost of a smoother run over all rows; imputation and transformation require one run.
+_MAX_SMOOTHER_COST = 1e10
+# Maximum cost of a smoother run in a fit to all rows, which requires dozens of runs. A run of this cost takes
+# the compiled engine 0.1 to 0.2 s of processor time.
 _MAX_FIT_COST = 1e9
-# Maximum cost of a posterior with a state for each column; at higher cost, AR(1) noise of columns is
-# integrated out. With 50 columns and 1,000 rows, integration halves the time of a fit, and errors are equal
-# or up to 5 % larger (missing blocks of 50 sensors: 0.166 instead of 0.158).
+# Maximum cost of a smoother run with a state for each column; at higher cost, AR(1) noise of columns is
+# integrated out. With 50 columns and 1,000 rows, integration halves the time of a fit, and imputation
+# errors are equal or up to 5 % larger (missing blocks of 50 sensors: 0.166 instead of 0.158).
 _MAX_FIT_COST_BY_STATES = 5e8
 # Maximum cost with AR(1) noise of all columns; at higher cost, the number of factors is reduced, not the
 # number of rows.
@@ -121,7 +121,7 @@ def default_size(
     """
     n_rows, n_features = mask.shape
     counts = mask.sum(axis=0)
-    max_cost = np.inf if ar1_noise else _MAX_POSTERIOR_COST
+    max_cost = np.inf if ar1_noise else _MAX_SMOOTHER_COST
     k = max_components(n_rows, counts, varying, max_cost, ar1_noise=ar1_noise)
     if ar1_noise and integrates_ar1_noise(n_rows, k, n_features):
         while k > 1 and n_rows * _integrated_row_cost(k, n_features) > _MAX_FIT_COST_AR1_NOISE:
@@ -159,8 +159,8 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
     Returns
     -------
     bool
-        True if a posterior of ``K + D`` states requires more than 5e8 multiplications and more than
-        integration does, or if the compiled engine does not support so many states.
+        True if a smoother run with ``K + D`` states requires more than 5e8 multiplications and more than
+        integration does, or if the compiled engine does not support ``K + D`` states.
     """
     n_states = n_components + n_features
     row_cost = _row_cost(n_states, n_features)
@@ -170,7 +170,7 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
 
 
 def affordable_rows(n_states: int, n_features: int) -> int:
-    """Return the number of rows for which a fit can compute dozens of posteriors of a model."""
+    """Return the number of rows for which a fit can run the smoother of a model dozens of times."""
     n_states = max(n_states, 1)
     return max(int(_MAX_FIT_COST / _row_cost(n_states, n_features)), _MIN_ROWS_PER_FACTOR * n_states)
 
@@ -179,7 +179,7 @@ def max_components(
     n_rows: int,
     counts: NDArray[Any],
     varying: BoolArray,
-    max_cost: float = _MAX_POSTERIOR_COST,
+    max_cost: float = _MAX_SMOOTHER_COST,
     *,
     ar1_noise: bool = False,
 ) -> int:
@@ -194,7 +194,7 @@ def max_components(
     varying : ndarray of bool of shape (D,)
         Columns that are not constant.
     max_cost : float, default=1e10
-        Maximum cost of a posterior over all rows, in multiplications.
+        Maximum cost of a smoother run over all rows, in multiplications.
     ar1_noise : bool, default=False
         Whether each column has AR(1) noise.
 
@@ -288,12 +288,12 @@ def choose_segments(
 
 
 def _row_cost(n_states: int, n_features: int) -> int:
-    """Return the approximate cost of a row in a posterior, in multiplications."""
+    """Return the approximate cost of one row in a smoother run, in multiplications."""
     return n_states * (n_states * (n_states + n_features) + _OVERHEAD_COST)
 
 
 def _integrated_row_cost(n_components: int, n_features: int) -> int:
-    """Return the approximate cost of a row in an EM iteration with integrated AR(1) noise.
+    """Return the approximate cost of one row in an EM iteration with integrated AR(1) noise.
 
     An EM iteration computes a mean and a draw by ten conjugate gradient iterations each, the bands of the
     precision matrix, and solutions of forty tridiagonal systems for each column. A conjugate gradient

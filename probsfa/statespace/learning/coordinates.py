@@ -48,8 +48,8 @@ class Limits(NamedTuple):
     noise : ndarray of shape (D,)
         Fixed variances of white noise.
     frequencies : ndarray of shape (2, R)
-        Lowest and highest frequency of each stochastic cycle, in radians; equal if fixed, infinite without
-        limit.
+        Lowest and highest frequency of each stochastic cycle, in radians per time step; equal if the
+        frequency is fixed, infinite without limit.
     cycle_states : slice
         States of the stochastic cycles.
     """
@@ -109,7 +109,7 @@ def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
     params : StateSpace
         Parameters of the standardized data, without AR(1) noise.
     limits : Limits
-        Fixed parameters and ranges of periods.
+        Fixed parameters and ranges of frequencies.
 
     Returns
     -------
@@ -266,8 +266,8 @@ def dynamics_standard_errors(
         other processes (:meth:`.Process.standard_errors`). Errors of time scales are NaN for decays that are
         not positive.
     """
-    slope = np.abs(ar1.slope(params.decay, evenly_sampled=evenly_sampled))
-    decay = slope * np.sqrt(np.diagonal(covariance)[: params.n_components])
+    derivative = np.abs(ar1.slope(params.decay, evenly_sampled=evenly_sampled))
+    decay = derivative * np.sqrt(np.diagonal(covariance)[: params.n_components])
     positive = np.where(params.decay > 0.0, params.decay, np.nan)
     # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
     errors = {"decay_": decay, "timescales_": time_unit * decay / (positive * np.log(positive) ** 2)}
@@ -408,54 +408,58 @@ class LatentSpectra(NamedTuple):
     ----------
     values : ndarray of shape (W, K)
         Spectrum of each state. Its mean over frequencies is the variance of the state, one.
-    slopes : ndarray of shape (W, E)
-        Derivatives of the spectra by the coordinates.
-    state_of_slope, coordinate_of_slope : ndarray of shape (E,) or None, default=None
+    derivatives : ndarray of shape (W, E)
+        Derivatives of the spectra with respect to the coordinates.
+    state_of_derivative, coordinate_of_derivative : ndarray of shape (E,) or None, default=None
         State and coordinate of each derivative. With None, state ``e`` has the coordinate ``e``.
     n_dynamics : int, default=0
-        Number of coordinates ``P``; only used if ``coordinate_of_slope`` is not None.
+        Number of coordinates ``P``; only used if ``coordinate_of_derivative`` is not None.
     """
 
     values: FloatArray
-    slopes: FloatArray
-    state_of_slope: NDArray[np.intp] | None = None
-    coordinate_of_slope: NDArray[np.intp] | None = None
+    derivatives: FloatArray
+    state_of_derivative: NDArray[np.intp] | None = None
+    coordinate_of_derivative: NDArray[np.intp] | None = None
     n_dynamics: int = 0
 
     def select_states(self, by_state: FloatArray) -> FloatArray:
         """Return the entry of the state of each derivative (..., E) from an array over states (..., K)."""
-        return by_state if self.state_of_slope is None else by_state[..., self.state_of_slope]
+        return by_state if self.state_of_derivative is None else by_state[..., self.state_of_derivative]
 
-    def sum_by_coordinate(self, by_slope: FloatArray) -> FloatArray:
+    def sum_by_coordinate(self, by_derivative: FloatArray) -> FloatArray:
         """Sum an array over derivatives (..., E) to an array over coordinates (..., P)."""
-        if self.coordinate_of_slope is None:
-            return by_slope
-        return by_slope @ (self.coordinate_of_slope[:, None] == np.arange(self.n_dynamics)).astype(np.float64)
+        if self.coordinate_of_derivative is None:
+            return by_derivative
+        return by_derivative @ (self.coordinate_of_derivative[:, None] == np.arange(self.n_dynamics)).astype(
+            np.float64
+        )
 
     def information(self, weights: FloatArray, g: FloatArray) -> FloatArray:
         """Return the sum (P, P) of ``f'_j f'_k G_jk^2``, for ``G`` (W, K, K)."""
-        slopes = self.slopes
-        g_of_slopes = self.select_states(self.select_states(g).swapaxes(1, 2)).swapaxes(1, 2)
-        by_slopes = np.tensordot(weights, slopes[:, :, None] * slopes[:, None, :] * g_of_slopes**2, 1)
-        return self.sum_by_coordinate(self.sum_by_coordinate(by_slopes).T).T
+        derivatives = self.derivatives
+        g_of_derivatives = self.select_states(self.select_states(g).swapaxes(1, 2)).swapaxes(1, 2)
+        by_derivatives = np.tensordot(
+            weights, derivatives[:, :, None] * derivatives[:, None, :] * g_of_derivatives**2, 1
+        )
+        return self.sum_by_coordinate(self.sum_by_coordinate(by_derivatives).T).T
 
     def noise_cross_information(self, weights: FloatArray, uh: FloatArray) -> FloatArray:
         """Return the sum (P, D) of ``f'_j (U H)_dj^2``, for ``U H`` (W, D, K)."""
-        by_slope = np.tensordot(weights, self.slopes[:, None, :] * self.select_states(uh) ** 2, 1)
-        return self.sum_by_coordinate(by_slope).T
+        by_derivative = np.tensordot(weights, self.derivatives[:, None, :] * self.select_states(uh) ** 2, 1)
+        return self.sum_by_coordinate(by_derivative).T
 
     def loading_cross_information(self, weights: FloatArray, h: FloatArray, g: FloatArray) -> FloatArray:
         """Return the sum (q, K, P) of ``f'_j f_k H_bj G_jk``, for ``H`` (W, q, K) and ``G`` (W, K, K)."""
-        g_of_slopes = self.select_states(g.swapaxes(1, 2)).swapaxes(1, 2)
-        slope_g_spectrum = self.slopes[:, :, None] * g_of_slopes * self.values[:, None, :]
+        g_of_derivatives = self.select_states(g.swapaxes(1, 2)).swapaxes(1, 2)
+        derivative_g_spectrum = self.derivatives[:, :, None] * g_of_derivatives * self.values[:, None, :]
         weighted = (weights[:, None, None] * self.select_states(h)).transpose(2, 1, 0)
-        by_slope = (weighted @ slope_g_spectrum.transpose(1, 0, 2)).transpose(1, 2, 0)
-        return self.sum_by_coordinate(by_slope)
+        by_derivative = (weighted @ derivative_g_spectrum.transpose(1, 0, 2)).transpose(1, 2, 0)
+        return self.sum_by_coordinate(by_derivative)
 
     def whittle_gradient(
         self, weights: FloatArray, explained: FloatArray, band: NDArray[np.intp], power: FloatArray
     ) -> FloatArray:
-        """Return the derivative (P,) of Whittle's log-likelihood, with the spectral matrix ``S``.
+        """Return the gradient (P,) of Whittle's log-likelihood, with the spectral matrix ``S``.
 
         Parameters
         ----------
@@ -468,33 +472,33 @@ class LatentSpectra(NamedTuple):
         power : ndarray of shape (W, K)
             Diagonal of ``C' S^-1 C``.
         """
-        observed = np.sum(self.slopes[band] * self.select_states(explained) ** 2, axis=0)
-        expected = np.einsum("w,wk,wk->k", weights, self.slopes, self.select_states(power))
+        observed = np.sum(self.derivatives[band] * self.select_states(explained) ** 2, axis=0)
+        expected = np.einsum("w,wk,wk->k", weights, self.derivatives, self.select_states(power))
         return self.sum_by_coordinate(np.asarray(0.5 * (observed - expected)))
 
 
 def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: bool) -> LatentSpectra:
     """Compute spectra of the states with loadings at frequencies ``omega`` (W,), and their derivatives."""
-    values, slopes = ar1.spectra(params.decay, omega, evenly_sampled=evenly_sampled)
+    values, derivatives = ar1.spectra(params.decay, omega, evenly_sampled=evenly_sampled)
     if not params.processes:
-        return LatentSpectra(values, slopes)
-    all_values, all_slopes = [values], [slopes]
+        return LatentSpectra(values, derivatives)
+    all_values, all_derivatives = [values], [derivatives]
     states, coordinates = [np.arange(params.n_components)], [np.arange(params.n_components)]
     first_state = params.n_components
     for process in params.processes:
-        values, slopes = process.spectra(omega)  # (W, N, S) and (W, N, S, C)
+        values, derivatives = process.spectra(omega)  # (W, N, S) and (W, N, S, C)
         count, n_loaded_states = values.shape[1:]
         n_free, first_coordinate = process.n_free(), params.latents.coordinates[type(process)].start
         process_states = first_state + np.arange(count * n_loaded_states)
         process_coordinates = first_coordinate + np.arange(n_free * count).reshape(n_free, count)
         all_values.append(values.reshape(len(omega), -1))
-        all_slopes.append(slopes.reshape(len(omega), -1))
+        all_derivatives.append(derivatives.reshape(len(omega), -1))
         states.append(np.repeat(process_states, n_free))
         coordinates.append(np.repeat(process_coordinates.T[:, None], n_loaded_states, axis=1).ravel())
         first_state += count * n_loaded_states
     return LatentSpectra(
         np.hstack(all_values),
-        np.hstack(all_slopes),
+        np.hstack(all_derivatives),
         np.concatenate(states),
         np.concatenate(coordinates),
         params.latents.n_dynamics,
@@ -541,7 +545,7 @@ class Coordinates(NamedTuple):
     n_ar1_noise : int, default=0
         Number of AR(1) processes that are noise of the columns, ``D`` or zero; they are the last processes.
     limits : Limits or None, default=None
-        Fixed parameters and ranges of periods of the factors. Parameters of AR(1) noise are never fixed.
+        Fixed parameters and ranges of frequencies of the factors. Parameters of AR(1) noise are never fixed.
     """
 
     latents: Latents
@@ -705,6 +709,6 @@ def pack_gradient(
     by_log_noise: FloatArray,
     by_offset: FloatArray,
 ) -> FloatArray:
-    """Concatenate gradients by the dynamics, ``C``, ``log r`` of columns, and ``mu`` to one vector (P,)."""
+    """Concatenate gradients with respect to dynamics, ``C``, ``log r`` and ``mu`` to one vector (P,)."""
     by_variances = coordinates.variances.totals(by_log_noise)
     return np.concatenate([by_dynamics, by_loadings[coordinates.has_loading], by_variances, by_offset])

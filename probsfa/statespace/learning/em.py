@@ -437,9 +437,10 @@ class EMIteration:
         return np.asarray(-0.5 * (noise.log_determinant + power) - prior)
 
     def _noise_score(self, params: StateSpace, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
-        """Return the score (D, 3) of ``log s^2``, ``log r`` and ``atanh b`` by Fisher's identity.
+        """Return the score (D, 3) with respect to ``log s^2``, ``log r`` and ``atanh b``.
 
-        ``s`` and ``b`` are standard deviation and decay of AR(1) noise, ``r`` is the variance of white noise.
+        It is computed by Fisher's identity. ``s`` and ``b`` are standard deviation and decay of AR(1) noise,
+        ``r`` is the variance of white noise.
         """
         processes = noise.smooth(residuals)
         variances, lag_one_covariances = noise.moments
@@ -460,11 +461,11 @@ class EMIteration:
         variance = 1.0 - decay**2
         innovation_power = current - 2.0 * decay * cross + decay**2 * previous
         by_step_decay = (decay + cross - decay * previous - decay * innovation_power / variance) / variance
-        by_decay = np.sum(by_step_decay * self._decay_slopes(params.noise_decay), axis=1)
+        by_decay = np.sum(by_step_decay * self._decay_derivatives(params.noise_decay), axis=1)
         return np.stack([by_scale, by_noise, by_decay * (1.0 - params.noise_decay**2)], axis=1)
 
-    def _decay_slopes(self, decay: FloatArray) -> FloatArray:
-        """Return derivatives (D, T - 1) of the decays over each time step by the decays of unit time (D,)."""
+    def _decay_derivatives(self, decay: FloatArray) -> FloatArray:
+        """Return derivatives (D, T - 1) of decays over each time step with respect to decays of unit time."""
         has_previous = self.steps.has_previous[1:]
         if self.panel.evenly_sampled:
             return has_previous.astype(np.float64)[None]
@@ -486,12 +487,12 @@ def _noise_information(params: StateSpace) -> FloatArray:
     decay, cosine = params.noise_decay[:, None], np.cos(_FREQUENCIES)
     unit_spectrum = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
     ar1_spectrum = params.noise_scale[:, None] ** 2 * unit_spectrum
-    # Derivative of the log spectrum of a unit-variance process by atanh of its decay.
+    # Derivative of the log spectrum of a unit-variance process with respect to atanh of its decay.
     by_decay = -2.0 * decay + 2.0 * (cosine - decay) * unit_spectrum
     ar1_share = ar1_spectrum / (ar1_spectrum + params.noise_variance[:, None])
-    slopes = np.stack([ar1_share, 1.0 - ar1_share, by_decay * ar1_share])
+    derivatives = np.stack([ar1_share, 1.0 - ar1_share, by_decay * ar1_share])
     weights = np.gradient(_FREQUENCIES) / np.pi
-    return np.asarray(0.5 * np.einsum("idw,jdw,w->dij", slopes, slopes, weights))
+    return np.asarray(0.5 * np.einsum("idw,jdw,w->dij", derivatives, derivatives, weights))
 
 
 def _noise_after_step(params: StateSpace, step: FloatArray, noise: Noise) -> StateSpace:

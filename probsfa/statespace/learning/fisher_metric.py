@@ -55,8 +55,9 @@ from probsfa.statespace.parameters import StateSpace
 # of O(D^3 K^3) for the dense matrix.
 #
 # Let ``G = C' S^-1 C`` and ``H = B^-1 L`` (q, K) at each frequency. The terms of the information per time
-# step are means over frequencies of the following products, with derivatives ``f'`` by the coordinates ``s``
-# of the dynamics (written for AR(1) factors, with one coordinate each; see :class:`.LatentSpectra`)::
+# step are means over frequencies of the following products, with derivatives ``f'`` with respect to the
+# coordinates ``s`` of the dynamics (written for AR(1) factors, with one coordinate each; see
+# :class:`.LatentSpectra`)::
 #
 #     s_j, s_k          f'_j f'_k G_jk^2 / 2
 #     s_j, M_bk         f'_j f_k H_bj G_jk
@@ -142,11 +143,11 @@ class CompleteData(NamedTuple):
     counts: FloatArray
     moments: FloatArray
     n_rows: float
-    n_segments: float = 0.0
+    n_sequences: float = 0.0
 
 
 def complete_data_of(
-    stats: Statistics, params: StateSpace, n_segments: float = 0.0, *, centred: bool = False
+    stats: Statistics, params: StateSpace, n_sequences: float = 0.0, *, centred: bool = False
 ) -> CompleteData:
     """Compute the complete-data moments from the expected statistics of the states.
 
@@ -166,7 +167,7 @@ def complete_data_of(
     moments = total[states[:, None], states]
     if centred:
         moments = moments - np.outer(total[states, -1], total[states, -1]) / n_rows
-    return CompleteData(stats.counts, moments, n_rows, n_segments)
+    return CompleteData(stats.counts, moments, n_rows, n_sequences)
 
 
 def complete_data_without_missing_values(n_rows: float, coordinates: Coordinates) -> CompleteData:
@@ -191,10 +192,10 @@ class Metric:
     complete : CompleteData
         Moments of the complete data.
     gradient : ndarray of shape (P,), optional
-        Gradient of the log-likelihood. Minus the second derivative by a coordinate has terms proportional to
-        the gradient, which the expected information does not have. If the gradient points towards a noise
-        variance of zero or a bound of a decay, these terms are large, and steps without them would be far too
-        long. Only positive terms, which shorten steps, are added.
+        Gradient of the log-likelihood. Minus the second derivative of the log-likelihood has terms
+        proportional to the gradient, which the expected information does not have. If the gradient points
+        towards a noise variance of zero or a bound of a decay, these terms are large, and steps without them
+        would be far too long. Only positive terms, which shorten steps, are added.
     max_dense_size : int, default=400
         Size above which only diagonal blocks of the information on loadings inside the span are used.
     """
@@ -272,7 +273,7 @@ class Metric:
         at_zero = latent_spectra(params, np.zeros(1), evenly_sampled=evenly_sampled).values[0]
         # The spectrum at zero is n times the variance of the mean of n rows. Also for very slow processes,
         # this variance is at most the variance of a single value divided by the number of sequences.
-        at_zero = 1.0 / (1.0 / at_zero + complete.n_segments / n)
+        at_zero = 1.0 / (1.0 / at_zero + complete.n_sequences / n)
         self.offset_inside_span = np.linalg.inv(np.eye(q) + (scaled_loadings * at_zero) @ scaled_loadings.T)
         self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=evenly_sampled)
         self.noise_curvature, self.dynamics_curvature = _gradient_curvature(coordinates, params, gradient)
@@ -303,8 +304,8 @@ class Metric:
         retained = np.concatenate([free[noise], free[dynamics]])
         solve_loadings, solve_noise_and_dynamics = self._solvers(damping, retained)
 
-        # Elimination of the loadings. The gradient by the scaled loadings is the gradient by the loadings
-        # times the standard deviation of the noise.
+        # Elimination of the loadings. The gradient with respect to scaled loadings is the gradient with
+        # respect to loadings times the standard deviation of the noise.
         loading_step = solve_loadings(gradient[loadings].reshape(d, k) / inverse_noise_std)
         other_gradient = np.concatenate([gradient[noise], gradient[dynamics]])
         if not self.block_diagonal:
@@ -426,7 +427,7 @@ class Metric:
         return out
 
     def _sum_by_variance(self, by_column: FloatArray) -> FloatArray:
-        """Sum derivatives by ``log r`` of the columns, weighted by sqrt(p), over each noise coordinate."""
+        """Sum derivatives with respect to ``log r``, weighted by sqrt(p), for columns with one variance."""
         return self.coordinates.variances.totals((by_column.T * self.root_share).T)
 
     def _reduce_to_variances(self, by_columns: FloatArray) -> FloatArray:
@@ -516,7 +517,7 @@ def _metric_frequencies(params: StateSpace, complete: CompleteData) -> tuple[Flo
     """
     omega, weights = information_frequencies(params)
     if not all(kind.stationary for kind in params.latents.counts):
-        omega = np.maximum(omega, np.pi * max(complete.n_segments, 1.0) / complete.n_rows)
+        omega = np.maximum(omega, np.pi * max(complete.n_sequences, 1.0) / complete.n_rows)
     return omega, weights
 
 
@@ -545,9 +546,10 @@ def _gradient_curvature(
 # contains white noise with variance ``r_d`` and AR(1) noise with standard deviation ``s_d``, decay ``a_b,d``
 # and unit-variance spectrum ``f_b,d``. AR(1) noise changes the diagonal only, so that the size of inverted
 # matrices is the number of shared states (states of the factors). Let ``P = S^-1``, ``Q = P C`` and
-# ``G = C' P C`` at each frequency. Let ``f'`` be derivatives by the coordinates of the dynamics of shared
-# states, and ``g_d`` the derivative of ``n_d`` by one of its parameters (``log r_d``, ``s_d`` or the
-# coordinate of ``a_b,d``). The terms of the information per time step are means over frequencies of::
+# ``G = C' P C`` at each frequency. Let ``f'`` be derivatives with respect to the coordinates of the
+# dynamics of shared states, and ``g_d`` the derivative of ``n_d`` with respect to one of its parameters
+# (``log r_d``, ``s_d`` or the coordinate of ``a_b,d``). The terms of the information per time step are means
+# over frequencies of::
 #
 #     f_j, f_k         f'_j f'_k G_jk^2 / 2
 #     f_j, C_dk        f'_j f_k Q_dj G_jk
@@ -558,8 +560,8 @@ def _gradient_curvature(
 #     mu_d, mu_e       P_de at w = 0
 #
 # There is no factored form as for white noise, because the scaling by the noise depends on the frequency. The
-# complete matrix is therefore computed, at a small cost relative to a posterior with a state for each factor
-# and each column.
+# complete matrix is therefore computed, at a small cost relative to a smoother run with a state for each
+# factor and each column.
 
 
 class ColouredSpectra(NamedTuple):
@@ -571,9 +573,9 @@ class ColouredSpectra(NamedTuple):
         Spectra of the ``K`` shared states.
     loadings : ndarray of shape (D, K)
         Loadings on the shared states.
-    noise_slopes : tuple of three ndarrays of shape (W, D)
-        Derivatives of the noise spectrum of each column: by the coordinate of the decay of its AR(1) noise,
-        by the standard deviation of that noise, and by ``log r``.
+    noise_derivatives : tuple of three ndarrays of shape (W, D)
+        Derivatives of the noise spectrum of each column with respect to the coordinate of the decay of its
+        AR(1) noise, the standard deviation of that noise, and ``log r``.
     precision : ndarray of shape (W, D, D)
         ``P``.
     precision_loadings : ndarray of shape (W, D, K)
@@ -586,7 +588,7 @@ class ColouredSpectra(NamedTuple):
 
     shared: LatentSpectra
     loadings: FloatArray
-    noise_slopes: tuple[FloatArray, FloatArray, FloatArray]
+    noise_derivatives: tuple[FloatArray, FloatArray, FloatArray]
     precision: FloatArray
     precision_loadings: FloatArray
     loading_precision: FloatArray
@@ -627,7 +629,7 @@ def coloured_spectra(
     complement = np.eye(len(white)) - left @ left_transposed
     scaled_precision = complement + left @ inverse @ left_transposed
     # Each AR(1) process has one coordinate of its dynamics, which has the index of its state.
-    by_decay = scale**2 * spectra.slopes[:, noise_states]
+    by_decay = scale**2 * spectra.derivatives[:, noise_states]
     by_scale = 2.0 * scale * spectra.values[:, noise_states]
     return ColouredSpectra(
         shared,
@@ -646,18 +648,22 @@ def _shared_spectra(spectra: LatentSpectra, coordinates: Coordinates) -> LatentS
     States are numbered without the states of AR(1) noise; the numbers of the coordinates do not change.
     """
     n_states, noise_states = coordinates.n_states, coordinates.ar1_noise_states
-    state_of_slope = np.arange(n_states) if spectra.state_of_slope is None else spectra.state_of_slope
-    coordinate_of_slope = (
-        np.arange(n_states) if spectra.coordinate_of_slope is None else spectra.coordinate_of_slope
+    state_of_derivative = (
+        np.arange(n_states) if spectra.state_of_derivative is None else spectra.state_of_derivative
     )
-    retained = (state_of_slope < noise_states.start) | (state_of_slope >= noise_states.stop)
+    coordinate_of_derivative = (
+        np.arange(n_states) if spectra.coordinate_of_derivative is None else spectra.coordinate_of_derivative
+    )
+    retained = (state_of_derivative < noise_states.start) | (state_of_derivative >= noise_states.stop)
     return LatentSpectra(
         np.delete(spectra.values, noise_states, axis=1),
-        spectra.slopes[:, retained],
+        spectra.derivatives[:, retained],
         np.where(
-            state_of_slope < noise_states.start, state_of_slope, state_of_slope - coordinates.n_ar1_noise
+            state_of_derivative < noise_states.start,
+            state_of_derivative,
+            state_of_derivative - coordinates.n_ar1_noise,
         )[retained],
-        coordinate_of_slope[retained],
+        coordinate_of_derivative[retained],
         coordinates.latents.n_dynamics,
     )
 
@@ -698,8 +704,8 @@ class AR1NoiseMetric:
         Moments of the complete data.
     gradient : ndarray of shape (P,), optional
         Gradient of the log-likelihood; see :class:`.Metric`. The likelihood depends on the squared scale of
-        AR(1) noise, so that minus its second derivative by the scale contains minus ``gradient / scale``. The
-        absolute value of this term is added.
+        AR(1) noise, so that minus its second derivative with respect to the scale contains minus ``gradient /
+        scale``. The absolute value of this term is added.
 
     Attributes
     ----------
@@ -745,8 +751,10 @@ class AR1NoiseMetric:
         added[dynamics] += by_dynamics
         if gradient is not None:
             scale = np.diagonal(params.nonzero_loadings[:, coordinates.ar1_noise_states])
-            slope = np.abs(gradient[positions.scales])
-            added[positions.scales] += np.divide(slope, np.abs(scale), out=np.zeros(d), where=scale != 0.0)
+            abs_gradient = np.abs(gradient[positions.scales])
+            added[positions.scales] += np.divide(
+                abs_gradient, np.abs(scale), out=np.zeros(d), where=scale != 0.0
+            )
         information[np.diag_indices(size)] += added
         self.information = information
         self.damping = self._damping(coordinates, params, complete, share, groups)
@@ -784,14 +792,18 @@ class AR1NoiseMetric:
         d, k = q.shape[1:]
         f = shared.values
         # Derivatives (W, 3 D) of the noise spectra by all their parameters, and the column of each.
-        slopes = np.hstack([by_decay, by_scale, by_variance * root_share])
+        derivatives = np.hstack([by_decay, by_scale, by_variance * root_share])
         column = np.tile(np.arange(d), 3)
         noise = np.concatenate([positions.decays, positions.scales, white])
         n_noise = len(noise)
 
         # n_d, n_e
         w = weights[:, None, None]
-        pairs = (w * slopes[:, :, None] * slopes[:, None, :]).transpose(1, 2, 0).reshape(n_noise, n_noise, -1)
+        pairs = (
+            (w * derivatives[:, :, None] * derivatives[:, None, :])
+            .transpose(1, 2, 0)
+            .reshape(n_noise, n_noise, -1)
+        )
         squared = (p**2).transpose(1, 2, 0)
         matrix[np.ix_(noise, noise)] = 0.5 * np.einsum(
             "abw,abw->ab", pairs, squared[column[:, None], column[None, :]]
@@ -799,14 +811,14 @@ class AR1NoiseMetric:
 
         # f_j, f_k and f_j, n_d
         matrix[dynamics, dynamics] += 0.5 * shared.information(weights, g)
-        by_slope = np.einsum(
+        by_derivative = np.einsum(
             "we,wa,wae->ea",
-            weights[:, None] * shared.slopes,
-            slopes,
+            weights[:, None] * shared.derivatives,
+            derivatives,
             shared.select_states(q[:, column]) ** 2,
             optimize=True,
         )
-        dynamics_noise = 0.5 * shared.sum_by_coordinate(by_slope.T).T
+        dynamics_noise = 0.5 * shared.sum_by_coordinate(by_derivative.T).T
         matrix[dynamics, noise] += dynamics_noise
         matrix[noise, dynamics] += dynamics_noise.T
 
@@ -826,9 +838,9 @@ class AR1NoiseMetric:
         matrix[np.ix_(loadings, loadings)] = loadings_loadings.reshape(d * k, d * k)
 
         # C_dk, n_e
-        p_of_slopes = p[:, :, column].transpose(2, 1, 0)
-        slopes_fq = (w * slopes[:, :, None] * fq[:, column]).transpose(1, 0, 2)
-        loadings_noise = (p_of_slopes @ slopes_fq).transpose(1, 2, 0).reshape(d * k, n_noise)
+        p_of_derivatives = p[:, :, column].transpose(2, 1, 0)
+        derivatives_fq = (w * derivatives[:, :, None] * fq[:, column]).transpose(1, 0, 2)
+        loadings_noise = (p_of_derivatives @ derivatives_fq).transpose(1, 2, 0).reshape(d * k, n_noise)
         matrix[np.ix_(loadings, noise)] = loadings_noise
         matrix[np.ix_(noise, loadings)] = loadings_noise.T
 

@@ -536,7 +536,7 @@ class _Search:
                 break
             best = ranked[0]
             params = maximize(best.params, best.stats, self.noise, panel.gaps, coordinates.has_loading)
-            evaluate.count += 1  # imputation computes a posterior
+            evaluate.count += 1  # imputation runs the smoother once
             imputed, offset = _centred(panel, params)
             _, refined = self.refine(coordinates, params.replace(offset=offset), periodogram(imputed))
             stats = evaluate(refined)

@@ -431,10 +431,11 @@ class FitProblem(NamedTuple):
         return self.options.tolerance(self.coordinates.size)
 
     @property
-    def log_volume(self) -> float:
-        """Difference of the log-likelihoods of the standardized data and of the data, in nats.
+    def log_jacobian(self) -> float:
+        """Log-likelihood of the standardized data minus that of the data, in nats.
 
-        For each observed value ``log p((x - shift) / scale) - log p(x) = log(scale)``.
+        Each observed value contributes the logarithm of the Jacobian ``dx / dz = scale`` of ``x = shift +
+        scale z``.
         """
         return float(self.observations.counts @ np.log(self.scale))
 
@@ -571,7 +572,7 @@ def _check_start(params: StateSpace) -> None:
 
 
 def make_problem(data: TrainingData, options: FitOptions, size: Size | None = None) -> FitProblem:
-    """Standardize data for a fit; parameters as in :func:`maximum_likelihood`."""
+    """Return the standardized data, their units and the options of a fit; see :func:`maximum_likelihood`."""
     options = options.check().with_default_noise()
     columns = data.columns
     if options.robust:
@@ -623,12 +624,12 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
 class _InDataUnits:
     """Progress callback of a fit to standardized data that reports log-likelihoods in data units."""
 
-    def __init__(self, report: Report, log_volume: float) -> None:
-        self._report, self._log_volume = report, log_volume
+    def __init__(self, report: Report, log_jacobian: float) -> None:
+        self._report, self._log_jacobian = report, log_jacobian
         self.on_whittle_step = whittle_step_callback(report)
 
     def __call__(self, count: int, best: float) -> None:
-        self._report(count, best - self._log_volume)
+        self._report(count, best - self._log_jacobian)
 
 
 @lost_interrupts_raised()
@@ -667,7 +668,7 @@ def maximize(
         problem.optimizer,
         initial_processes=options.initial_processes(problem.time_unit, evenly_sampled=evenly_sampled),
         start=start if start is None or is_integrated else start.state_space,
-        report=None if report is None else _InDataUnits(report, problem.log_volume),
+        report=None if report is None else _InDataUnits(report, problem.log_jacobian),
     )
     has_noise_states = options.has_ar1_noise and not is_integrated
     return result._replace(params=result.params.without_ar1_noise_states()) if has_noise_states else result
@@ -693,7 +694,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             "The fit ended at parameters that are not finite: some values of X, or some times, are too far "
             "from the others, or the known noise variances are too small or too large."
         )
-    log_density_of_constants = problem.log_volume + _constant_log_likelihood(result, problem)
+    log_density_of_constants = problem.log_jacobian + _constant_log_likelihood(result, problem)
     observed_once = (
         problem.constant & (problem.observations.counts <= 1.0) if problem.constant is not None else None
     )

@@ -186,7 +186,7 @@ class FitResult(NamedTuple):
     history : tuple of float
         Log-likelihood at the start and after each accepted step, non-decreasing.
     n_evaluations : int
-        Number of evaluations of the posterior distribution, and thus of the log-likelihood.
+        Number of evaluations of the log-likelihood, each by one run of the smoother.
     status : str
         A key of :data:`STATUS_SENTENCES`.
     tails : HeavyTails or None, default=None
@@ -259,7 +259,7 @@ class CountedEStep:
         Noise model with the prior of :meth:`set_prior`. The log prior density is added to the log-likelihood
         of the statistics, so that optimizers maximize the posterior density.
     limits : Limits or None
-        Fixed parameters and ranges of periods for EM steps, or None.
+        Fixed parameters and ranges of frequencies for EM steps, or None.
     on_whittle_step : callable
         Called at each iteration of the initial fit by Whittle's likelihood.
     tol : float
@@ -332,7 +332,7 @@ def rounding_error(log_likelihood: float, n_rows: int) -> float:
 
 
 class ExactObjective:
-    """The exact log-likelihood as an objective: one posterior gives its value and its score."""
+    """The exact log-likelihood as an objective; one run of the smoother gives its value and its score."""
 
     def __init__(self, evaluate: CountedEStep, coordinates: Coordinates, template: StateSpace) -> None:
         self.evaluate = evaluate
@@ -455,7 +455,7 @@ def fit_quasi_newton(
 # rows, ``I = Z' Z``. After one Fourier transform, an evaluation requires a few products of these rows with
 # D-by-K matrices, for any length of the series. The ends of the series are neglected, so that the maximum is
 # not the maximum of the exact likelihood, but it is a good initial value. Many initial values can be compared
-# at the cost of one posterior.
+# at the cost of one evaluation of the exact likelihood.
 
 
 # Width of a band of frequencies relative to its lower edge.
@@ -686,7 +686,7 @@ class AR1NoiseWhittleObjective(WhittleObjective):
         weights = self.data.weights
         whitened = self._rows @ spectra.precision  # (S^-1 z)'
         value = -0.5 * float(weights @ spectra.log_det + np.sum(whitened * self._rows))
-        # Twice the derivative by S in each band.
+        # Twice the derivative of the log-likelihood with respect to S in each band.
         by_spectrum = np.swapaxes(whitened, 1, 2) @ whitened - weights[:, None, None] * spectra.precision
         gradient_times_loadings = by_spectrum @ spectra.loadings
         shared = spectra.shared
@@ -696,10 +696,12 @@ class AR1NoiseWhittleObjective(WhittleObjective):
         by_loadings[:, other_states] = np.einsum("wdk,wk->dk", gradient_times_loadings, shared.values)
         by_state = np.einsum("dk,wdk->wk", spectra.loadings, gradient_times_loadings)
         by_dynamics = 0.5 * shared.sum_by_coordinate(
-            np.sum(shared.slopes * shared.select_states(by_state), axis=0)
+            np.sum(shared.derivatives * shared.select_states(by_state), axis=0)
         )
         diagonal = 0.5 * np.diagonal(by_spectrum, axis1=1, axis2=2)
-        by_decay, by_scale, by_noise = (np.sum(slope * diagonal, axis=0) for slope in spectra.noise_slopes)
+        by_decay, by_scale, by_noise = (
+            np.sum(derivative * diagonal, axis=0) for derivative in spectra.noise_derivatives
+        )
         by_dynamics[ar1_noise] += by_decay
         by_loadings[:, ar1_noise] = np.diag(by_scale)
         gradient = pack_gradient(coordinates, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))

@@ -246,8 +246,9 @@ def _with_limited_coordinates(
     """Return the optimal step of the quadratic model, with a few coordinates limited to their longest steps.
 
     With the inverse ``H`` of the matrix of the model and the gradient ``g``, the step is ``H (g - f)``, where
-    ``f`` are the Lagrange multipliers of the limited coordinates. If steps of more than four coordinates are
-    too long, the step is returned unchanged.
+    ``f`` are the Lagrange multipliers of the limited coordinates. At most four coordinates
+    are limited: if more steps are too long, the last step with at most four limited coordinates is returned,
+    which may be too long in other coordinates.
     """
     limited: list[int] = []
     columns: list[FloatArray] = []

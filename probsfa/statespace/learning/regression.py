@@ -4,9 +4,9 @@ The model is ``x_t = mu + B u_t + C z_t + n_t`` with covariates ``u_t``. Given a
 log-likelihood is quadratic in ``mu`` and ``B``. Its maximum is the generalized least squares estimate ``(X'
 S^-1 X)^-1 X' S^-1 x``, with regressors ``X``, observations ``x`` and their covariance ``S`` (Harvey 1989,
 section 3.4.2). The estimate is computed by conjugate gradients. The product of ``S^-1`` and a series is the
-smoothing residual of the series divided by the noise variance, so that each step requires one posterior. The
-preconditioner is the expected information in the frequency domain, in which a covariate with spectrum
-``G(w)`` contributes ``G(w) S^-1(w)`` to the information on its coefficients.
+smoothing residual of the series divided by the noise variance, so that each step requires one run of the
+smoother. The preconditioner is the expected information in the frequency domain, in which a covariate with
+spectrum ``G(w)`` contributes ``G(w) S^-1(w)`` to the information on its coefficients.
 
 The Fisher information between means (offsets and coefficients) and all other parameters is zero, because the
 other parameters determine only covariances. Alternating between least squares and optimization of
@@ -64,10 +64,10 @@ from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.student import infer_weights
 
-__all__ = ["least_squares", "maximum_likelihood_with", "standard_errors_with"]
+__all__ = ["least_squares", "maximum_likelihood_with_covariates", "standard_errors_with_covariates"]
 
-# Maximum number of iterations, number of evaluations that are allowed after the first fit whatever `max_iter`
-# is, and maximum number of conjugate gradient steps.
+# Maximum number of alternations of least squares and optimization; number of evaluations that are allowed
+# after the first fit even if they exceed `max_iter`; maximum number of conjugate gradient steps.
 _MAX_ROUNDS, _MIN_EVALUATIONS, _MAX_STEPS = 12, 12, 60
 # Remaining gain at which least squares end, as a fraction of the tolerance of the fit.
 _LEAST_SQUARES_TOL = 1e-4
@@ -84,7 +84,7 @@ class _Design(NamedTuple):
     Rows of zeros are added at the end, as in a panel.
     """
 
-    rows: FloatArray
+    regressors: FloatArray
     centre: FloatArray
     unit: FloatArray
 
@@ -92,21 +92,21 @@ class _Design(NamedTuple):
     def of(cls, exog: FloatArray, n_rows: int) -> "_Design":
         """Standardize covariates (N, P) and pad them to `n_rows` rows (T, P + 1)."""
         centre, unit = exog.mean(axis=0), exog.std(axis=0)
-        rows = np.zeros((n_rows, exog.shape[1] + 1))
-        rows[: len(exog), 0] = 1.0
-        rows[: len(exog), 1:] = (exog - centre) / unit
-        return cls(rows, centre, unit)
+        regressors = np.zeros((n_rows, exog.shape[1] + 1))
+        regressors[: len(exog), 0] = 1.0
+        regressors[: len(exog), 1:] = (exog - centre) / unit
+        return cls(regressors, centre, unit)
 
 
 class _Solution(NamedTuple):
-    """Generalized least squares: changes (D, P) of coefficients, gain in nats, and number of posteriors."""
+    """Generalized least squares: changes (D, P) of coefficients, gain in nats, number of smoother runs."""
 
     change: FloatArray
     gain: float
     n_evaluations: int
 
 
-def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float) -> _Solution:
+def least_squares(params: StateSpace, panel: Panel, regressors: FloatArray, tol: float) -> _Solution:
     """Maximize the likelihood over the coefficients of regressors, with all other parameters fixed.
 
     Parameters
@@ -115,8 +115,8 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float
         The other parameters.
     panel : Panel
         Packed observations.
-    rows : ndarray of shape (T, P)
-        Regressors of each row, zero where rows are padded.
+    regressors : ndarray of shape (T, P)
+        Values of the regressors in each row; rows of padding are zero.
     tol : float
         Remaining gain, in nats, at which the iteration ends.
 
@@ -128,15 +128,15 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float
     gain : float
         Gain in log-likelihood, in nats.
     n_evaluations : int
-        Number of posteriors.
+        Number of runs of the smoother.
     """
-    gradient = _gradient(params, panel, rows)
-    precondition = _preconditioner(params, panel, rows)
+    gradient = _gradient(params, panel, regressors)
+    precondition = _preconditioner(params, panel, regressors)
     change, gain, count = np.zeros_like(gradient), 0.0, 1
     residual, preconditioned = gradient, precondition(gradient)
     direction, residual_norm = preconditioned, float(np.sum(gradient * preconditioned))
     while 0.5 * residual_norm > tol and count <= _MAX_STEPS:
-        product = _information_times(params, panel, rows, direction)
+        product = _information_times(params, panel, regressors, direction)
         count += 1
         step = residual_norm / float(np.sum(direction * product))
         change, residual = change + step * direction, residual - step * product
@@ -147,28 +147,30 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float
     return _Solution(change, gain, count)
 
 
-def _gradient(params: StateSpace, panel: Panel, rows: FloatArray) -> FloatArray:
-    """Compute the gradient (D, P) of the log-likelihood by coefficients, by Fisher's identity."""
+def _gradient(params: StateSpace, panel: Panel, regressors: FloatArray) -> FloatArray:
+    """Compute the gradient (D, P) of the log-likelihood with respect to coefficients by Fisher's identity."""
     n = panel.n_rows
     means = smooth(params, panel).means
     errors = panel.value_weights[:n] * (panel.values[:n] - params.offset - means @ params.loadings.T)
-    return np.asarray((errors / params.noise_variance).T @ rows[:n])
+    return np.asarray((errors / params.noise_variance).T @ regressors[:n])
 
 
 def _information_times(
-    params: StateSpace, panel: Panel, rows: FloatArray, coefficients: FloatArray
+    params: StateSpace, panel: Panel, regressors: FloatArray, coefficients: FloatArray
 ) -> FloatArray:
     """Multiply coefficients (D, P) by the observed information on them."""
-    effects = panel._replace(values=panel.mask[:] * (rows @ coefficients.T))
-    return _gradient(params.replace(offset=np.zeros_like(params.offset)), effects, rows)
+    effects = panel._replace(values=panel.mask[:] * (regressors @ coefficients.T))
+    return _gradient(params.replace(offset=np.zeros_like(params.offset)), effects, regressors)
 
 
-def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
+def _preconditioner(
+    params: StateSpace, panel: Panel, regressors: FloatArray
+) -> Callable[[FloatArray], FloatArray]:
     """Return a function that multiplies by the inverse expected information on the coefficients.
 
     It is most accurate if rows are evenly sampled and missing values are evenly distributed.
     """
-    omega, power = _powers(rows[: panel.n_rows], panel.lengths)
+    omega, power = _powers(regressors[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.value_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
     spectra = latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
     factors = factor_spectra(params.replace(noise_variance=params.noise_variance / share), spectra)
@@ -177,7 +179,7 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
         factors.left_singular,
         factors.core_inverse,
     )
-    q, p = left_singular.shape[1], rows.shape[1]
+    q, p = left_singular.shape[1], regressors.shape[1]
     solve_noise = factorize(power.sum(axis=0))
     if q * p <= _MAX_DENSE_SIZE:
         factor_information = np.einsum("wab,wij->aibj", core_inverse, power, optimize=True).reshape(
@@ -202,17 +204,17 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
     return solve
 
 
-def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+def _powers(regressors: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
     """Return frequencies (W,) of bands, and second moments (W, P, P) of the regressors in each band.
 
-    The sum of the second moments over the bands is ``rows' rows``.
+    The sum of the second moments over the bands is ``regressors' regressors``.
     """
     edges = np.concatenate([[-1.0, 0.0], band_edges(max(max(lengths), 2))])
-    p, n_bands = rows.shape[1], len(edges) - 1
+    p, n_bands = regressors.shape[1], len(edges) - 1
     power, moments, weights = np.zeros((n_bands, p, p)), np.zeros(n_bands), np.zeros(n_bands)
     first = 0
     for n in lengths:
-        transform = np.fft.rfft(rows[first : first + n], axis=0) / np.sqrt(n)
+        transform = np.fft.rfft(regressors[first : first + n], axis=0) / np.sqrt(n)
         omega = 2.0 * np.pi * np.arange(len(transform)) / n
         weight = np.where((omega == 0.0) | (omega >= np.pi * (1.0 - 1e-12)), 1.0, 2.0)
         band = np.clip(np.searchsorted(edges, omega, side="left") - 1, 0, n_bands - 1)
@@ -231,8 +233,8 @@ def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, Flo
 # ------------------------------------------------------------------------------------------- fitting
 
 
-class _State(NamedTuple):
-    """Current state of a fit: last result, coefficients for standardized data, number of evaluations."""
+class _FitState(NamedTuple):
+    """State of a joint fit: last result, coefficients for standardized data, number of evaluations."""
 
     result: FitResult
     coefficients: FloatArray
@@ -254,12 +256,12 @@ class _JointFit:
 
     @property
     def zero_coefficients(self) -> FloatArray:
-        """Coefficients equal to zero."""
+        """Coefficients (D, P) of zero."""
         return np.zeros((self.problem.scale.size, self.design.unit.size))
 
     def panel_at(self, coefficients: FloatArray) -> Panel:
         """Return the panel without the effects of the covariates, at coefficients (D, P)."""
-        effects = self.design.rows[:, 1:] @ coefficients.T
+        effects = self.design.regressors[:, 1:] @ coefficients.T
         return self.panel._replace(values=self.panel.values[:] - self.panel.mask[:] * effects)
 
     def least_squares_at(self, result: FitResult, coefficients: FloatArray) -> _Solution:
@@ -267,9 +269,9 @@ class _JointFit:
         params, panel = result.params.state_space, self.panel_at(coefficients)
         if result.tails is not None:
             panel = panel.weighted(infer_weights(params, panel, result.tails).weights.values)
-        return least_squares(params, panel, self.design.rows, _LEAST_SQUARES_TOL * self.problem.tol)
+        return least_squares(params, panel, self.design.regressors, _LEAST_SQUARES_TOL * self.problem.tol)
 
-    def maximize_from(self, start: _State) -> _State:
+    def maximize_from(self, start: _FitState) -> _FitState:
         """Alternate least squares and optimization of the other parameters until convergence."""
         problem, tol = self.problem, self.problem.tol
         noise = problem.learned_noise
@@ -290,7 +292,7 @@ class _JointFit:
                 params, status = result.params, result.status
                 new_value = result.log_likelihood + noise.log_prior(params.noise_variance)
                 history += [new for new in result.history if not history or new > history[-1]]
-                best = _State(result, coefficients, count)
+                best = _FitState(result, coefficients, count)
                 gain, value = new_value - value, new_value
                 if status == "interrupted" or gain < tol or count >= limit:
                     break
@@ -299,7 +301,7 @@ class _JointFit:
         result = best.result._replace(history=tuple(history), n_evaluations=count, status=status)
         if problem.options.has_ar1_noise and not result.params.has_ar1_noise:
             result = result._replace(params=result.params.without_ar1_noise_states())
-        return _State(result, best.coefficients, count)
+        return _FitState(result, best.coefficients, count)
 
     def _maximize(
         self, params: StateSpace, coefficients: FloatArray, noise: Noise, limit: int, tails: HeavyTails | None
@@ -340,8 +342,8 @@ class _JointFit:
             log_likelihood=result.log_likelihood - prior, history=tuple(v - prior for v in result.history)
         )
 
-    def step_from(self, start: _State) -> _State:
-        """Take only a least squares step."""
+    def step_from(self, start: _FitState) -> _FitState:
+        """Return the state after one least squares step; all other parameters are unchanged."""
         step = self.least_squares_at(start.result, start.coefficients)
         params = start.result.params
         params = params.replace(offset=params.offset + step.change[:, 0])
@@ -349,13 +351,13 @@ class _JointFit:
         result = start.result._replace(
             params=params, log_likelihood=log_likelihood, history=(*start.result.history, log_likelihood)
         )
-        return _State(
+        return _FitState(
             result, start.coefficients + step.change[:, 1:], start.n_evaluations + step.n_evaluations
         )
 
 
 @lost_interrupts_raised()
-def maximum_likelihood_with(
+def maximum_likelihood_with_covariates(
     sequences: Sequences,
     names: tuple[str, ...],
     options: FitOptions,
@@ -412,7 +414,7 @@ def maximum_likelihood_with(
     if start is not None:  # the rows are centred, so that the offset of the start is not used
         start = start.replace(offset=np.zeros_like(start.offset))
     result = maximize(problem, start=start, report=report)
-    state = _State(result, joint_fit.zero_coefficients, result.n_evaluations)
+    state = _FitState(result, joint_fit.zero_coefficients, result.n_evaluations)
     if result.status != "interrupted":
         state = joint_fit.maximize_from(state)
     base_coefficients, nested_log_likelihood, n_before = initial_coefficients, None, 0
@@ -420,13 +422,13 @@ def maximum_likelihood_with(
         nested_problem = make_problem(InMemory(without_exog), options)
         nested_result = maximize(nested_problem, report=report)
         nested_log_likelihood, n_before = (
-            nested_result.log_likelihood - nested_problem.log_volume,
+            nested_result.log_likelihood - nested_problem.log_jacobian,
             nested_result.n_evaluations,
         )
-        if not state.log_likelihood - problem.log_volume >= nested_log_likelihood:
+        if not state.log_likelihood - problem.log_jacobian >= nested_log_likelihood:
             n_before, nested_state = (
                 state.n_evaluations,
-                _State(nested_result, joint_fit.zero_coefficients, nested_result.n_evaluations),
+                _FitState(nested_result, joint_fit.zero_coefficients, nested_result.n_evaluations),
             )
             problem, base_coefficients, joint_fit = (
                 nested_problem,
@@ -461,18 +463,18 @@ def maximum_likelihood_with(
 def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatArray:
     """Regress each column on the covariates over the rows in which it is observed: coefficients (D, P)."""
     assert sequences.exog is not None
-    rows = np.column_stack([np.ones(sequences.n_rows), sequences.exog - centre])
-    rows /= np.sqrt(np.mean(rows**2, axis=0))
+    regressors = np.column_stack([np.ones(sequences.n_rows), sequences.exog - centre])
+    regressors /= np.sqrt(np.mean(regressors**2, axis=0))
     unit = np.sqrt(np.mean((sequences.exog - centre) ** 2, axis=0))
     coefficients = np.zeros((sequences.n_features, sequences.exog.shape[1]))
     for d in range(sequences.n_features):
         observed = sequences.mask[:, d]
         x = sequences.values[observed, d]
         centre_of_column = x.mean()
-        solution = np.linalg.lstsq(rows[observed], x - centre_of_column, rcond=None)[0]
+        solution = np.linalg.lstsq(regressors[observed], x - centre_of_column, rcond=None)[0]
         total_squares, residual_squares = (
             np.sum((x - centre_of_column) ** 2),
-            np.sum((x - centre_of_column - rows[observed] @ solution) ** 2),
+            np.sum((x - centre_of_column - regressors[observed] @ solution) ** 2),
         )
         if 0.0 < total_squares and residual_squares <= _MIN_RESIDUAL_SHARE * total_squares:
             names = sequences.feature_names
@@ -488,7 +490,7 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
 # ----------------------------------------------------------------------------------- standard errors
 
 
-def standard_errors_with(
+def standard_errors_with_covariates(
     regression: Regression, fitted: MaximumLikelihood, sequences: Sequences
 ) -> StandardErrors:
     """Compute standard errors from the joint observed information of parameters and coefficients.
@@ -508,7 +510,7 @@ def standard_errors_with(
 
     Notes
     -----
-    The cost is two posteriors for each other parameter and three for each coefficient.
+    The smoother runs twice for each other parameter and three times for each coefficient.
     """
     exog = sequences.exog
     assert exog is not None
@@ -522,21 +524,21 @@ def standard_errors_with(
     free[offsets_in_trends(coordinates, params)] = False
     warn_of_limits(coordinates, params, free)
     design = _Design.of(exog, panel.values.shape[0])
-    rows = design.rows[:, 1:]
-    n_first, shape = int(free.sum()), (coordinates.n_features, rows.shape[1])
+    regressors = design.regressors[:, 1:]
+    n_first, shape = int(free.sum()), (coordinates.n_features, regressors.shape[1])
     size = n_first + shape[0] * shape[1]
     information = np.zeros((size, size))
     information[:n_first, :n_first] = observed_information(coordinates, params, panel, free)
     for i, position in enumerate(np.ndindex(shape)):
         unit = np.zeros(shape)
         unit[position] = 1.0
-        product = _information_times(params, panel, rows, unit)
+        product = _information_times(params, panel, regressors, unit)
         information[n_first:, n_first + i] = product.ravel()
         # The score of the other parameters is quadratic in the coefficients, so that central differences are
         # exact.
         step = 1.0 / np.sqrt(max(float(product[position]), 1.0))
         score_before, score_after = (
-            _score(coordinates, params, panel, sign * step * unit, rows) for sign in (-1.0, 1.0)
+            _score(coordinates, params, panel, sign * step * unit, regressors) for sign in (-1.0, 1.0)
         )
         cross = (score_before - score_after)[free] / (2.0 * step)
         information[:n_first, n_first + i] = information[n_first + i, :n_first] = cross
@@ -566,8 +568,12 @@ def standard_errors_with(
 
 
 def _score(
-    coordinates: Coordinates, params: StateSpace, panel: Panel, coefficients: FloatArray, rows: FloatArray
+    coordinates: Coordinates,
+    params: StateSpace,
+    panel: Panel,
+    coefficients: FloatArray,
+    regressors: FloatArray,
 ) -> FloatArray:
     """Return the score of the other parameters at given coefficients."""
-    shifted = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))
+    shifted = panel._replace(values=panel.values[:] - panel.mask[:] * (regressors @ coefficients.T))
     return score(coordinates, params, panel.gaps, expected_statistics(params, shifted))

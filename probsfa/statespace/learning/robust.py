@@ -70,7 +70,7 @@ _MAX_DEVIATION_FROM_ADJACENT, _MAX_DEVIATION_FROM_COLUMN, _MAX_OUTLIER_SHARE = 6
 _CLIPPING_LIMIT = 6.0
 # Repetitive columns: minimum share of equal values, and lower bound of the noise variance.
 _MIN_REPETITIVE_SHARE, _MIN_NOISE_OF_REPETITIVE = 0.4, 0.1
-# Maximum number of posterior evaluations at fixed weights, and maximum number of iterations.
+# Maximum number of likelihood evaluations at fixed weights, and maximum number of iterations.
 _MAX_EVALUATIONS_PER_ITERATION, _MAX_ITERATIONS = 5, 200
 # Leave-one-out updates of degrees of freedom and scales: maximum number of updates, optimization iterations
 # between two updates, change of the logarithms at convergence, and maximum number of values in an update.
@@ -177,10 +177,10 @@ class _WeightedEStep:
 
 
 class _Estimate:
-    """Best estimate so far: parameters, noise, weights, and bound plus log prior density."""
+    """Best estimate so far: parameters, noise tails, weights, and bound plus log prior density."""
 
-    def __init__(self, params: StateSpace, noise: HeavyTails, weights: Weights, value: float) -> None:
-        self.params, self.noise, self.weights, self.value = params, noise, weights, value
+    def __init__(self, params: StateSpace, tails: HeavyTails, weights: Weights, value: float) -> None:
+        self.params, self.tails, self.weights, self.value = params, tails, weights, value
 
 
 def fit_robust(
@@ -331,7 +331,7 @@ class _Alternation(NamedTuple):
                 if optimum.history:
                     weights = state.weights.values
                     updated = _reweighted(
-                        optimum.params, state.noise, weights, panel, evaluate, fix_shape=is_fixed
+                        optimum.params, state.tails, weights, panel, evaluate, fix_shape=is_fixed
                     )
                     state = updated if updated.value >= state.value else state
                 history.append(max(state.value, history[-1]))
@@ -355,7 +355,7 @@ class _Alternation(NamedTuple):
                 history.append(state.value)
                 gains.clear()
             if status != "interrupted" and n_rounds is None:
-                final = infer_weights(state.params, panel, state.noise, state.weights.values)
+                final = infer_weights(state.params, panel, state.tails, state.weights.values)
                 state.weights = final.weights
                 state.value = max(final.bound + evaluate.log_prior(state.params), state.value)
                 history.append(max(state.value, history[-1]))
@@ -363,7 +363,7 @@ class _Alternation(NamedTuple):
             status = "interrupted"
         prior = evaluate.log_prior(state.params)
         values = tuple(value - prior for value in history)
-        return FitResult(state.params, values[-1], values, evaluate.count, status, state.noise), state
+        return FitResult(state.params, values[-1], values, evaluate.count, status, state.tails), state
 
 
 def _with_leave_one_out_tails(
@@ -382,17 +382,17 @@ def _with_leave_one_out_tails(
         for _ in range(_MAX_LEAVE_ONE_OUT_UPDATES):
             if result.status == "interrupted" or (has_converged and not result.converged):
                 break
-            previous_noise, weights = state.noise, state.weights.values
+            previous_tails, weights = state.tails, state.weights.values
             tails, scales = leave_one_out_tails(
-                state.params, previous_noise, weights, panel, alternation.noise
+                state.params, previous_tails, weights, panel, alternation.noise
             )
-            previous_shape, shape = previous_noise.shape, tails.shape
+            previous_shape, shape = previous_tails.shape, tails.shape
             log_changes = np.append(
                 np.log(scales / state.params.noise_variance),
                 0.0 if previous_shape == shape else np.log(shape / previous_shape),
             )
             is_converged = np.max(np.abs(log_changes)) < _LOG_TOLERANCE or (
-                previous_noise.is_normal and tails.is_normal
+                previous_tails.is_normal and tails.is_normal
             )
             if is_converged and has_converged:
                 break
@@ -431,7 +431,8 @@ def leave_one_out_tails(
     Returns
     -------
     tails : HeavyTails
-        Noise with the estimated shape; normal noise if the gain of heavier tails is less than two nats.
+        Noise with the estimated shape; normal noise if this shape exceeds 20 and the gain in leave-one-out
+        log density over normal noise is less than two nats.
     scales : ndarray of shape (D,)
         Squared scales.
     """
@@ -464,10 +465,11 @@ def leave_one_out_tails(
         value, by_scales, by_shape = tails.with_shape(float(np.exp(vector[0]))).left_out_density(
             left_out, scales
         )
-        slope = np.where(free, step * groups.totals(by_scales) + noise.prior_slope(scales), 0.0)
-        return -step * value - noise.log_prior(scales), -units * np.append(step * by_shape, slope)
+        gradient = np.where(free, step * groups.totals(by_scales) + noise.prior_slope(scales), 0.0)
+        return -step * value - noise.log_prior(scales), -units * np.append(step * by_shape, gradient)
 
-    def best(shapes: tuple[float, float]) -> tuple[float, float, FloatArray]:
+    def minimize_loss(shapes: tuple[float, float]) -> tuple[float, float, FloatArray]:
+        """Return the loss, shape and scales at the minimum over shapes in a range."""
         floor = np.log(groups.largest(noise.floor)) - first
         lower = np.append(np.log(shapes[0]), np.minimum(floor, 0.0)) / units
         upper = np.append(np.log(shapes[1]), np.full(free.size, np.inf)) / units
@@ -478,9 +480,9 @@ def leave_one_out_tails(
         vector = units * end.x
         return float(end.fun), float(np.exp(vector[0])), scales_at(vector[1:])
 
-    value, shape, scales = best(tails.shapes)
+    value, shape, scales = minimize_loss(tails.shapes)
     if shape > _MIN_NORMAL_SHAPE:
-        normal = best((tails.shapes[1], tails.shapes[1]))
+        normal = minimize_loss((tails.shapes[1], tails.shapes[1]))
         if normal[0] - value < _MIN_GAIN_OF_TAILS:
             value, shape, scales = normal
     return tails.with_shape(shape), np.maximum(scales, noise.floor)
@@ -498,8 +500,11 @@ def _predicted_gain(gains: list[float]) -> float:
 def _restarted_from_data(
     state: _Estimate, panel: Panel, evaluate: CountedEStep, tol: float
 ) -> _Estimate | None:
-    """Infer weights at the same parameters without initial weights, possibly at another fixed point."""
-    inferred = infer_weights(state.params, panel, state.noise, tol=0.1 * tol)
+    """Return the estimate with weights inferred without initial weights, or None if its bound is not finite.
+
+    The iteration for the weights may converge to another fixed point.
+    """
+    inferred = infer_weights(state.params, panel, state.tails, tol=0.1 * tol)
     if not np.isfinite(inferred.bound):
         return None
-    return _reweighted(state.params, state.noise, inferred.weights.values, panel, evaluate)
+    return _reweighted(state.params, state.tails, inferred.weights.values, panel, evaluate)

@@ -1,4 +1,4 @@
-"""Confidence intervals of AR(1) factors in series with the length of few time scales.
+"""Confidence intervals of AR(1) factors in series that span only a few of their time scales.
 
 Maximum likelihood estimates of the parameters of such factors are biased, in part because the mean is
 estimated from the same rows. With ``n`` time steps, the bias of a decay ``a`` is ``-(1 + 3 a) / n`` (Marriott

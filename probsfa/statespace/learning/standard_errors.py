@@ -244,7 +244,7 @@ def normal_quantile(level: float) -> float:
 def observed_information(
     coordinates: Coordinates, params: StateSpace, panel: Panel, free: BoolArray
 ) -> FloatArray:
-    """Compute minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
+    """Return minus the second derivative (F, F) of the log-likelihood with respect to free coordinates."""
     vector = to_vector(coordinates, params)
     stats = expected_statistics(params, panel)
     expected_information = np.diag(
@@ -490,7 +490,8 @@ class TimescaleProfile(NamedTuple):
     timescales : ndarray of shape (G,)
         Time scales at which the other parameters were fitted, ascending.
     log_likelihoods : ndarray of shape (G,)
-        Log-likelihoods at these time scales, in nats, minus the largest log-likelihood.
+        Profile log-likelihoods at these time scales minus the log-likelihood of the estimate, in nats. If the
+        noise has a prior, its log density is included.
     n_evaluations : int
         Number of likelihood evaluations.
     """

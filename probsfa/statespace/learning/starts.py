@@ -54,7 +54,7 @@ def interpolate(panel: Panel) -> list[FloatArray]:
 
 
 def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
-    """Return the symmetrised covariance of centred sequences at a lag; zero if all are too short."""
+    """Return the symmetrized covariance of centred sequences at a lag; zero if all are too short."""
     d = sequences[0].shape[1]
     total, count = np.zeros((d, d)), 0
     for x in sequences:

@@ -78,7 +78,7 @@ def test_data_read_in_blocks_have_the_units_of_data_in_memory(data):
     other = make_problem(InBlocks(BaseEstimator(), data), FitOptions(2))
     np.testing.assert_allclose(other.shift, one.shift, rtol=1e-12)
     np.testing.assert_allclose(other.scale, one.scale, rtol=1e-12)
-    assert other.log_volume == pytest.approx(one.log_volume, rel=1e-12)
+    assert other.log_jacobian == pytest.approx(one.log_jacobian, rel=1e-12)
     assert other.time_unit == one.time_unit == 1.0
 
 
@@ -95,8 +95,8 @@ def test_parameters_in_standardized_units_have_the_likelihood_of_standardized_da
     standardized = (data - fitted.shift) / fitted.scale
     model = to_model(fitted.standardized_params)
     wanted = oracle.kalman_loop(model, [standardized]).row_log_likelihoods.sum()
-    volume = make_problem(in_memory(data), FitOptions(2)).log_volume
-    assert fitted.log_likelihood == pytest.approx(wanted - volume, rel=EXACT)
+    log_jacobian = make_problem(in_memory(data), FitOptions(2)).log_jacobian
+    assert fitted.log_likelihood == pytest.approx(wanted - log_jacobian, rel=EXACT)
 
 
 def test_times_give_the_unit_of_time(data):

@@ -79,7 +79,7 @@ def test_the_exact_metric_needs_one_step(rng):
     np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-8)
 
 
-def test_a_wrong_metric_is_corrected_by_ar1_noise(rng):
+def test_a_wrong_metric_is_corrected_by_secant_pairs(rng):
     A, b, f, g = quadratic(rng, 8)
     found = maximize_objective(Problem(f, g, 8, metric=np.diag(np.diag(A))), np.zeros(8), free_box(8), 1e-12)
     assert found.stop_reason in ("converged", "flat")

@@ -112,8 +112,8 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
             for s in (1.0, -1.0)
         )
         slope = np.zeros_like(wanted[:, params.latents.loaded_states])
-        for e in np.flatnonzero(found.coordinate_of_slope == j):
-            slope[:, found.state_of_slope[e]] += found.slopes[:, e]
+        for e in np.flatnonzero(found.coordinate_of_derivative == j):
+            slope[:, found.state_of_derivative[e]] += found.derivatives[:, e]
         np.testing.assert_allclose(slope, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
 
 
