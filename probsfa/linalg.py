@@ -96,7 +96,7 @@ class SlowDirections(NamedTuple):
 
 
 def default_rank_tol(n_features: int) -> float:
-    """Return the default of `rank_tol`: 1e-12, or ten times the rounding error of a D-by-D eigenproblem.
+    """Return the default of `rank_tol`: 1e-12, or ten times the rounding error for D columns if larger.
 
     The value 1e-12 in variance is 1e-6 in standard deviation, relative to the leading direction. It exceeds
     the rounding error of a column duplicated in single precision (about 1e-14). Delta values of directions

@@ -283,9 +283,11 @@ def transform_rows(
     return outputs
 
 
-# ---- a test of overfitting by cross-validation. Outputs of a flexible expansion can be slow on the training
-# rows for any data, also for noise. Rows are therefore divided into consecutive folds. Each fold is held out
-# once, and its delta values are compared with those of the training rows.
+# ---- a test of overfitting by cross-validation
+#
+# Outputs of a flexible expansion can be slow on the training rows for any data, also for noise. Rows are
+# therefore divided into consecutive folds. Each fold is held out once, and its delta values are compared with
+# those of the training rows.
 
 
 _N_FOLDS = 5

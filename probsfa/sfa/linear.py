@@ -50,8 +50,7 @@ class SFA(InvertibleTransformer):
         missing rows of the table.
     rank_tol : float, optional
         Directions with less than this fraction of the largest variance are discarded, after scaling every
-        column to unit variance. Default 1e-12 (see
-        :func:`probsfa.linalg.default_rank_tol`).
+        column to unit variance. Default :func:`probsfa.linalg.default_rank_tol`, usually 1e-12.
 
     Attributes
     ----------
