@@ -1,4 +1,4 @@
-"""Eigenmaps and kernel SFA by their definitions, in loops over dense NumPy arrays."""
+"""Laplacian eigenmaps, diffusion maps and graph-based SFA by their definitions, in loops over arrays."""
 
 import numpy as np
 

@@ -156,8 +156,8 @@ def test_outputs_of_new_rows():
 
 
 @deficits
-def test_a_rank_that_is_too_low_is_an_error(n_columns, deficit):
-    """This package raises if the rank is exceeded; sklearn-sfa raises always unless it fills up."""
+def test_more_outputs_than_the_rank_are_an_error(n_columns, deficit):
+    """More outputs than the rank are an error, in sklearn-sfa if it is told not to fill them."""
     X = mixed_cosines(n_columns, deficit=deficit)
     with pytest.raises(ValueError, match=str(n_columns - deficit)):
         SFA(n_columns).fit(X)
@@ -274,13 +274,13 @@ def test_quadratic_expansion():
     assert SFA(1).fit(X).delta_values_[0] > 10 * ours.delta_values_[0]
 
 
-def parted(X):
-    """Return two outputs of sklearn-sfa trained on X as one part."""
+def outputs_of_node(X):
+    """Return two outputs of sklearn-sfa trained by ``partial``, which does not subtract the drift."""
     return sksfa.SFA(n_components=2).partial(X).transform(X)
 
 
 def test_hierarchy_of_linear_layers():
-    """Four fields of an image and one node above, composed of nodes: HSFA of sklearn-sfa needs NumPy 1."""
+    """Four receptive fields and one node above. Nodes of sklearn-sfa: its HSFA requires NumPy 1."""
     rng = np.random.default_rng(1)
     n_rows, side = 600, 4
     slow = np.cos(np.linspace(0, 2 * np.pi, n_rows))
@@ -294,12 +294,11 @@ def test_hierarchy_of_linear_layers():
 
     positions = np.arange(side * side).reshape(side, side)
     fields = [positions[i : i + 2, j : j + 2].ravel() for i in (0, 2) for j in (0, 2)]
-    # Trained on parts, sklearn-sfa keeps the drift, as this package does.
-    below = np.column_stack([parted(X[:, field]) for field in fields])
-    peer = parted(below) * np.sqrt(n_rows / (n_rows - 1))
+    first_outputs = np.column_stack([outputs_of_node(X[:, field]) for field in fields])
+    peer = outputs_of_node(first_outputs) * np.sqrt(n_rows / (n_rows - 1))
     np.testing.assert_allclose(match_signs(peer, outputs), outputs, atol=1e-6)
 
-    # If nodes pass on all inputs of their fields, a linear hierarchy is a single linear problem.
+    # If first nodes have as many outputs as inputs, a linear hierarchy equals linear SFA of all inputs.
     whole = HierarchicalSFA([Layer(4, field=(2, 2)), Layer(2)], input_shape=(side, side)).fit_transform(X)
     np.testing.assert_allclose(whole, SFA(2).fit_transform(X), atol=1e-6)
 
