@@ -64,7 +64,7 @@ __getattr__ = deprecated(
             "Any object with an attribute `name` and a method `fill` is accepted.",
         ),
         "Hiding": (
-            "probsfa.imputation.hiding:Hiding",
+            "probsfa.imputation.hiding:HiddenPattern",
             "Any object with an attribute `name` and a method `choose` is accepted.",
         ),
         "hide": ("probsfa.imputation.hiding:without_hidden", _MASKS_ADVICE),

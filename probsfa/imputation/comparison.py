@@ -1,7 +1,6 @@
 """Comparison of imputation methods on hidden observed values."""
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,8 +10,9 @@ from numpy.typing import NDArray
 
 from probsfa import metrics
 from probsfa._arrays import as_float_array
+from probsfa._renamed import renamed_arguments, warn_of_old_name
 from probsfa.imputation.filled import Filled, Method, check_series
-from probsfa.imputation.hiding import Hiding, without_hidden
+from probsfa.imputation.hiding import HiddenPattern, without_hidden
 
 __all__ = ["LEVEL", "Comparison", "Errors", "Progress", "Score", "average", "compare_methods", "errors_of"]
 
@@ -84,18 +84,15 @@ class Comparison:
     @property
     def seen(self) -> Any:
         """Former name of `incomplete`; will be removed in version 2.0."""
-        warnings.warn(
-            "Comparison.seen is now Comparison.incomplete; the old name will be removed in version 2.0.",
-            FutureWarning,
-            stacklevel=2,
-        )
+        warn_of_old_name("Comparison.seen", "Comparison.incomplete")
         return self.incomplete
 
 
+@renamed_arguments({"hidings": "patterns"})
 def compare_methods(
     X: Any,
     methods: Sequence[Method],
-    hidings: Sequence[Hiding],
+    patterns: Sequence[HiddenPattern],
     *,
     seeds: Sequence[int] = (0,),
     times: Any = None,
@@ -113,7 +110,7 @@ def compare_methods(
     methods : sequence of objects
         Methods with different names. Each has a `name` and a method ``fill(X, times=None)``, which returns a
         :class:`Filled`.
-    hidings : sequence of HiddenValues, HiddenBlocks or other objects
+    patterns : sequence of HiddenValues, HiddenBlocks or other objects
         Patterns of hidden values. Each has a `name` and a method ``choose(X, seed)``, which returns a mask. A
         column that would have fewer than two observed values left is not changed.
     seeds : sequence of int, default=(0,)
@@ -162,18 +159,18 @@ def compare_methods(
     series = check_series(X, times)
     # With an exact time step, rows are evenly spaced, although their times have rounding errors.
     time_values = None if series.times is None or series.step is not None else series.restore(series.times)
-    groups = [hidings] if at_once else [[hiding] for hiding in hidings]
+    groups = [patterns] if at_once else [[pattern] for pattern in patterns]
     n_runs, n_done = len(groups) * len(seeds) * len(methods), 0
     comparisons = []
     for group in groups:
         runs: list[dict[str, list[Score]]] = [{name: [] for name in names} for _ in group]
         for seed in seeds:
-            pattern = np.full(series.values.shape, -1)  # index of the pattern of each hidden value
-            for i, hiding in enumerate(group):
-                pattern[hiding.choose(series.values, seed)] = i
-            observed = series.restore(without_hidden(series.values, pattern >= 0))
+            pattern_index = np.full(series.values.shape, -1)  # index of the pattern of each hidden value
+            for i, pattern in enumerate(group):
+                pattern_index[pattern.choose(series.values, seed)] = i
+            observed = series.restore(without_hidden(series.values, pattern_index >= 0))
             # A pattern is scored at its own values only; the truth at other hidden values is NaN.
-            is_other_pattern = [(pattern >= 0) & (pattern != i) for i in range(len(group))]
+            is_other_pattern = [(pattern_index >= 0) & (pattern_index != i) for i in range(len(group))]
             truths = [
                 series.restore(np.where(is_other, np.nan, series.values)) for is_other in is_other_pattern
             ]
@@ -189,9 +186,9 @@ def compare_methods(
                     pattern_scores[method.name].append(Score(method.name, *errors, seconds))
                 filled[method.name] = result
                 n_done += 1
-        for hiding, pattern_scores in zip(group, runs, strict=True):
+        for pattern, pattern_scores in zip(group, runs, strict=True):
             scores = tuple(average(run) for run in pattern_scores.values())
-            comparisons.append(Comparison(hiding.name, scores, observed, filled))
+            comparisons.append(Comparison(pattern.name, scores, observed, filled))
     return comparisons
 
 

@@ -10,12 +10,12 @@ from probsfa._arrays import as_float_array
 from probsfa._typing import BoolArray
 from probsfa.datasets import hide_blocks, hide_values
 
-__all__ = ["HiddenBlocks", "HiddenValues", "Hiding", "without_hidden"]
+__all__ = ["HiddenBlocks", "HiddenPattern", "HiddenValues", "without_hidden"]
 
 _MIN_OBSERVED = 2  # minimum number of observed values left in a column
 
 
-class Hiding(Protocol):
+class HiddenPattern(Protocol):
     """A pattern of hidden values: any object with a `name` and a method `choose`."""
 
     @property

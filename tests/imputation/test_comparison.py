@@ -113,11 +113,11 @@ def test_average():
 
 
 def test_all_methods_impute_the_same_values_only(series):
-    hidings = [HiddenValues(0.1), HiddenBlocks(12, 0.1)]
-    comparisons = compare_methods(series, default_methods(StandIn()), hidings, seeds=[0, 1])
-    assert [comparison.hidden for comparison in comparisons] == [hiding.name for hiding in hidings]
-    for comparison, hiding in zip(comparisons, hidings, strict=True):
-        incomplete = without_hidden(series, hiding.choose(series, 1))
+    patterns = [HiddenValues(0.1), HiddenBlocks(12, 0.1)]
+    comparisons = compare_methods(series, default_methods(StandIn()), patterns, seeds=[0, 1])
+    assert [comparison.hidden for comparison in comparisons] == [pattern.name for pattern in patterns]
+    for comparison, pattern in zip(comparisons, patterns, strict=True):
+        incomplete = without_hidden(series, pattern.choose(series, 1))
         np.testing.assert_array_equal(comparison.incomplete, incomplete)
         assert [each.method for each in comparison.scores] == list(comparison.filled)
         for name, filled in comparison.filled.items():
@@ -129,11 +129,11 @@ def test_all_methods_impute_the_same_values_only(series):
 
 
 def test_scores_are_averages_over_the_seeds(series):
-    hiding, method = HiddenBlocks(12, 0.2), LinearInterpolation()
-    [comparison] = compare_methods(series, [method], [hiding], seeds=[3, 4])
+    pattern, method = HiddenBlocks(12, 0.2), LinearInterpolation()
+    [comparison] = compare_methods(series, [method], [pattern], seeds=[3, 4])
     errors = []
     for seed in (3, 4):
-        incomplete = without_hidden(series, hiding.choose(series, seed))
+        incomplete = without_hidden(series, pattern.choose(series, seed))
         errors.append(errors_of(series, incomplete, method.fill(incomplete)))
     [mean] = comparison.scores
     assert mean.rmse == pytest.approx(np.mean([each.rmse for each in errors]), rel=EXACT)
@@ -237,3 +237,10 @@ def test_invalid_arguments_are_errors(series, methods, options, match):
 def test_two_values_in_a_column_are_too_few_to_hide():
     with pytest.raises(ValueError, match="Too few"):
         compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenValues(0.9)])
+
+
+def test_the_deprecated_argument_hidings_warns(series):
+    with pytest.warns(FutureWarning, match="hidings is now patterns"):
+        [old] = compare_methods(series, [ColumnMean()], hidings=[HiddenValues()])
+    [new] = compare_methods(series, [ColumnMean()], patterns=[HiddenValues()])
+    assert old.scores[0].rmse == new.scores[0].rmse

@@ -22,7 +22,7 @@ def test_columns_keep_at_least_two_observed_values():
 
 
 @pytest.mark.parametrize(
-    ("hiding", "name", "function"),
+    ("pattern", "name", "function"),
     [
         (
             HiddenValues(0.2),
@@ -36,11 +36,11 @@ def test_columns_keep_at_least_two_observed_values():
         ),
     ],
 )
-def test_patterns_agree_with_the_functions_of_datasets(hiding, name, function):
+def test_patterns_agree_with_the_functions_of_datasets(pattern, name, function):
     X = make_slow_mixture(200, 4, missing_fraction=0.1, random_state=0).data
-    assert hiding.name == name
-    np.testing.assert_array_equal(hiding.choose(X, 3), function(X, 3))
-    assert 0.1 < hiding.choose(X, 3).sum() / (~np.isnan(X)).sum() < 0.3
+    assert pattern.name == name
+    np.testing.assert_array_equal(pattern.choose(X, 3), function(X, 3))
+    assert 0.1 < pattern.choose(X, 3).sum() / (~np.isnan(X)).sum() < 0.3
 
 
 def test_a_block_longer_than_the_series_is_an_error():
