@@ -9,8 +9,9 @@ from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
 
-# Options of the Python interpreter: warnings are errors, except warnings of JAX about an incomplete compiled
-# program in its cache (JAX compiles it again), and about an installation without the compiled engine.
+# Options of the Python interpreter: warnings are errors, with two exceptions. JAX warns of an incomplete
+# compiled program in its cache, and compiles it again. probsfa warns of an installation without the compiled
+# engine.
 STRICT = (
     *("-W", "error", "-W", "ignore:Error reading persistent compilation cache"),
     *("-W", "ignore:The compiled engine of probsfa is not installed"),

@@ -206,7 +206,7 @@ def test_models_of_every_kind_are_saved(rng, tmp_path, options):
     assert again.get_params()["trend"] == model.trend and again.smoothness == model.smoothness
 
 
-def test_a_trend_with_a_factor_is_summarised_by_its_steps(rng):
+def test_a_trend_with_a_factor_is_summarized_by_its_steps(rng):
     """The diffuse initialization lowers the likelihood: a slow AR(1) factor alone would have a higher one."""
     x = random_walks(rng, 400)
     model = ProbabilisticSFA(1, trend="level", noise="diagonal").fit(x)
