@@ -63,10 +63,13 @@ def make_slow_mixture(
     Returns
     -------
     Bunch
-        ``data`` (T, D) with NaN where missing, ``complete`` (T, D) without missing values, ``mask`` (T, D)
-        true where observed, ``latents`` (T, K), and the parameters ``decay`` (K,), ``timescales`` (K,) (NaN
-        for a decay that is not positive), ``loadings`` (D, K), ``noise_variance`` (D,), ``offset`` (D,),
-        ``lengths``.
+        - ``data`` (T, D): the series, NaN where missing;
+        - ``complete`` (T, D): the series without missing values;
+        - ``mask`` (T, D): true where observed;
+        - ``latents`` (T, K): the factors;
+        - ``decay`` (K,), ``loadings`` (D, K), ``noise_variance`` (D,), ``offset`` (D,), ``lengths``: the
+          parameters;
+        - ``timescales`` (K,): time scales in steps, NaN for a decay that is not positive.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Regularized principal curves and surfaces.
 
-A principal manifold is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimizes the mean
-squared distance of a row from the nearest point ``f(z)``. The function is a sum of Gaussian kernels ``K`` at
-landmarks ``l_j``, ``f(z) = sum_j alpha_j K(l_j, z)``, with a penalty on its norm (Smola, Mika, Schoelkopf &
-Williamson 2001). With the coordinates ``z_i`` of row ``x_i``, the objective is ::
+A principal manifold is a function ``f`` from ``[0, 1]^k`` to the space of the rows. It minimizes the mean
+squared distance of a row from the nearest point ``f(z)``, with a penalty on the norm of the function (Smola,
+Mika, Schoelkopf & Williamson 2001). The function is a sum of Gaussian kernels ``K`` at landmarks ``l_j``,
+``f(z) = sum_j alpha_j K(l_j, z)``. With the coordinates ``z_i`` of row ``x_i``, the objective is ::
 
     (1/n) sum_i |x_i - f(z_i)|^2 + (lambda/2) sum_ij alpha_i' alpha_j K(l_i, l_j)
 

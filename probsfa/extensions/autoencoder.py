@@ -190,8 +190,8 @@ class Autoencoder(Reconstruction):
     solver : {"lbfgs", "adam"}, default="lbfgs"
         Solver of scikit-learn; "lbfgs" is suited to at most about ten thousand rows, "adam" to more.
     n_init : int, default=2
-        Number of starts; the network with the smallest training error is used. For the first start, the
-        encoder is trained to predict the coordinates of a Laplacian eigenmap, which unfolds curves, and the
+        Number of starts; the network with the smallest training error is used. The first start uses a
+        Laplacian eigenmap, which unfolds curves: the encoder is trained to predict its coordinates, and the
         decoder to predict the rows from them. Principal components replace an eigenmap whose graph is not
         connected. Other starts have random weights.
     max_iter : int, default=4000

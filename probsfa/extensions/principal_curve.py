@@ -39,9 +39,9 @@ _N_TABLE_POINTS = 4001  # number of points in the table of arc lengths
 class PrincipalCurve(Reconstruction):
     """Principal curve or surface: a smooth curve through the middle of the rows.
 
-    The curve is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimizes the mean squared
-    distance of a row from the nearest point ``f(z)``, plus a penalty on its squared norm in the reproducing
-    kernel Hilbert space of a Gaussian kernel.
+    The curve is a function ``f`` from ``[0, 1]^k`` to the space of the rows. It minimizes the mean squared
+    distance of a row from the nearest point ``f(z)``, plus a penalty. The penalty is the squared norm of
+    ``f`` in the reproducing kernel Hilbert space of a Gaussian kernel.
 
     Parameters
     ----------

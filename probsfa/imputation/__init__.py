@@ -1,7 +1,7 @@
 """Imputation of missing values: a scikit-learn imputer, and a comparison of methods on hidden values.
 
 :class:`ProbabilisticImputer` is a step of scikit-learn pipelines. An imputation method is an object with a
-name and a method ``fill(X, times=None)``, which returns a :class:`Filled`: completed values and, for some
+name and a method ``fill(X, times=None)``. The result is a :class:`Filled`: completed values and, for some
 methods, standard deviations. :func:`compare_methods` hides observed values, imputes them by every method and
 scores the results with :mod:`probsfa.metrics`.
 

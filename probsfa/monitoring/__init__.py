@@ -1,8 +1,8 @@
 """Process monitoring: control charts of slow features, with limits from held-out rows.
 
 :class:`ProcessMonitor` is fitted to rows of normal operation. In new rows it detects changes of the operating
-point (T2) and of the dynamics (S2), and deviations from the model (residual), with the contributions of the
-columns.
+point (T2) and of the dynamics (S2), and deviations from the model (residual). Contributions identify the
+columns that cause an alarm.
 
 Examples
 --------

@@ -76,7 +76,7 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: i
     """Return limits that new rows of the same process exceed with a given probability.
 
     The limits are quantiles (:func:`empirical_limits`) if at least 20 exceedances are expected. Otherwise
-    quantiles depend on a few rows, and limits that are too low cause false alarms; a limit is then the larger
+    quantiles depend on a few rows, and limits that are too low cause false alarms. A limit is then the larger
     of the quantile and the limit from a distribution of the tail (:func:`tail_limits`). Averages over a
     window overlap, so that the expected number of exceedances is divided by `window`.
 
@@ -165,10 +165,10 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
 def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     """Return limits from a generalized Pareto distribution of the tail of each statistic.
 
-    A share ``q`` of the rows exceeds the threshold ``u``: a tenth, but at least 20 rows. The mean ``m`` and
-    variance ``v`` of the excesses over ``u`` determine the shape ``xi = (1 - m^2 / v) / 2`` (at least zero,
-    so that the tail is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is
-    ::
+    A share ``q`` of the rows exceeds the threshold ``u``: a tenth, but at least 20 rows. The excesses over
+    ``u`` have mean ``m`` and variance ``v``. These determine the shape ``xi = (1 - m^2 / v) / 2`` and the
+    scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987); the shape is at least zero, so that the tail is
+    unbounded. The limit is ::
 
         u + sigma ((rate / q)^-xi - 1) / xi
 

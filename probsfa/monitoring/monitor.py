@@ -93,10 +93,10 @@ class ProcessMonitor(Saveable, BaseEstimator):
     statistic of an incomplete row is converted to the value with the same tail probability for a complete
     row. Rows without observations have no statistic. :mod:`probsfa.monitoring.statistics` has the formulas.
 
-    If fewer than 20 normal rows are expected above a limit, a generalized Pareto distribution is fitted to
-    the largest tenth of each statistic, and the higher of the two limits is used
-    (:mod:`probsfa.monitoring.limits`). Averages over a `window` overlap, so that only one in `window` rows is
-    counted.
+    Limits are quantiles of the held-out statistics. If fewer than 20 normal rows are expected above a limit,
+    a generalized Pareto distribution of the largest tenth of the statistic gives a second limit, and the
+    higher of the two is used (:mod:`probsfa.monitoring.limits`). Averages over a `window` overlap, so that
+    only one in `window` rows is counted.
 
     References
     ----------
@@ -277,9 +277,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Returns
         -------
         DataFrame (T, D), or list of them
-            Decrease of the statistic (averaged over the `window`) if the value is replaced by its optimal
-            reconstruction; zero for missing values, NaN for rows without statistics. In incomplete rows the
-            statistic is not converted to that of complete rows.
+            Decrease of the statistic if the value is replaced by its optimal reconstruction, averaged over
+            the `window`. It is zero for missing values and NaN for rows without statistics. In incomplete
+            rows the statistic is not converted to that of complete rows.
 
         Raises
         ------

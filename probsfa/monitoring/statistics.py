@@ -1,9 +1,9 @@
 """Statistics of control charts, and contributions of columns.
 
 Every statistic is the squared norm ``|v_t|^2`` of a vector that is linear in the row ``x_t``. The *reduction*
-by a column is the decrease of the statistic if the value of this column alone is replaced by the value that
-minimizes the statistic (reconstruction-based contributions, Alcala & Qin 2009). If ``b`` is the derivative of
-``v`` with respect to the value, the minimum is ::
+by a column is its decrease if the value of this column alone is replaced by the value that minimizes it
+(reconstruction-based contributions, Alcala & Qin 2009). With the derivative ``b`` of ``v`` with respect to
+the value, the minimum is ::
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
 
@@ -15,9 +15,9 @@ Suykens & Huang 2015)::
 over the slow features; "T2 fast" and "S2 fast" are the sums over the other features. The residual is the
 squared reconstruction error, divided by the variances of the columns.
 
-*The probabilistic model.* ``m_t`` are the filtered means and ``P_t`` the filtered covariances of the factors,
-whose prior covariance is the identity ``I``, and ``A`` is their transition matrix. Under the model
-``Cov(m_t) = I - P_t`` and ``Cov(m_t, m_t-1) = A (I - P_t-1)``, so that ::
+*The probabilistic model.* The factors have the prior covariance ``I`` (identity), the transition matrix
+``A``, filtered means ``m_t`` and filtered covariances ``P_t``. Under the model ``Cov(m_t) = I - P_t`` and
+``Cov(m_t, m_t-1) = A (I - P_t-1)``, so that ::
 
     T2 = m_t' (I - P_t)^-1 m_t        S2 = (m_t - m_t-1)' Cov(m_t - m_t-1)^-1 (m_t - m_t-1)
 

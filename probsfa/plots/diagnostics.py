@@ -38,9 +38,10 @@ def plot_diagnostics(
     Returns
     -------
     list of matplotlib Axes
-        Autocorrelations of the innovations by column and lag; normal quantile plots by column; calibration
-        curves by pattern of hidden values, for the mean over columns and the worst column; coverage of 90 %
-        intervals by column.
+        1. Autocorrelations of the innovations by column and lag.
+        2. Normal quantile plots of the innovations by column.
+        3. Calibration curves by pattern of hidden values: mean over columns, and worst column (dotted).
+        4. Coverage of 90 % intervals by column.
 
     Raises
     ------

@@ -22,8 +22,8 @@ _COMMON_CODES = np.array(
 )
 # A likely code for missing values in a larger share of the rows is an error, otherwise a warning.
 _MAX_RARE_SHARE = 0.01
-# An outlier is reported if its distance from the nearest other value is larger, in standard deviations of the
-# other values, and if the column has more than _MIN_VALUES values.
+# Minimum distance of an outlier from the nearest other value, in standard deviations of the other values. In
+# columns of at most _MIN_VALUES values, outliers are not reported.
 _MIN_DEVIATIONS, _MIN_VALUES = 10.0, 10
 
 

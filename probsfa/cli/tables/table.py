@@ -144,8 +144,8 @@ def make_table(
     """Read a text as a table.
 
     The arguments are options of the command. By default the delimiter (comma, semicolon, tab or bar) and the
-    decimal mark (point or comma) are inferred, and the first record is a header unless it has only numbers
-    and dates.
+    decimal mark (point or comma) are inferred. By default the first record is a header unless it has only
+    numbers and dates.
     """
     source, body = content.source, _split_lines(content.text, skip_rows)[1]
     if not body.strip():
@@ -233,8 +233,8 @@ def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list
 def _is_header(names: list[str], rows_below: list[list[str]], decimal: str, thousands: str) -> bool:
     """Return whether the first record is a header.
 
-    A header has a text that is neither a number, a date nor a missing value, or an empty first value, as in
-    files written by pandas with an index.
+    A header has a text that is neither a number, a date nor a missing value. In files of pandas with an
+    index, it has an empty first value.
     """
     numbers = np.isfinite(as_numbers(pd.Series(names, dtype=str), decimal, thousands))
     if not all(
@@ -249,9 +249,11 @@ def _is_header(names: list[str], rows_below: list[list[str]], decimal: str, thou
 def _infer_delimiter(text: str) -> str:
     """Return the delimiter that splits the first lines into the same number of values.
 
-    Among several delimiters, the order of preference is: a delimiter that also splits the header (a decimal
-    comma occurs only in numbers), a delimiter other than the comma (which may be a decimal mark), the
-    delimiter with the most values.
+    Several such delimiters are ranked by these criteria, the most important first:
+
+    - the delimiter also splits the header, in which there are no decimal commas;
+    - the delimiter is not the comma, which may be a decimal mark;
+    - the number of values.
     """
     head = [line for line in re.split(r"\r\n|\r|\n", text[:100_000])[:50] if line.strip()][:20]
 

@@ -100,9 +100,9 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     chain (structured variational inference). Likelihoods are lower bounds. The approximation is
     overconfident: gate probabilities of 0.06 to 0.08 in the exact posterior can be reported as 0.00. Rows
     must be evenly spaced. Chains are ordered by explained variance, and the largest loading of each factor is
-    positive. Different sets of chains can describe the same data: two alternating objects may be two chains,
-    or one chain that is always active and one for the difference. Therefore compare the joint states of all
-    chains.
+    positive. Different sets of chains can describe the same data. For example, two alternating objects may be
+    two chains, or one chain that is always active and one for the difference. Therefore compare the joint
+    states of all chains.
 
     References
     ----------

@@ -9,8 +9,8 @@ its precision and information vector in row ``t`` are ::
     J_t = sum_mn E[s_m s_n] g_m' diag(o_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(o_t / r) (x_t - mu),
 
 so that the Kalman smoother of the linear model computes ``q(Y)``. The log-likelihood of a chain, averaged
-over all other variables, is a sum over rows of log odds of the two states, so that the forward-backward
-recursion computes ``q(s_m)``. No update decreases the bound ::
+over all other variables, is a sum over rows of log odds of the two states. The forward-backward recursion
+therefore computes ``q(s_m)``. No update decreases the bound ::
 
     E_q[log p(X | Y, S)] - KL(q(Y) || p(Y)) - sum_m KL(q(s_m) || p(s_m))
 """
@@ -131,8 +131,16 @@ class _SweepResult(NamedTuple):
 class Inferred(NamedTuple):
     """Posteriors for a batch of R parameter sets, on the rows of a panel including padding.
 
-    ``means`` (R, T, K), ``covariances`` (R, T, K, K), probabilities ``gates`` (R, T, M) of active chains,
-    lower ``bounds`` (R,) on the log-likelihood, and the ``statistics`` of the M-step.
+    Attributes
+    ----------
+    means, covariances : ndarray (R, T, K) and (R, T, K, K)
+        Moments of the continuous factors.
+    gates : ndarray (R, T, M)
+        Probabilities of active chains.
+    bounds : ndarray (R,)
+        Lower bounds on the log-likelihood, in nats.
+    statistics : Statistics
+        Sums for the M-step, with a leading axis of length R.
     """
 
     means: FloatArray
@@ -146,8 +154,8 @@ def _chain(log_odds: Array, switch_on: Array, switch_off: Array, starts: Array) 
     """Return probabilities, expected transitions and log normalizer of a chain by forward-backward recursion.
 
     ``log_odds`` (T,) are the log-likelihood ratios of the active and the inactive state in each row. The
-    probabilities (T,) are those of the active state. Entry t of the expected transitions (T, 2, 2) is the
-    transition from row t - 1 to row t; entries at first rows of sequences are not used.
+    probabilities (T,) are those of the active state. Entry t of the expected transitions (T, 2, 2) is for the
+    transition from row t - 1 to row t. Entries at first rows of sequences are not used.
     """
     log_transition = jnp.log(jnp.array([[1.0 - switch_on, switch_on], [switch_off, 1.0 - switch_off]]))
     log_first = jnp.log(jnp.array([switch_off, switch_on])) - jnp.log(switch_on + switch_off)

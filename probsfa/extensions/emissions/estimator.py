@@ -46,8 +46,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     n_components : int or None, default=None
         Number of factors; None is one for each column, up to 5.
     emission : str, list or dict, default="auto"
-        Distribution of the values: one name for all columns, a list with one name for each column, or a dict
-        from names or numbers of columns to names, with ``"auto"`` for the other columns.
+        Distribution of the values: one name for all columns, or a list with one name for each column. A dict
+        maps names or numbers of columns to names of distributions; other columns have ``"auto"``.
 
         - ``"bernoulli"``: zeros and ones, or booleans, with odds ``exp(eta)``;
         - ``"poisson"``: counts with the mean ``exp(eta)``;
@@ -364,8 +364,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         -------
         EmissionFilter, or list of EmissionFilter
             Filtered means and covariances, lower bounds of the log-likelihoods of the rows, predictions,
-            quantile residuals, and the state for later rows; a list if `lengths` is given. For a DataFrame,
-            means, predictions and residuals are DataFrames with its index.
+            quantile residuals, and the state for later rows. The result is a list if `X` is a list or
+            `lengths` is given. For a DataFrame, means, predictions and residuals are DataFrames with its
+            index.
 
         Raises
         ------
@@ -378,9 +379,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
 
         Notes
         -----
-        The filtered distribution of each row is approximated by the Gaussian with the highest lower bound of
-        the log-likelihood of this row, given the Gaussian of the previous row. The sum of these bounds
-        therefore differs from ``lower_bound(X)``, which is computed from all rows at once.
+        The Gaussian of each row has the highest lower bound of the log-likelihood of this row, given the
+        Gaussian of the previous row. The sum of these bounds differs from ``lower_bound(X)``, which is
+        computed from all rows together.
         """
         sequences = self._check(X, lengths, times, exog)
         seed = self.random_state if random_state is None else random_state

@@ -216,8 +216,8 @@ class StudentT(Family):
     site would have a negative precision. This family replaces ``E(m, v)`` by a lower bound: ``E(m, 0)`` plus
     the integral of ``min(dE/dv, 0)`` over the variance from 0 to ``v``. The bound equals ``E(m, v)`` for
     values within ``sqrt(nu s)`` of the mean, and its derivatives are continuous. ``dE/dv`` changes its sign
-    at most once, at a variance ``u``. The bound is then ``E(m, v) + E(m, 0) - E(m, u)``; its derivative with
-    respect to ``u`` is zero, so that ``u`` is treated as constant in other derivatives.
+    at most once, at a variance ``u``. The bound is then ``E(m, v) + E(m, 0) - E(m, u)``. Its derivative with
+    respect to ``u`` is zero; other derivatives therefore treat ``u`` as constant.
     """
 
     name = "student_t"

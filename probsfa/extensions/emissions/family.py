@@ -1,7 +1,7 @@
 """Interface of a distribution of observed values, given the linear predictor ``eta = mu + C z``.
 
-A Gaussian site replaces the likelihood of a value: its precision is ``-2 dE/dv`` and its information
-``dE/dm + precision m``, where ``E`` is the expectation of the log density under ``eta ~ N(m, v)``.
+A Gaussian site replaces the likelihood of a value. The expectation of the log density under ``eta ~ N(m, v)``
+is called ``E``. The precision of the site is ``-2 dE/dv`` and its information ``dE/dm + precision m``.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,7 @@
 """Gaussian noise added to a nonlinear function of the predictor: ``x ~ N(Phi(eta), r)``, ``eta = mu + C z``.
 
 Turner & Sahani (2007, section 5.2, eq. 28) use a nonlinear link ``Phi`` from the latent factors to the
-observations (in generalized linear models, the inverse of the link). Here each column has its own link, a
+observations; it is the inverse of the link of generalized linear models. Here each column has its own link, a
 function of its own predictor. The parameters of the links are estimated with the other parameters:
 
 ========= =============================================================================================
@@ -13,7 +13,7 @@ quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``; with the scale of `
 ========= =============================================================================================
 
 Both links start as the identity. Expectations over the scalar ``eta`` of a value are Gauss-Hermite sums,
-which are exact for a quadratic link. The second derivative of the expected log density may be positive; the
+which are exact for a quadratic link. The second derivative of the expected log density may be positive. The
 site of that value then has the minimum precision, and the bound is maximized under this constraint.
 """
 

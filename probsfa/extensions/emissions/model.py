@@ -231,8 +231,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
         """Return absolute standardized errors of predictions in ten-fold cross-validation.
 
-        For binary and categorical columns the score is the normal quantile with upper tail probability
-        ``p / 2``, where ``p`` is the predicted probability of the observed level.
+        For binary and categorical columns, ``p`` is the predicted probability of the observed level, and the
+        score is the normal quantile with the upper tail probability ``p / 2``.
         """
         scores = np.full_like(sequences.values, np.nan)
         has_levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])

@@ -2,8 +2,8 @@
 
 Annealing requires fewer intermediate densities if the initial density is closer to the target. A dynamic
 factor model of the rows (not of the expanded rows) includes most correlations in time and between columns.
-The posterior precision of the factors is the prior precision plus ``C' diag(w_t) C``, where ``w_td`` is the
-noise precision of an observed value, and zero for a missing value.
+The posterior precision of the factors is the prior precision plus ``C' diag(w_t) C``. The weight ``w_td`` is
+the noise precision of an observed value, and zero for a missing value.
 """
 
 from collections.abc import Sequence

@@ -323,8 +323,8 @@ class LogIntegral(NamedTuple):
 
         Each step of a chain adds the change of the inverse temperature times the log ratio of the target and
         the base density. With the forward sums ``f`` (n,) and the backward sums ``b`` (n,), ``E exp(f)`` and
-        ``1 / E exp(-b)`` both equal the integral. Bennett's acceptance ratio combines the two estimates
-        with the smallest variance: it is the root ``c`` of ``sum_i s(f_i - c) = sum_i s(c - b_i)`` with the
+        ``1 / E exp(-b)`` both equal the integral. Bennett's acceptance ratio combines the two estimates with
+        the smallest variance. It is the root ``c`` of ``sum_i s(f_i - c) = sum_i s(c - b_i)`` with the
         logistic function ``s``. Backward chain ``i`` starts at the end of forward chain ``i``; the jackknife
         therefore leaves out pairs of chains.
         """
