@@ -93,41 +93,41 @@ class Comparison:
     @property
     def columns(self) -> NDArray[np.intp]:
         """Column of each held-out value (n,) of all draws."""
-        return np.concatenate([np.nonzero(hidden.all)[1] for hidden in self.draws])
+        return np.concatenate([np.nonzero(held_out.all)[1] for held_out in self.draws])
 
     @property
     def interpolation_errors(self) -> FloatArray:
         """Errors (n,) of linear interpolation at the held-out values of all draws, in column units."""
         return np.concatenate(
             [
-                (interpolation_errors(self.rows, hidden.all.astype(int)) / self.units)[hidden.all]
-                for hidden in self.draws
+                (interpolation_errors(self.rows, held_out.all.astype(int)) / self.units)[held_out.all]
+                for held_out in self.draws
             ]
         )
 
-    def remaining(self, hidden: HeldOutValues) -> Sequences:
+    def remaining(self, held_out: HeldOutValues) -> Sequences:
         """Return the rows without the held-out values of a draw."""
-        return replace(self.rows, values=hidden.with_nan(self.rows.values))
+        return replace(self.rows, values=held_out.with_nan(self.rows.values))
 
-    def predict(self, model: LinearGaussianModel, hidden: HeldOutValues) -> HeldOutPredictions:
+    def predict(self, model: LinearGaussianModel, held_out: HeldOutValues) -> HeldOutPredictions:
         """Predict the held-out values of a draw from the values that are not held out.
 
-        Predictions are in the order of ``values[hidden.all]``, in units of the columns.
+        Predictions are in the order of ``values[held_out.all]``, in units of the columns.
         """
-        remaining, is_held_out = self.remaining(hidden), hidden.all
+        remaining, is_held_out = self.remaining(held_out), held_out.all
         filled = model.impute(remaining, with_std=True)
         assert filled.std is not None
         rows, _ = np.nonzero(is_held_out)
         # Missing blocks of several columns that begin in the same row are not independent, and form one
         # group.
-        first_row = np.full(hidden.group.max() + 1, len(is_held_out))
-        np.minimum.at(first_row, hidden.group[is_held_out], rows)
+        first_row = np.full(held_out.group.max() + 1, len(is_held_out))
+        np.minimum.at(first_row, held_out.group[is_held_out], rows)
         multipliers = _small_sample(model, remaining.mask)
         return HeldOutPredictions(
             ((filled.values - self.rows.values) / self.units)[is_held_out],
             (filled.std * multipliers / self.units)[is_held_out],
             distance_to_observed(remaining, model.fitted.time_unit)[is_held_out],
-            first_row[hidden.group[is_held_out]],
+            first_row[held_out.group[is_held_out]],
         )
 
     def worse_columns(self, candidate: Candidate) -> NDArray[np.intp]:

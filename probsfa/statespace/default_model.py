@@ -1,6 +1,6 @@
 """Selection of the model if neither the number of factors nor the noise is specified.
 
-Some observed values are hidden, and four candidates are fitted to the remaining values:
+Some observed values are held out, and four candidates are fitted to the remaining values:
 
 ==========================  ==============================================
 noise of each column        number of factors
@@ -56,12 +56,12 @@ __all__ = ["default_candidates", "fit_default_model"]
 
 # Maximum number of factors of the smaller candidate with AR(1) noise.
 _MAX_FEW_FACTORS = 4
-# Share of the observed values that is hidden, and length of hidden blocks if few values are missing.
-_HIDDEN_SHARE, _BLOCK_ROWS = 0.1, 24
+# Share of the observed values that is held out, and length of held-out blocks if few values are missing.
+_HELD_OUT_SHARE, _BLOCK_ROWS = 0.1, 24
 # Minimum number of held-out values for the comparison, and maximum number of draws to reach it.
-_MIN_HIDDEN, _MAX_DRAWS = 200, 5
+_MIN_HELD_OUT, _MAX_DRAWS = 200, 5
 # Minimum number of observed values for a comparison, in total and in the column with the most values. At most
-# 30 % of a column are hidden.
+# 30 % of a column are held out.
 _MIN_VALUES, _MIN_COLUMN_VALUES = 20, 4
 # A fit ends if its expected gain is below the larger of these: nats per free parameter, and nats. The
 # log-likelihood at the maximum exceeds the log-likelihood of the true parameters by half a nat per parameter.
@@ -147,8 +147,8 @@ def _without_outliers(
     if not spread.any() or len(candidates) == 1:
         return None, None
     comparison = _comparison(data.sequences, candidates)
-    hidden = comparison.draws[0]
-    remaining = comparison.remaining(hidden)
+    held_out = comparison.draws[0]
+    remaining = comparison.remaining(held_out)
     is_far = far_from_adjacent(comparison.rows, spread)
     rows_without_outliers = replace(remaining, values=np.where(is_far, np.nan, remaining.values))
     most_factors = candidates[-1]["n_components"]
@@ -168,7 +168,7 @@ def _without_outliers(
         # Scores are bounded, because a few artefacts would dominate the mean. Extreme values are also scored,
         # because other columns may predict them, as in a burst of several columns.
         score_with, score_without = (
-            float(np.mean(scores(comparison.predict(model, hidden), _MAX_SCORE)))
+            float(np.mean(scores(comparison.predict(model, held_out), _MAX_SCORE)))
             for model in (with_outliers_model, outlier_model)
         )
         if not score_without < (1.0 - EQUALITY_TOL) * score_with:
@@ -240,9 +240,9 @@ def _comparison(sequences: Sequences, requested: list[dict[str, Any]]) -> Compar
     rows = sequences if segments is None else sequences.segments_as_sequences(segments)
     rng = np.random.default_rng(0)  # equal data must give equal models
     draws: list[HeldOutValues] = []
-    while len(draws) < _MAX_DRAWS and sum(int(draw.all.sum()) for draw in draws) < _MIN_HIDDEN:
+    while len(draws) < _MAX_DRAWS and sum(int(draw.all.sum()) for draw in draws) < _MIN_HELD_OUT:
         draws.append(
-            hide_for_comparison(rows.values, fraction=_HIDDEN_SHARE, n_masks=2, block=_BLOCK_ROWS, rng=rng)
+            hide_for_comparison(rows.values, fraction=_HELD_OUT_SHARE, n_masks=2, block=_BLOCK_ROWS, rng=rng)
         )
     return Comparison(rows, draws)
 
@@ -293,9 +293,9 @@ def _evaluate(
     """
     first, *others = comparison.draws
     models = [fit(requested, comparison.remaining(first), start) if first_fit is None else first_fit]
-    for hidden in others:
+    for held_out in others:
         if not models[-1].fitted.interrupted:
-            models.append(fit(requested, comparison.remaining(hidden), models[0].fitted.params))
+            models.append(fit(requested, comparison.remaining(held_out), models[0].fitted.params))
     if models[-1].fitted.interrupted:
         return Candidate(requested, models[-1])
     predictions = map(comparison.predict, models, comparison.draws)

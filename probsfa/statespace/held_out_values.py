@@ -59,7 +59,7 @@ MAX_EQUAL_BIC = 10.0
 _MIN_MISSING, _MIN_GROUPS = 20, 8
 # Shifts of the pattern are used only if they hold out at least this share of the intended number of values.
 _MIN_SHIFTED_SHARE = 0.5
-# Largest share of the observed values of a column that is hidden.
+# Maximum share of the observed values of a column that is held out.
 _MAX_COLUMN_SHARE = 0.3
 # Maximum number of shifts of the pattern of missing values.
 _MAX_SHIFTS = 100
@@ -76,11 +76,11 @@ class HeldOutValues(NamedTuple):
     Attributes
     ----------
     part : ndarray of int of shape (N, D)
-        Index of the part in which a value is hidden, from 1; 0 if it is not hidden.
+        Number of the part in which a value is held out, from 1; 0 if it is never held out.
     group : ndarray of int of shape (N, D)
         Number of the group of each value: consecutive held-out values of a column are one group.
     kinds : tuple of str
-        Description of how the values of each part are hidden.
+        Description of the pattern of held-out values of each part.
     """
 
     part: NDArray[np.int64]
@@ -93,7 +93,7 @@ class HeldOutValues(NamedTuple):
         return np.asarray(self.part > 0)
 
     def with_nan(self, values: FloatArray) -> FloatArray:
-        """Return values (N, D) with NaN for hidden values."""
+        """Return values (N, D) with NaN for held-out values."""
         return np.where(self.all, np.nan, values)
 
 
@@ -153,18 +153,18 @@ def _shifted_missing_pattern(observed: BoolArray, fraction: float, rng: np.rando
     """Select observed values at shifted positions of missing values, until there are enough."""
     n_rows = len(observed)
     requested = fraction * np.count_nonzero(observed)
-    hidden = np.zeros_like(observed)
+    held_out = np.zeros_like(observed)
     for _ in range(_MAX_SHIFTS):
-        moved = observed & ~np.roll(observed, int(rng.integers(n_rows)), axis=0) & ~hidden
+        moved = observed & ~np.roll(observed, int(rng.integers(n_rows)), axis=0) & ~held_out
         # All columns of a row are selected together, as they are missing together; the first row is random.
         first_row = int(rng.integers(n_rows))
         by_row = np.cumsum(np.roll(moved.sum(axis=1), -first_row))
-        n_needed = requested - np.count_nonzero(hidden)
+        n_needed = requested - np.count_nonzero(held_out)
         rows = (first_row + np.arange(min(int(np.searchsorted(by_row, n_needed)) + 1, n_rows))) % n_rows
-        hidden[rows] |= moved[rows]
-        if np.count_nonzero(hidden) >= requested:
+        held_out[rows] |= moved[rows]
+        if np.count_nonzero(held_out) >= requested:
             break
-    return hidden
+    return held_out
 
 
 def _limit_hidden_share(part: NDArray[np.int64], observed: BoolArray) -> None:
@@ -337,7 +337,7 @@ def near_best_models(evidence: Evidence, bic: FloatArray) -> NDArray[np.intp]:
     evidence : Evidence
         Result of :func:`compare_scores`.
     bic : ndarray of shape (M,)
-        Bayesian information criteria of the values that were not hidden.
+        Bayesian information criteria of the values that were not held out.
 
     Returns
     -------

@@ -218,14 +218,14 @@ def interpolation_errors(sequences: Sequences, part: NDArray[np.int64]) -> Float
     sequences : Sequences
         Rows, with the held-out values.
     part : ndarray of int of shape (N, D)
-        Number of the part in which a value is hidden, 0 if it is not hidden. The values of each part are
-        interpolated between all other values.
+        Number of the part in which a value is held out, from 1; 0 if it is never held out. The values of each
+        part are interpolated between all other values.
     """
     errors = np.zeros(part.shape)
     for j in range(1, int(part.max()) + 1):
-        hidden = part == j
-        remaining = replace(sequences, values=np.where(hidden, np.nan, sequences.values))
-        errors = np.where(hidden, interpolate_linearly(remaining) - sequences.values, errors)
+        held_out = part == j
+        remaining = replace(sequences, values=np.where(held_out, np.nan, sequences.values))
+        errors = np.where(held_out, interpolate_linearly(remaining) - sequences.values, errors)
     return errors
 
 

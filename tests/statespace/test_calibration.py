@@ -120,7 +120,7 @@ def simulate_columns(rng, n_rows, n_columns=6):
 
 
 def coverage(complete, hidden):
-    """Return the coverage of hidden values by 90 % intervals of the default fit, calibrated and not."""
+    """Return the coverage of held-out values by 90 % intervals of the default fit, calibrated and not."""
     incomplete = np.where(hidden, np.nan, complete)
     model = ProbabilisticSFA().fit(incomplete)
     parts = []

@@ -54,7 +54,7 @@ def test_the_same_data_get_the_same_model(rng):
 
 
 def test_a_column_that_is_constant_in_the_comparison(rng):
-    """The column varies only in the last rows, most of which are hidden or not in the comparison."""
+    """The column varies only in the last rows, most of which are held out or not in the comparison."""
     x = simulate_columns(rng, 120)[:, :6]
     x[:118, 0] = 1.0
     model = ProbabilisticSFA().fit(x)

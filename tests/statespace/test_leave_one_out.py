@@ -113,7 +113,7 @@ def test_impute_does_not_warn_if_the_model_is_more_accurate():
 
 
 def test_columns_that_are_predicted_worse_than_by_interpolation(rng):
-    """Interpolation predicts a straight line without error; a column with one hidden value is not tested."""
+    """Interpolation predicts a straight line exactly; a column with one held-out value is not tested."""
     values = np.column_stack([np.arange(60.0), rng.standard_normal(60), rng.standard_normal(60)])
     part = np.zeros((60, 3), dtype=int)
     part[1:59:2, :2], part[30, 2] = 1, 1

@@ -139,7 +139,7 @@ def test_units_are_robust_to_outliers(rng):
 
 
 def test_values_are_hidden_in_the_pattern_of_the_missing_values(rng):
-    """Six consecutive rows are missing at a time; values are hidden in such blocks of complete rows."""
+    """Six consecutive rows are missing at a time; values are held out in such blocks of complete rows."""
     values = rng.standard_normal((600, 3))
     for first in (10, 57, 133, 190, 271, 305, 402, 433, 480, 555):
         values[first : first + 6] = np.nan
@@ -150,7 +150,7 @@ def test_values_are_hidden_in_the_pattern_of_the_missing_values(rng):
     rows = hidden.all.any(axis=1)
     is_complete = np.isfinite(values).all(axis=1)
     np.testing.assert_array_equal(hidden.all[rows & is_complete].all(axis=1), True)
-    for part in (1, 2):  # hidden blocks are shorter next to missing rows, and at the end of a part
+    for part in (1, 2):  # held-out blocks are shorter next to missing rows, and at the end of a part
         runs = np.diff(np.flatnonzero(np.diff(np.r_[0, (hidden.part[:, 0] == part).astype(int), 0])))[::2]
         assert np.mean(runs == 6) >= 0.5
 
@@ -160,7 +160,7 @@ def test_a_complete_series_hides_single_values_and_blocks(rng):
     hidden = hide_for_comparison(values, fraction=0.2, n_masks=4, block=24, rng=rng)
     assert hidden.kinds == ("single values",) * 2 + ("blocks of 24 rows",) * 2
     assert 0.15 < hidden.all.mean() < 0.25
-    # A group consists of consecutive rows of one column that are hidden in the same part.
+    # A group consists of consecutive rows of one column that are held out in the same part.
     for group in np.unique(hidden.group[hidden.all])[:50]:
         rows, columns = np.nonzero(hidden.group == group)
         assert len(set(columns)) == 1 and np.all(np.diff(rows) == 1)

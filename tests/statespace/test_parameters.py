@@ -133,7 +133,7 @@ def test_parameters_can_be_pickled():
 
 
 def test_older_pickles_of_parameters_can_be_read():
-    """Pickles of the former tuple contain four arrays for `__new__` and the others for `__setstate__`."""
+    """`StateSpace` was a tuple: its pickles have four arrays for `__new__`, and others for `__setstate__`."""
     arrays = with_every_part().to_arrays()
     found = copyreg.__newobj__(StateSpace, *(arrays.pop(name) for name in NAMES[:4]))
     found.__setstate__(arrays)

@@ -128,9 +128,13 @@ def _single_changes(
 ) -> Proposals:
     """Propose the models that differ from the best model in one process.
 
-    There are three types of proposals: more or fewer factors (by a seventh, at least one); an additional
-    process, with the same number of factors or one less; and a process less, with the same number of factors
-    or one more. Models with another kind of noise are last, because their fits are slowest.
+    There are three types of proposals:
+
+    - more or fewer factors, by a seventh, at least one;
+    - an additional process, with the same number of factors or one fewer;
+    - one process fewer, with the same number of factors or one more.
+
+    Models with another kind of noise are last, because their fits are slowest.
     """
     k = best["n_components"]
     step = max(1, k // 7)

@@ -228,8 +228,8 @@ class Search:
         for options, searched in requested:
             if self._is_out_of_time():
                 return
-            hidden = None if searched is None else self.comparison.draws[0]
-            candidate = self._fit(options, searched, hidden)
+            held_out = None if searched is None else self.comparison.draws[0]
+            candidate = self._fit(options, searched, held_out)
             if candidate is not None:
                 candidates.append(candidate)
             if self._fit_interrupted:
@@ -245,10 +245,10 @@ class Search:
 
     def _score_second_draw(self) -> None:
         """Fit and score all candidates again, with a second draw of held-out values."""
-        hidden = self.hide()
+        held_out = self.hide()
         with_both_draws = []
         for candidate in self.compared:
-            refit = self._fit(candidate.options, candidate, hidden)
+            refit = self._fit(candidate.options, candidate, held_out)
             if refit is None:
                 return
             with_both_draws.append(
@@ -259,7 +259,7 @@ class Search:
                 )
             )
         self.compared = with_both_draws
-        self.comparison.draws.append(hidden)
+        self.comparison.draws.append(held_out)
 
     def _has_compared_the_best(self) -> bool:
         """Return whether the comparison, possibly incomplete, includes the best candidate of the search."""
@@ -301,9 +301,9 @@ class Search:
         return self.sequences if selected is None else self.sequences.segments_as_sequences(selected)
 
     def _fit(
-        self, options: dict[str, Any], previous: Candidate | None, hidden: HeldOutValues | None
+        self, options: dict[str, Any], previous: Candidate | None, held_out: HeldOutValues | None
     ) -> Candidate | None:
-        """Fit a candidate to the rows of the search; with `hidden`, to all rows without the held-out values.
+        """Fit a candidate to the rows of the search; with `held_out`, to all rows without these values.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ class Search:
             Options of the candidate.
         previous : Candidate or None
             An earlier fit of the candidate.
-        hidden : HeldOutValues or None
+        held_out : HeldOutValues or None
             Values to hold out, and to predict; None to fit all values.
 
         Returns
@@ -321,10 +321,10 @@ class Search:
             parameters are returned.
         """
         start_time = self.clock.seconds
-        if hidden is None:
+        if held_out is None:
             observed, max_iter = self.search_rows, _MAX_SEARCH_EVALUATIONS
         else:
-            observed, max_iter = self.comparison.remaining(hidden), _MAX_COMPARISON_EVALUATIONS
+            observed, max_iter = self.comparison.remaining(held_out), _MAX_COMPARISON_EVALUATIONS
         fit_options = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(observed.axis)
         if fit_options.tol == "auto":
             fit_options = replace(fit_options, tol=_SEARCH_TOL)
@@ -335,8 +335,8 @@ class Search:
         if result is None or (ended_by and self.searched):
             return None
         model = model_of_fit(in_data_units(problem, result))
-        predictions = () if hidden is None else (self.comparison.predict(model, hidden),)
-        full_fit = model if hidden is None else None
+        predictions = () if held_out is None else (self.comparison.predict(model, held_out),)
+        full_fit = model if held_out is None else None
         if previous is not None and previous.n_rows == observed.n_rows and previous.full_fit is not None:
             # The search had the same rows.
             bic, full_fit = previous.bic, previous.full_fit
