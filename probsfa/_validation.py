@@ -68,7 +68,7 @@ class Sequences:
     labels: tuple[Any, ...] | None = None
     exog: NDArray[np.float64] | None = None
 
-    def take(self, order: NDArray[np.intp]) -> "Sequences":
+    def reordered(self, order: NDArray[np.intp]) -> "Sequences":
         """Return the rows in another order; only for a single sequence without times."""
         return replace(self, values=self.values[order])
 
@@ -117,8 +117,8 @@ class Sequences:
             return self
         return replace(self, times=self.times / unit, step=None if self.step is None else self.step / unit)
 
-    def one(self, index: int) -> "Sequences":
-        """Return one sequence."""
+    def sequence(self, index: int) -> "Sequences":
+        """Return the sequence with this index alone."""
         rows = self.slices[index]
         return replace(
             self,

@@ -127,7 +127,7 @@ def filter_sequences(
         filters = [partial(student.filter_rows, noise) for noise in noises]
     results = []
     for i in range(len(timed.lengths)):
-        params, rows = [draw[i if fitted.hierarchical else 0] for draw in draws], timed.one(i)
+        params, rows = [draw[i if fitted.hierarchical else 0] for draw in draws], timed.sequence(i)
         sequence_of_draws = [rows] * len(draws)
         if fitted.exog_names:
             effects = (covariate_effects(fitted, *pair, rows.exog) for pair in pairs)

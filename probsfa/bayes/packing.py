@@ -46,7 +46,7 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
     """Return panels, one for each set of noise variances, and their pairs (sequence, last row)."""
     if not hierarchical:
         return [make_panel(sequences)], [[(i, s.stop - 1) for i, s in enumerate(sequences.slices)]]
-    panels = [make_panel(sequences.one(i)) for i in range(len(sequences.lengths))]
+    panels = [make_panel(sequences.sequence(i)) for i in range(len(sequences.lengths))]
     return panels, [[(i, n - 1)] for i, n in enumerate(sequences.lengths)]
 
 

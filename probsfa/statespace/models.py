@@ -304,7 +304,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         results = [
             run_filter(
                 self.fitted.params,
-                timed.one(i),
+                timed.sequence(i),
                 state,
                 predictive=predictive,
                 filter_rows=self._filter_rows,

@@ -57,7 +57,7 @@ class BilinearModel(FittedModel):
 
     def posteriors(self, sequences: Sequences) -> list[BilinearPosterior]:
         """Return the posterior of each sequence, with its own lower bound."""
-        return [self.posterior(sequences.one(i)) for i in range(len(sequences.lengths))]
+        return [self.posterior(sequences.sequence(i)) for i in range(len(sequences.lengths))]
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
         """Return means of the factors and probabilities of the gates (N, K + M)."""

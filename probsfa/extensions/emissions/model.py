@@ -283,7 +283,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
                 f"state continues one sequence, but X has {len(sequences.lengths)}. Filter each separately."
             )
         rng = np.random.default_rng(0) if rng is None else rng
-        parts = [sequences.one(i) for i in range(len(sequences.lengths))]
+        parts = [sequences.sequence(i) for i in range(len(sequences.lengths))]
         encoded = [encode(part, self.columns).with_time_unit(self.time_unit) for part in parts]
         return [
             filter_sequence(self.params, self.columns, self.shapes, part, encoded_rows, state, rng)

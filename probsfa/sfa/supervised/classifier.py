@@ -261,7 +261,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         self.classes_, classes = np.unique(labels, return_inverse=True)
         _check_classes(self.classes_, classes)
         order = self._order(sequences, classes)
-        sequences, labels, classes = sequences.take(order), labels[order], classes[order]
+        sequences, labels, classes = sequences.reordered(order), labels[order], classes[order]
         n_classes = len(self.classes_)
         steps = [self.classifier] if self.classifier is not None else _gaussians()
         counts: list[int] = [n_classes - 1] if self.n_components in (None, "auto") else [self.n_components]

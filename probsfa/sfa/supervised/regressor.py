@@ -321,7 +321,7 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
         if targets.shape[1] > 1 and self.classifier is not None:
             raise ValueError(f"y has {targets.shape[1]} targets; soft labels support one. Use a regressor.")
         order = self._order(sequences, targets)
-        sequences, targets = sequences.take(order), targets[order]
+        sequences, targets = sequences.reordered(order), targets[order]
         labels = targets[:, 0] if targets.shape[1] == 1 else targets
         step_targets = targets if self.period is None else _on_circle(targets, self.period)
         if self.regressor is not None and step_targets.shape[1] == 1:
