@@ -1,7 +1,7 @@
 """Stochastic cycles: estimated periods and decays of simulated series, and imputation of a real series.
 
 Recovery: an AR(1) factor and a cycle of a random period between 6 and 30 rows, in four columns of 3,000
-rows, 20 seeds; "below" counts fits whose log-likelihood is below that of the model without a cycle.
+rows, 20 seeds; the last line counts fits with a lower log-likelihood than the model without a cycle.
 
 ETT_h1 (hourly, seven columns; Zhou et al. 2021), split and standardised as in TSI-Bench (Du et al. 2024):
 twelve months for training, four for validation, four for the test. Windows of 48 rows are imputed separately.
