@@ -470,6 +470,7 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, update_checksum=False))
 
 
+@pytest.mark.filterwarnings("ignore:Output .* on held-out rows")
 @parametrize("seed", range(12), quick=4)
 @pytest.mark.parametrize("name", ["XSFA", "spectral clustering", "HierarchicalSFA", "ProbabilisticSFA"])
 def test_any_change_of_a_model_is_reported(rng, tmp_path, name, seed):

@@ -3,7 +3,7 @@
 Simulated data: T = 2,000, D = 10, K = 3, noise of variance 0.3, several seeds. Errors of 8 to 30 standard
 deviations of the noise, with random signs, are added to 5 % of the values, or of the rows. The table has
 errors of the signal ``mu + C E[z]`` (root mean square over values, in standard deviations of the noise),
-which needs no alignment, and of the factors after matching of order and signs. "of clean" is the ratio to
+which needs no alignment, and of the factors after matching of order and signs. "/ clean" is the ratio to
 the error of the same model fitted to the same data without outliers. AUC is that of `outlier_scores` as a
 detector of the outliers.
 
@@ -22,8 +22,7 @@ Real data: 3,000 rows of the bundled weather and 4,000 of ETT_h1 (hourly, seven 
 unchanged and with artificial spikes in 1 % of the values (5 to 10 standard deviations of the column). 5 % of
 the values, none of them a spike, are hidden and imputed. Errors are in standard deviations of the columns.
 
-    python benchmarks/accuracy/outliers.py [--seeds N] [--only model|tails|ar1_noise|rows|real]
-        [--data FOLDER]
+    python benchmarks/accuracy/outliers.py [--seeds N] [--only model|tails|ar1|rows|real] [--data FOLDER]
 """
 
 import sys

@@ -191,9 +191,14 @@ def differences(case):
 def limit(case):
     """Return the difference that rounding may cause.
 
-    With means of many thousand standard deviations, expanded columns have condition numbers of 1e12.
+    An expansion of a column with mean ``m`` and standard deviation ``s`` is linear up to a part of relative size
+    ``s / m``, and its rounding error has the relative size ``eps m / s``. The nonlinear part is therefore known
+    up to ``eps (m / s)^2``. Outputs that depend on it differ by up to a thousand times as much.
     """
-    return 1e-4 if case.kind == 2 else 1e-5
+    means, stds = np.nanmean(case.X, axis=0), np.nanstd(case.X, axis=0)
+    varying = stds > 0.0
+    ratio = np.max(np.abs(means[varying] / stds[varying]), initial=0.0)
+    return max(1e-5, 1e3 * np.finfo(float).eps * ratio**2)
 
 
 def main():

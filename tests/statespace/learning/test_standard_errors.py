@@ -19,14 +19,14 @@ def fitted_case(sampling, noise):
     model = oracle.Model(np.array([0.85]), np.array([[1.0], [-0.7]]), variance, np.array([2.0, -1.0]))
     times = uneven_times(rng, [40]) if sampling == "uneven" else None
     data = mask_values(rng, oracle.simulate(rng, model, [40], times), "scattered")
-    estimator = ProbabilisticSFA(1, noise=0.4 if noise == "fixed" else noise, tol=1e-9)
+    estimator = ProbabilisticSFA(1, noise=0.4 if noise == "known" else noise, tol=1e-9)
     estimator.fit(data[0], times=None if times is None else times[0])
     found = to_model(estimator.params_)
     units = None if times is None else [times[0] / estimator.time_unit_]
     return estimator, found, data, times, units
 
 
-@parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@parametrize("noise", ["diagonal", "isotropic", "known"])
 @parametrize("sampling", ["even", "uneven"], quick=["uneven"])
 def test_standard_errors_equal_the_numerical_ones(sampling, noise):
     estimator, model, data, times, units = fitted_case(sampling, noise)
@@ -46,7 +46,7 @@ def test_standard_errors_equal_the_numerical_ones(sampling, noise):
     np.testing.assert_allclose(found.timescales, unit * free[:1] * slope / (a * np.log(a) ** 2), rtol=1e-3)
     np.testing.assert_allclose(found.loadings.ravel(), free[1:3], rtol=1e-3)
     np.testing.assert_allclose(found.offset, free[-2:], rtol=1e-3)
-    if noise == "fixed":
+    if noise == "known":
         assert np.all(np.isnan(found.noise_variance))
     else:
         np.testing.assert_allclose(found.noise_variance, free[3:-2] * model.noise, rtol=1e-3)
