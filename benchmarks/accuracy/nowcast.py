@@ -57,7 +57,8 @@ def main() -> None:
 
     families = {"probsfa": ours(more=arguments.more), "statsmodels": dynamic_factors()}
     print(setting("probsfa", "numpy", "jax", "statsmodels"), "\n")
-    print(f"{int(revealed.to_numpy().sum())} values revealed; choices by {MONTHS} hidden edges.\n")
+    n_values = int(revealed.to_numpy().sum())
+    print(f"{n_values} values of the second vintage; models are selected by {MONTHS} hidden edges.\n")
 
     simple = {"series mean": by_mean, "last value": by_last_value, "AR(1) of each series": by_autoregression}
     predictions, hidden = {}, edges(june)
@@ -115,7 +116,7 @@ def choices(found: dict[str, list[np.ndarray]]) -> dict[str, list[str]]:
         behind = squares - by_edge[best]
         if np.mean(behind) <= 2.0 * np.std(behind) / np.sqrt(len(behind)):
             level.append(name)
-    return {f"{best}": [best], f"mean of {len(level)} that are level": level}
+    return {f"{best}": [best], f"mean of the {len(level)} best": level}
 
 
 def differences(*squares: dict[str, np.ndarray]) -> list[tuple[str, ...]]:

@@ -108,6 +108,16 @@ def ar1_noise_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> State
     )
 
 
+def _fit_em(model: Any, maxiter: int = 200) -> Any:
+    """Fit by EM, with half the iterations if parameters become NaN (statsmodels then raises a ValueError)."""
+    try:
+        return model.fit(disp=False, maxiter=maxiter)
+    except ValueError:
+        if maxiter < 2:
+            raise
+        return _fit_em(model, maxiter // 2)
+
+
 def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
     """Return candidates of statsmodels: the mixed-frequency dynamic factor model of Banbura & Modugno."""
     from statsmodels.tsa.api import DynamicFactorMQ
@@ -131,7 +141,7 @@ def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
                     factor_orders=1,
                     idiosyncratic_ar1=ar1_noise,
                 )
-                fitted = model.fit(disp=False, maxiter=200)
+                fitted = _fit_em(model)
 
             def predict(known: pd.DataFrame) -> pd.DataFrame:
                 months, quarters = split(known)
