@@ -11,7 +11,7 @@ pytestmark = pytest.mark.exhaustive
 EXPECTED = {
     "check_methods_subset_invariance": "rows are a time series: results of a part differ",
     "check_methods_sample_order_invariance": "rows are a time series: results depend on their order",
-    "check_do_not_raise_errors_in_init_or_set_params": "unsupported arguments of ProbabilisticSFA are rejected",
+    "check_do_not_raise_errors_in_init_or_set_params": "unsupported arguments raise errors",
 }
 # These checks test input validation only, with several shapes that must be compiled.
 INPUT_VALIDATION = ("check_dtype_object", "check_positive_only_tag_during_fit")

@@ -191,9 +191,9 @@ def differences(case):
 def limit(case):
     """Return the difference that rounding may cause.
 
-    An expansion of a column with mean ``m`` and standard deviation ``s`` is linear up to a part of relative size
-    ``s / m``, and its rounding error has the relative size ``eps m / s``. The nonlinear part is therefore known
-    up to ``eps (m / s)^2``. Outputs that depend on it differ by up to a thousand times as much.
+    An expansion of a column with mean ``m`` and standard deviation ``s`` is linear up to a part of relative
+    size ``s / m``, and its rounding error has the relative size ``eps m / s``. The nonlinear part is thus
+    known up to ``eps (m / s)^2``. Outputs that depend on it differ by up to a thousand times as much.
     """
     means, stds = np.nanmean(case.X, axis=0), np.nanstd(case.X, axis=0)
     varying = stds > 0.0
