@@ -1,11 +1,12 @@
 """Distribution of each value given all other values, by a filter and smoother value by value.
 
-Let ``Sigma`` be the covariance of all observed values, ``e = Sigma^-1 (x - mu)`` and ``d = diag(Sigma^-1)``.
-Given all other values, a value has the mean ``x - e / d`` and the variance ``1 / d``. The values of a row are
-processed one after the other (univariate treatment, Koopman & Durbin 2000). A backward pass accumulates the
-information of later values, as in the disturbance smoother (de Jong 1989). Let ``c`` and ``r`` be the
-loadings and noise variance of a value, ``m`` and ``P`` the mean and covariance of the state given all earlier
-values, and ``s`` and ``N`` the score and information of all later values::
+Let ``Sigma`` be the covariance of all observed values, ``e = Sigma^-1 (x - mu)`` their smoothing errors (de
+Jong 1989), and ``d = diag(Sigma^-1)``. Given all other values, a value has the mean ``x - e / d`` and the
+variance ``1 / d``. The values of a row are processed one after the other (univariate treatment, Koopman &
+Durbin 2000). A backward pass accumulates the information of later values, as in the disturbance smoother (de
+Jong 1989). Let ``c`` and ``r`` be the loadings and noise variance of a value, ``m`` and ``P`` the mean and
+covariance of the state given all earlier values, and ``s`` and ``N`` the score and information of all later
+values::
 
     f = c' P c + r,   g = P c / f,   v = x - mu - c' m,   m <- m + g v,   P <- P - g c' P
     e = v / f - g' s,   d = 1 / f + g' N g
@@ -26,7 +27,7 @@ from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.problem import Model, Rows, make_problem
 from probsfa.statespace.engine.recursions import stationary
 
-__all__ = ["value_scores"]
+__all__ = ["smoothing_errors"]
 
 
 class _ValueUpdates(NamedTuple):
@@ -47,8 +48,8 @@ class _LaterInformation(NamedTuple):
 
 
 @compile_program()
-def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
-    """Return ``e`` and ``d`` of the module docstring, (T, D); zero for missing values.
+def smoothing_errors(model: Model, rows: Rows) -> tuple[Array, Array]:
+    """Return smoothing errors ``e`` and precisions ``d``, both (T, D); zero for missing values.
 
     Parameters
     ----------
@@ -80,11 +81,12 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
     ) -> tuple[_LaterInformation, tuple[Array, Array]]:
         gain, error, variance, observed, loadings = value_update
         information_gain = later.information @ gain
-        score = observed * (error / variance - gain @ later.score)
+        smoothing_error = observed * (error / variance - gain @ later.score)
         precision = observed * (1.0 / variance + gain @ information_gain)
         cross_products = jnp.outer(loadings, information_gain - 0.5 * precision * loadings)
         information = later.information - cross_products - cross_products.T
-        return _LaterInformation(later.score + score * loadings, information), (score, precision)
+        score = later.score + smoothing_error * loadings
+        return _LaterInformation(score, information), (smoothing_error, precision)
 
     def backward(
         later: _LaterInformation, row: tuple[_ValueUpdates, Transition]

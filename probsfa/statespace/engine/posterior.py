@@ -312,11 +312,11 @@ def leave_one_out_distributions(params: StateSpace, panel: Panel) -> tuple[Float
         states.
     """
     states = params.state_space
-    scores, precisions = choose(states).leave_one_out(states, panel)
+    smoothing_errors, precisions = choose(states).leave_one_out(states, panel)
     resolved = states.noise_variance > _MIN_NOISE_SHARE * np.sum(states.loadings**2, axis=1)
     observed = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = panel.values[: panel.n_rows] - scores / precisions
+        means = panel.values[: panel.n_rows] - smoothing_errors / precisions
         return np.where(observed, means, np.nan), np.where(observed, 1.0 / precisions, np.nan)
 
 

@@ -20,7 +20,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.batched import MAX_UNROLLED
 from probsfa.statespace.engine.compiler import compile_program, on_cpu
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
-from probsfa.statespace.engine.leave_one_out import value_scores
+from probsfa.statespace.engine.leave_one_out import smoothing_errors
 from probsfa.statespace.engine.moments import Filtering, PanelMoments, RowMoments, Statistics, unpack
 from probsfa.statespace.engine.problem import (
     Model,
@@ -328,5 +328,5 @@ class Sweep:
         """Return ``e`` and ``d`` of :mod:`.leave_one_out` for each value, (N, D); zero for missing values."""
         with _settings():
             arrays = (panel.values[:], panel.mask[:], panel.gap_index)
-            result = value_scores(make_model(params, panel), Rows(*map(jnp.asarray, arrays)))
+            result = smoothing_errors(make_model(params, panel), Rows(*map(jnp.asarray, arrays)))
             return tuple(np.asarray(x)[: panel.n_rows] for x in result)  # type: ignore[return-value]

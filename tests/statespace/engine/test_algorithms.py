@@ -229,16 +229,17 @@ def test_leave_one_out_predictions_are_those_of_the_inverse_covariance(rng, name
     skip_without_core(name)
     model = model_of(rng, 4, 3)
     data = mask_values(rng, oracle.simulate(rng, model, [11, 6]), "scattered")
-    scores, precisions = ALGORITHMS[name].leave_one_out(to_parameters(model), to_panel(data))
+    smoothing_errors, precisions = ALGORITHMS[name].leave_one_out(to_parameters(model), to_panel(data))
     x = np.concatenate(data)
     loadings = oracle.observation_matrix(model, len(x))
     noise = np.tile(model.noise, len(x))
     covariance = loadings @ oracle.latent_covariance(model, data) @ loadings.T + np.diag(noise)
     observed = ~np.isnan(x.ravel())
     inverse = np.linalg.inv(covariance[np.ix_(observed, observed)])
-    assert scaled_error(scores.ravel()[observed], inverse @ (x - model.offset).ravel()[observed]) < EXACT
+    wanted = inverse @ (x - model.offset).ravel()[observed]
+    assert scaled_error(smoothing_errors.ravel()[observed], wanted) < EXACT
     assert scaled_error(precisions.ravel()[observed], np.diag(inverse)) < EXACT
-    assert not scores.ravel()[~observed].any()
+    assert not smoothing_errors.ravel()[~observed].any()
 
 
 @pytest.mark.parametrize("name", ["core recursions", "recursions"])

@@ -160,7 +160,7 @@ class Core:
             return draws.swapaxes(0, 1)
 
     def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return ``P (x - mu)`` and the diagonal of ``P``, both (N, D); zero for missing values.
+        """Return smoothing errors ``P (x - mu)`` and the diagonal of ``P``, both (N, D); zero if missing.
 
         ``P`` is the inverse of the joint covariance of all observed values.
         """
@@ -170,9 +170,9 @@ class Core:
             roots, index = Roots.of(transition_table(params, panel.gaps)).select(index)
             values, mask = (np.ascontiguousarray(x[:n], np.float64) for x in (panel.values, panel.mask))
             rows = make_rows(params, values, mask, roots, index)
-            scores, precisions = np.empty(values.shape), np.empty(values.shape)
-            rows.leave_one_out(scores, precisions, np.empty((n, k * (k + 1))))
-            return scores, precisions
+            smoothing_errors, precisions = np.empty(values.shape), np.empty(values.shape)
+            rows.leave_one_out(smoothing_errors, precisions, np.empty((n, k * (k + 1))))
+            return smoothing_errors, precisions
 
     def _pass(
         self,
