@@ -321,7 +321,7 @@ def make_problem(
     if not isinstance(model.noise, str):
         known_noise = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, min_noise)
     phases = site_values["cycle_loadings"] if model.rhythms else None
-    data = TargetData(series, known_noise, least_noise=min_noise, phase_reference=phases)
+    data = TargetData(series, known_noise, min_noise_variance=min_noise, phase_reference=phases)
     chart = choose_chart(target, site_values, data)
     data = data._replace(chart=chart if rotate else chart._replace(rotation=None))
     vector = target.to_vector(site_values)

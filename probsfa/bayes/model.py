@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from probsfa._renamed import renamed_arguments
 from probsfa.bayes.distribution import FactorialAR1
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors, expand_prior
 from probsfa.statespace.noise import NoiseVariances
@@ -50,13 +51,13 @@ class NoiseModel(NamedTuple):
         Groups of columns that share a learned variance, and columns with known variances.
     known : float or Array (D,), optional
         Known variances; entries of columns with learned variances are ignored.
-    least : float or Array (D,), optional
+    min_variance : float or Array (D,), optional
         Lower bound of learned variances, imposed by :func:`at_least`.
     """
 
     structure: NoiseVariances
     known: Any = None
-    least: Any = None
+    min_variance: Any = None
 
     def column_values(self, by_group: Any) -> Any:
         """Return values per column (..., D) from values per group (..., F); 1 where the variance is known."""
@@ -71,7 +72,7 @@ class NoiseModel(NamedTuple):
     def restricted(self, by_column: Any) -> Any:
         """Return variances (..., D): the given ones with their lower bound, or the known ones."""
         is_free = np.array(self.structure.groups) >= 0
-        variance = at_least(by_column, self.least)
+        variance = at_least(by_column, self.min_variance)
         return variance if np.all(is_free) else jnp.where(is_free, variance, self.known)
 
 
@@ -89,6 +90,7 @@ def as_series(X: Any) -> Series:
     return Series(jnp.where(mask, values, 0.0), mask, index, jnp.ones(1, values.dtype))
 
 
+@renamed_arguments({"least_noise": "min_noise_variance"})
 def factorial_ar1_model(
     X: Any,
     n_components: int = 2,
@@ -96,7 +98,7 @@ def factorial_ar1_model(
     noise: Any = "diagonal",
     *,
     predict: bool = False,
-    least_noise: Any = None,
+    min_noise_variance: Any = None,
 ) -> Array:
     """Factorial AR(1) model for the samplers and guides of NumPyro.
 
@@ -119,7 +121,7 @@ def factorial_ar1_model(
         A noise variance for each column, one for all, or known variances.
     predict : bool, default=False
         Whether to draw observations, as for a prior predictive distribution, instead of conditioning on `X`.
-    least_noise : float or Array (D,), optional
+    min_noise_variance : float or Array (D,), optional
         Smooth lower bound of the noise variance. Without it, the posterior density is unbounded if columns
         determine each other exactly (a Heywood case: zero noise variance).
 
@@ -159,7 +161,7 @@ def factorial_ar1_model(
     n_sequences = series.values.shape[0] if hierarchical else None
     if not isinstance(noise, NoiseModel):
         known_noise = None if isinstance(noise, str) else noise
-        noise = NoiseModel(NoiseVariances.of_option(noise, n_features), known_noise, least_noise)
+        noise = NoiseModel(NoiseVariances.of_option(noise, n_features), known_noise, min_noise_variance)
     variance = sample_noise_variance(priors, noise, n_sequences)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (n_features,)))
     if series.exog is not None:

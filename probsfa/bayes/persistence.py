@@ -45,7 +45,9 @@ _REQUIRED = {
     **{"permutations": "LK", "signs": "LK", "shift": "D", "scale": "D", "values": "TD"},
 )
 _OPTIONAL = dict(
-    **dict(times="T", known_noise="D", noise_groups="D", least_noise="D", degrees="CN", feature_names="D"),
+    **dict(
+        times="T", known_noise="D", noise_groups="D", min_noise_variance="D", degrees="CN", feature_names="D"
+    ),
     **dict(draws_exog_coef="CNDP", raw_exog_coef="CNDP", exog="TP"),
     **dict(exog_shift="P", exog_scale="P"),
 ) | {
@@ -60,7 +62,7 @@ _RENAMED = {
     f"{part}_{old}": f"{part}_{new}"
     for part in ("draws", "raw", "maximum")
     for old, new in RENAMED_ARRAYS.items()
-}
+} | {"least_noise": "min_noise_variance"}
 
 _COVARIATE_ARRAYS = ("exog_coef", "exog_shift", "exog_scale")
 
@@ -117,7 +119,7 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
         **{name: getattr(inferred, name) for name in _RUN_ATTRIBUTES},
         "known_noise": fitted.data.known_noise,
         "degrees": fitted.degrees,
-        "least_noise": fitted.data.least_noise,
+        "min_noise_variance": fitted.data.min_noise_variance,
         "feature_names": feature_names,
     }
     if fitted.exog_names:
@@ -188,7 +190,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         ),
         units=units,
         target=target,
-        data=TargetData(packed, state.get("known_noise"), least_noise=state.get("least_noise")),
+        data=TargetData(packed, state.get("known_noise"), min_noise_variance=state.get("min_noise_variance")),
         sequences=sequences,
         time_index=state["time_index"],
         seed=state["seed"],

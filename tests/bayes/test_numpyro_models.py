@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpyro.infer.util import log_density
 
+from probsfa.bayes import factorial_ar1_model
 from tests.oracles import statespace as oracle
 from tests.tolerances import EXACT
 
@@ -116,6 +117,23 @@ def test_coordinates_do_not_change_the_density_of_the_series(rng, calls):
     found, *parameters = map(np.asarray, jax.jit(sites)(values))
     wanted = oracle.log_likelihood(oracle.Model(*parameters), [data[0]])
     assert found == pytest.approx(wanted, rel=EXACT)
+
+
+def test_the_old_name_of_the_minimum_variance_warns(rng):
+    X = rng.standard_normal((6, 2))
+    values = {
+        "timescale": np.array([3.0]),
+        "loadings": np.ones((2, 1)),
+        "noise_std": np.full(2, 0.1),
+        "offset": np.zeros(2),
+    }
+
+    def density(**options):
+        return float(log_density(factorial_ar1_model, (X, 1), options, values)[0])
+
+    with pytest.warns(FutureWarning, match="least_noise is now min_noise_variance.*version 2.0"):
+        old = density(least_noise=0.5)
+    assert old == density(min_noise_variance=0.5) != density()
 
 
 @pytest.mark.exhaustive

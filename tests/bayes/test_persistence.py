@@ -139,6 +139,17 @@ def test_a_prior_without_a_named_distribution_cannot_be_saved(data, tmp_path):
     assert not (tmp_path / "model.npz").exists()
 
 
+def test_a_file_with_the_old_name_of_the_minimum_variance_is_read():
+    path = Path(cases.__file__).parent / "version1" / "bayesian.npz"
+    with np.load(path) as file:
+        expected = file["least_noise"]
+    loaded = probsfa.load(path)
+    np.testing.assert_array_equal(loaded.fitted_.data.min_noise_variance, expected)
+    state = loaded._to_arrays()
+    assert "least_noise" not in state
+    np.testing.assert_array_equal(state["min_noise_variance"], expected)
+
+
 def test_a_damaged_file_of_a_posterior_raises(tmp_path):
     """A file of version 1 has no checksum."""
     whole = Path(cases.__file__).parent / "version1" / "bayesian.npz"

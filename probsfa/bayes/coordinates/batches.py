@@ -48,7 +48,7 @@ def constrain(target: Target, data: TargetData, vectors: FloatArray) -> AnyDraws
     """Return the parameters at vectors (..., P) of unconstrained coordinates."""
     # Parameters do not depend on the rows; one row is enough.
     row = jax.tree.map(np.asarray, _first_row(data.series))
-    row_data = TargetData(row, data.known_noise, chart=data.chart, least_noise=data.least_noise)
+    row_data = TargetData(row, data.known_noise, chart=data.chart, min_noise_variance=data.min_noise_variance)
     with engine_settings():
         program = functools.partial(_constrain_all, target, row_data)
         flat = in_blocks(program, vectors.reshape(-1, target.size))

@@ -36,7 +36,7 @@ class TargetData(NamedTuple):
         Reference of the weight that selects one of the equivalent modes; None for the whole posterior.
     chart : Chart
         Coordinates.
-    least_noise : Array (D,) or None
+    min_noise_variance : Array (D,) or None
         Lower bounds of the noise variances.
     phase_reference : Array (D, 2 R) or None
         Loadings that determine the phases of cycles, if there are cycles.
@@ -46,5 +46,5 @@ class TargetData(NamedTuple):
     known_noise: Any = None
     symmetry_reference: SymmetryReference | None = None
     chart: Chart = Chart()
-    least_noise: Any = None
+    min_noise_variance: Any = None
     phase_reference: Any = None

@@ -99,7 +99,7 @@ class Target:
 
     def noise_model(self, data: TargetData) -> NoiseModel:
         """Return the white noise of the data."""
-        return NoiseModel(self.noise, data.known_noise, data.least_noise)
+        return NoiseModel(self.noise, data.known_noise, data.min_noise_variance)
 
     def model(self, data: TargetData, predict: bool = False) -> Any:
         """The NumPyro model of the data."""
