@@ -73,9 +73,9 @@ def test_the_m_step_maximizes_over_shared_variances(rng, tied):
     noise = Noise(tied, np.full(5, 1e-9), WEAK_PRIOR)
     found = maximize(params, stats, noise, panel.gaps).noise_variance
     free = maximize(params, stats, Noise(NoiseVariances.diagonal(5), np.full(5, 1e-9)), panel.gaps)
-    power = free.noise_variance * stats.counts  # expected sums of squared residuals at the new loadings
+    squares = free.noise_variance * stats.counts  # expected sums, at the new loadings
     for group in members(tied):
-        n, total, s = stats.counts[group].sum(), power[group].sum(), WEAK_PRIOR
+        n, total, s = stats.counts[group].sum(), squares[group].sum(), WEAK_PRIOR
         root = max(np.roots([n, n * s - total - 2.0 * s, -total * s]))
         np.testing.assert_allclose(found[group], root, rtol=1e-9)
     known = np.array(tied.groups) < 0

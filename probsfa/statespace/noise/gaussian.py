@@ -241,12 +241,12 @@ class Noise(NamedTuple):
         slope = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
         return np.where(self.learned, slope, 0.0)
 
-    def best_variance(self, counts: FloatArray, power: FloatArray) -> FloatArray:
+    def best_variance(self, counts: FloatArray, squares: FloatArray) -> FloatArray:
         """Return variances that maximize the posterior density given sums of squares, without bounds.
 
         Parameters
         ----------
-        counts, power : ndarray of shape (M,)
+        counts, squares : ndarray of shape (M,)
             Number of values, and expected sum of their squared residuals.
 
         Returns
@@ -254,17 +254,17 @@ class Noise(NamedTuple):
         ndarray of shape (M,)
         """
         if self.prior == 0.0:
-            return power / counts
-        half = 0.5 * (counts * self.prior - power - 2.0 * self.prior)
-        product = counts * power * self.prior
+            return squares / counts
+        half = 0.5 * (counts * self.prior - squares - 2.0 * self.prior)
+        product = counts * squares * self.prior
         root = np.sqrt(half**2 + product)
         # A form of the root without cancellation if `half` is positive.
-        below = power * self.prior / np.where(half > 0.0, half + root, 1.0)
+        below = squares * self.prior / np.where(half > 0.0, half + root, 1.0)
         return np.asarray(np.where(half > 0.0, below, (root - half) / counts))
 
-    def maximized(self, variance: FloatArray, counts: FloatArray, power: FloatArray) -> FloatArray:
+    def maximized(self, variance: FloatArray, counts: FloatArray, squares: FloatArray) -> FloatArray:
         """M-step: return variances (D,) from counts and sums of squares (D,); known values are unchanged."""
-        best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
+        best = self.best_variance(self.variances.totals(counts), self.variances.totals(squares))
         free = np.maximum(best, self.variances.largest(self.floor))
         return self.with_fixed(self.variances.column_values(free, variance))
 

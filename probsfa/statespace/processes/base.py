@@ -415,8 +415,8 @@ class Process(ABC):
         scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
         root = scale[:, :, None] * np.linalg.cholesky(innovation / (scale[:, :, None] * scale[:, None, :]))
         resolvent = np.exp(1j * omega)[:, None, None, None] * np.eye(self.n_states) - matrix
-        power = np.sum(np.abs(np.linalg.solve(resolvent, root.astype(np.complex128)[None])) ** 2, axis=3)
-        return np.asarray(power[:, :, list(self.loaded_states)])
+        spectra = np.sum(np.abs(np.linalg.solve(resolvent, root.astype(np.complex128)[None])) ** 2, axis=3)
+        return np.asarray(spectra[:, :, list(self.loaded_states)])
 
     def damping(self, n_rows: float) -> FloatArray:
         """Return the information (C, N) in `n_rows` observed transitions about the coordinates."""
