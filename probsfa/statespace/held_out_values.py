@@ -281,7 +281,7 @@ def compare_scores(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArra
     groups : ndarray of int of shape (n,)
         Index of the group of each value; values of one group are not independent.
     bic : ndarray of shape (M,)
-        BIC of the observed values.
+        BIC of each model; infinite for models that are selected by their scores only.
 
     Returns
     -------
@@ -310,11 +310,11 @@ def compare_scores_of_draws(
     Parameters
     ----------
     scores : sequence of ndarray of shape (M, n)
-        Scores of the values of each draw, as of :func:`compare_scores`.
+        Scores of the values of each draw, as in :func:`compare_scores`.
     groups : sequence of ndarray of int of shape (n,)
         Groups of the values of each draw.
     bic : ndarray of shape (M,)
-        Bayesian information criteria.
+        As in :func:`compare_scores`.
 
     Returns
     -------
@@ -337,7 +337,7 @@ def near_best_models(evidence: Evidence, bic: FloatArray) -> NDArray[np.intp]:
     evidence : Evidence
         Result of :func:`compare_scores`.
     bic : ndarray of shape (M,)
-        Bayesian information criteria of the values that were not held out.
+        As in :func:`compare_scores`.
 
     Returns
     -------

@@ -219,7 +219,7 @@ class Search:
         Parameters
         ----------
         requested : iterable of (dict, Candidate or None)
-            Options, and the candidate of the search in a comparison.
+            Options of each candidate; in the comparison, also its fit in the search.
         candidates : list of Candidate
             List to which fitted candidates are appended.
         report : callable or None
