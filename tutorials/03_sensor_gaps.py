@@ -161,8 +161,8 @@ for advice in diagnostics.advice or ("The tests do not reject the model.",):
     print(textwrap.fill(f"- {advice}", 100, subsequent_indent="  "))
 
 # %% [markdown]
-# With real data some tests always reject the model. Errors of the hidden values show whether it is accurate
-# enough for imputation. (For stochastic cycles, AR(1) noise and outliers see
+# With real data some tests nearly always reject the model. Errors of the hidden values show whether it is
+# accurate enough for imputation. (For stochastic cycles, AR(1) noise and outliers see
 # [notebook 05](05_real_series.ipynb).)
 
 # %%

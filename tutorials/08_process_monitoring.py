@@ -4,8 +4,8 @@
 # Sensors of a plant depend on a few slow causes. **Control charts** of slow features monitor the operating
 # point, the dynamics, and deviations from the model. Shang et al. (2015) explain the purpose of the chart of
 # the dynamics: after a disturbance a controller may keep the plant at a new operating point. Then only the
-# chart of the operating point raises alarms. Thus the operator can distinguish a new operating point from a
-# fault.
+# chart of the operating point raises alarms. The operator can thus distinguish this case from a fault that
+# changes the dynamics.
 #
 # This notebook simulates a plant, estimates control limits, and simulates three faults.
 
