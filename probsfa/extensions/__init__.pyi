@@ -1,4 +1,4 @@
-"""Extensions of slow feature analysis, and what it is compared with."""
+"""Extensions of slow feature analysis, and methods for comparison."""
 
 from probsfa.extensions.autoencoder import Autoencoder as Autoencoder
 from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencoder

@@ -10,8 +10,8 @@ import stat
 import numpy as np
 import pytest
 
-# Files in which [old>new] is a value that is missing before and filled after, by the mean of its column: 2 of
-# 1 and 3, 30 of 20 and 40.
+# In these files, [old>new] is a missing value with its text before and after the command. The imputed value
+# is the mean of the column: 2 of 1 and 3, or 30 of 20 and 40.
 ODD = {
     "plain": "a,b\n1,20\n[>2.000],40\n3,[>30.00]\n",
     "byte order mark": "\ufeffa,b\n1,20\n[>2.000],40\n3,[>30.00]\n",

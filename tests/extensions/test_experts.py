@@ -360,9 +360,9 @@ def test_gradient_of_long_chains_agrees_with_that_of_the_likelihood(rng, persist
     values = np.array([[1.1], [0.7]])
 
     def log_likelihood(vector):
-        here = from_vector(vector, 1)
-        grid = oracle.Grid(SQUARED, *arrays_of(here), n=300)
-        return oracle.log_density(SQUARED(values), *arrays_of(here), [2]) - grid.log_integral
+        params = from_vector(vector, 1)
+        grid = oracle.Grid(SQUARED, *arrays_of(params), n=300)
+        return oracle.log_density(SQUARED(values), *arrays_of(params), [2]) - grid.log_integral
 
     wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4) / 2  # per row
     data = Data(
@@ -384,10 +384,10 @@ def test_contrastive_divergence_is_an_ascent_direction_of_the_likelihood(rng):
     values = np.array([[1.1], [0.7]])
 
     def log_likelihood(vector):
-        here = from_vector(vector, 1)
+        params = from_vector(vector, 1)
         return (
-            oracle.log_density(SQUARED(values), *arrays_of(here), [2])
-            - oracle.Grid(SQUARED, *arrays_of(here), n=300).log_integral
+            oracle.log_density(SQUARED(values), *arrays_of(params), [2])
+            - oracle.Grid(SQUARED, *arrays_of(params), n=300).log_integral
         )
 
     wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4)
@@ -505,8 +505,8 @@ def test_missing_values_are_drawn_on_the_manifold(fitted):
     free_values = model.sample_posterior(hidden, 40, of="values", n_steps=5, random_state=0)
     assert free_values.shape == (40, 45, 1) and np.all(free_values[:, :15] == y[:15])
     # Absolute values are slow and as large as in adjacent rows; signs are random.
-    around = np.abs(np.concatenate([y[5:15], y[25:35]])).mean()
-    np.testing.assert_allclose(np.mean(np.abs(free_values[:, 15:25])), around, rtol=0.25)
+    adjacent_size = np.abs(np.concatenate([y[5:15], y[25:35]])).mean()
+    np.testing.assert_allclose(np.mean(np.abs(free_values[:, 15:25])), adjacent_size, rtol=0.25)
     assert 0.2 < np.mean(free_values[:, 15:25] > 0.0) < 0.8
     assert model.posterior(hidden).std[15:25].mean() > model.posterior(y).std[15:25].mean()
 

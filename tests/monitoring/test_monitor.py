@@ -95,10 +95,10 @@ def test_incomplete_rows_have_no_statistic_if_sfa_skips_them(process, rng):
 def test_held_out_statistics_are_from_fits_to_the_other_rows(process):
     X = process[:200]
     monitor = ProcessMonitor(SFA(), alpha=0.1, n_folds=2).fit(X)
-    for own, other in ((slice(0, 100), slice(100, 200)), (slice(100, 200), slice(0, 100))):
-        features = SFA().fit(X[other]).transform(X[own])
+    for held_out, training in ((slice(0, 100), slice(100, 200)), (slice(100, 200), slice(0, 100))):
+        features = SFA().fit(X[training]).transform(X[held_out])
         wanted = np.sum(features[:, : monitor.n_slow_] ** 2, axis=1)
-        np.testing.assert_allclose(monitor.held_out_["T2"].to_numpy()[own], wanted)
+        np.testing.assert_allclose(monitor.held_out_["T2"].to_numpy()[held_out], wanted)
 
 
 def test_outputs_of_lists_frames_and_lengths(process):

@@ -135,11 +135,11 @@ def test_statistics_of_slow_features_by_loops(rng):
         if t == 0:
             assert np.isnan(made["S2"].values[t])
             continue
-        moved = [(y[t][k] - y[t - 1][k]) ** 2 / sfa.delta_values_[k] for k in range(3)]
-        assert made["S2"].values[t] == pytest.approx(moved[0] + moved[1])
-        assert made["S2 fast"].values[t] == pytest.approx(moved[2])
-    left = (x - sfa.inverse_transform(sfa.transform(x))) / X.std(axis=0)
-    np.testing.assert_allclose(made["residual"].values, np.sum(left**2, axis=1))
+        scaled_changes = [(y[t][k] - y[t - 1][k]) ** 2 / sfa.delta_values_[k] for k in range(3)]
+        assert made["S2"].values[t] == pytest.approx(scaled_changes[0] + scaled_changes[1])
+        assert made["S2 fast"].values[t] == pytest.approx(scaled_changes[2])
+    errors = (x - sfa.inverse_transform(sfa.transform(x))) / X.std(axis=0)
+    np.testing.assert_allclose(made["residual"].values, np.sum(errors**2, axis=1))
 
 
 def test_contributions_of_slow_features_are_reductions_by_single_values(rng):

@@ -19,12 +19,14 @@ def value_covariance(params, times):
         matrix = np.kron(np.eye(n_rows), params.loadings)
         total += matrix @ latents.prior(params, times) @ matrix.T
     for j in range(d):
-        own = [
+        noise_covariances = [
             params.noise_scale[j] ** 2 * params.noise_decay[j] ** np.abs(np.subtract.outer(t, t))
             for t in times
         ]
         rows = np.arange(n_rows) * d + j
-        total[np.ix_(rows, rows)] += block_diag(*own) + params.noise_variance[j] * np.eye(n_rows)
+        total[np.ix_(rows, rows)] += block_diag(*noise_covariances) + params.noise_variance[j] * np.eye(
+            n_rows
+        )
     return total
 
 

@@ -65,21 +65,21 @@ def nystroem(weights, embedding, eigenvalues, normalization, degrees):
     """Embed a new point that replaces the nearest training point in the eigenvalue equation.
 
     The equation of a graph without self-loops is (1 - lambda) d y = sum w y over the *other* points. The
-    largest edge weight of the new point is treated as its self-loop: the degree excludes this weight, and its
+    largest edge weight of the new point is treated as its self-loop. The degree excludes this weight, and the
     product w y is added to both sides.
     """
     nearest = int(np.argmax(weights))
-    own = weights[nearest]
+    self_loop = weights[nearest]
     d = sum(w for j, w in enumerate(weights) if j != nearest)
     out = np.zeros(len(eigenvalues))
     for k, lam in enumerate(eigenvalues):
         if normalization == "random_walk":
-            y, rest = embedding[:, k], (1 - lam) * d
+            y, factor = embedding[:, k], (1 - lam) * d
         elif normalization == "symmetric":
-            y, rest = embedding[:, k] / np.sqrt(degrees), (1 - lam) * d
+            y, factor = embedding[:, k] / np.sqrt(degrees), (1 - lam) * d
         else:
-            y, rest = embedding[:, k], d - lam
-        out[k] = sum(w * y_j for w, y_j in zip(weights, y, strict=True)) / (own + rest)
+            y, factor = embedding[:, k], d - lam
+        out[k] = sum(w * y_j for w, y_j in zip(weights, y, strict=True)) / (self_loop + factor)
         if normalization == "symmetric":
             out[k] *= np.sqrt(d)
     return out

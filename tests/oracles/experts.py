@@ -35,12 +35,12 @@ def latent_means(rows, decay, loadings, noise, offset):
     """Return means (T, K) of the factors given expanded rows (T, E) of one sequence."""
     n, (_, n_latents) = len(rows), loadings.shape
     total = covariance(decay, loadings, noise, [n])
-    away = np.linalg.solve(total, (rows - offset).ravel()).reshape(n, -1)
+    weighted_deviations = np.linalg.solve(total, (rows - offset).ravel()).reshape(n, -1)
     out = np.zeros((n, n_latents))
     for t in range(n):
         for k in range(n_latents):
             for u in range(n):
-                out[t, k] += decay[k] ** abs(t - u) * loadings[:, k] @ away[u]
+                out[t, k] += decay[k] ** abs(t - u) * loadings[:, k] @ weighted_deviations[u]
     return out
 
 

@@ -137,12 +137,12 @@ def prior(params, times, sequence):
     for i in range(n):
         start = when[np.flatnonzero(np.equal(sequence, sequence[i]))[0]]
         for j in np.flatnonzero(np.equal(sequence, sequence[i])):
-            at = 0
+            first_state = 0
             for kind in kinds:
                 block = np.array(kind(when[i] - start, when[j] - start), dtype=object)
-                own = slice(at, at + len(block))
-                whole[i, own, j, own] = block
-                at += len(block)
+                states = slice(first_state, first_state + len(block))
+                whole[i, states, j, states] = block
+                first_state += len(block)
     return whole
 
 

@@ -122,8 +122,8 @@ def dynamax_moving(model, data, times=None, unused=1.0):
     """Return parameters of dynamax for each row, its data, and the nats to add to its log-likelihood.
 
     Element t of weights and covariance is the transition from row t - 1 to row t; element 0 is ignored
-    (``unused``). dynamax has no missing values: each is replaced by a zero with loadings of zero and unit
-    noise, which adds ``-log(2 pi) / 2`` to the log-likelihood and leaves the posterior unchanged.
+    (``unused``). dynamax does not support missing values. Each is replaced by a zero with loadings of zero
+    and unit noise. This adds ``-log(2 pi) / 2`` to the log-likelihood and does not change the posterior.
     """
     from dynamax.linear_gaussian_ssm.inference import make_lgssm_params
 

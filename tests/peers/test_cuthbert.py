@@ -1,7 +1,7 @@
 """Properties that cuthbert's tests of linear Gaussian models check, for both packages, and their agreement.
 
 The sequential and parallel Kalman filters and smoothers of cuthbert use square roots of covariances, so both
-packages agree up to rounding. Its tests draw random models that change at every row; here the models are
+packages agree up to rounding. Its tests draw random models that change at every row. Here the models are
 factorial AR(1) models, and only gaps in time and missing values change from row to row.
 """
 
@@ -240,9 +240,9 @@ def test_joint_covariance_of_successive_states(seed):
     # The conditional covariance of the earlier state given the later one follows from the filter.
     a = np.diag(model.decay)
     filtered = ours.filtered_covariances[:-1]
-    back = filtered @ a @ np.linalg.inv(a @ filtered @ a + np.eye(K) - a @ a)
-    left = ours.covariances[:-1] - back @ ours.lag_one
-    assert scaled_error(left, filtered - back @ a @ filtered) < EXACT
+    smoother_gain = filtered @ a @ np.linalg.inv(a @ filtered @ a + np.eye(K) - a @ a)
+    conditional_covariance = ours.covariances[:-1] - smoother_gain @ ours.lag_one
+    assert scaled_error(conditional_covariance, filtered - smoother_gain @ a @ filtered) < EXACT
 
 
 # ------------------------------------------------------------------------- densities, draws, factors

@@ -1,7 +1,7 @@
 """Properties that dynamax's tests of linear Gaussian models check, for both packages, and their agreement.
 
-dynamax adds 1e-9 to the diagonal of every matrix before it solves a system, so its results are compared with
-a tolerance of 1e-7; results of this package are compared with definitions up to rounding.
+dynamax adds 1e-9 to the diagonal of every matrix before it solves a system. Its results are therefore
+compared with a tolerance of 1e-7; results of this package agree with definitions up to rounding.
 """
 
 from functools import cache
@@ -195,9 +195,9 @@ def test_filter_is_bayesian_regression():
         expected.append((np.linalg.solve(precision, design[:t].T @ response[:t]), np.linalg.inv(precision)))
     means, covariances = map(np.array, zip(*expected, strict=True))
 
-    still = oracle.Model(np.full(2, 1 - 1e-15), np.sqrt(prior) * design, np.ones(n), np.zeros(n))
-    one_each = np.where(np.eye(n, dtype=bool), response, np.nan)
-    ours = run_filter(to_parameters(still), adapters.sequence_of(one_each), None)
+    constant_states = oracle.Model(np.full(2, 1 - 1e-15), np.sqrt(prior) * design, np.ones(n), np.zeros(n))
+    one_value_per_row = np.where(np.eye(n, dtype=bool), response, np.nan)
+    ours = run_filter(to_parameters(constant_states), adapters.sequence_of(one_value_per_row), None)
     assert scaled_error(np.sqrt(prior) * ours.means, means) < 1e-9
     assert scaled_error(prior * ours.covariances, covariances) < 1e-9
 

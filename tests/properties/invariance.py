@@ -1,8 +1,8 @@
 """Random configurations of all deterministic estimators, and changes of the data that keep their outputs.
 
-Outputs are independent of the order of the columns, of the order of the rows where it has no meaning, of
-the memory layout, and of the sign of numeric labels. They are finite, and the data remain unchanged. Print
-the largest difference of each estimator over many configurations::
+Outputs do not depend on the order of the columns, the memory layout, and the sign of numeric labels. They do
+not depend on the order of the rows where it has no meaning. They are finite, and the data remain unchanged.
+Print the largest difference of each estimator over many configurations::
 
     python -m tests.properties.invariance --configurations 500
 """

@@ -90,8 +90,8 @@ def test_example_of_wiskott_and_sejnowski_2002():
     x = np.column_stack([np.sin(t) + np.cos(11 * t) ** 2, np.cos(11 * t)])
     sfa = SFA(1, expansion=PolynomialFeatures(2, include_bias=False)).fit(x)
     assert abs(np.corrcoef(sfa.transform(x)[:, 0], np.sin(t))[0, 1]) > 1 - 1e-9
-    # The published numbers of the breze library are the direction in whitened principal components of the
-    # quadratic monomials, of unit length; the signs of principal components are arbitrary.
+    # The published numbers of the breze library are a direction of unit length in whitened principal
+    # components of the quadratic monomials. The signs of principal components are arbitrary.
     Z = PolynomialFeatures(2, include_bias=False).fit_transform(x)
     variances, axes = np.linalg.eigh(np.cov(Z, rowvar=False, ddof=0))
     direction = (np.sqrt(variances) * (axes.T @ sfa.components_[0]))[::-1]
