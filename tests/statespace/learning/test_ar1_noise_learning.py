@@ -69,8 +69,8 @@ def spectral_matrix(params, omega):
     for rho, w in zip(params.rhythm_decay, params.rhythm_frequency, strict=True):
         both = [(1.0 - rho**2) / abs(1.0 - rho * np.exp(1j * (s * w - omega))) ** 2 for s in (1.0, -1.0)]
         latents += [0.5 * sum(both)] * 2
-    own = [s**2 * spectrum(b) for s, b in zip(params.noise_scale, params.noise_decay, strict=True)]
-    noise = np.diag(np.array(own) + params.noise_variance)
+    ar1_spectra = [s**2 * spectrum(b) for s, b in zip(params.noise_scale, params.noise_decay, strict=True)]
+    noise = np.diag(np.array(ar1_spectra) + params.noise_variance)
     return params.loadings @ np.diag(latents) @ params.loadings.T + noise
 
 
@@ -87,21 +87,21 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
     wanted = np.zeros((coordinates.size, coordinates.size))
     for w, weight in zip(omega, weights, strict=True):
         inverse = np.linalg.inv(spectral_matrix(params, w))
-        slopes = []
+        derivatives = []
         for i in range(coordinates.size):
             moved = [
                 from_vector(coordinates, at + s * np.eye(coordinates.size)[i], states) for s in (1e-5, -1e-5)
             ]
             up, down = (spectral_matrix(each.without_ar1_noise_states(), w) for each in moved)
-            slopes.append(inverse @ (up - down) / 2e-5)
-        wanted += 0.5 * n * weight * np.array([[np.trace(x @ y) for y in slopes] for x in slopes])
+            derivatives.append(inverse @ (up - down) / 2e-5)
+        wanted += 0.5 * n * weight * np.array([[np.trace(x @ y) for y in derivatives] for x in derivatives])
     offset = coordinates.slices[3]
     wanted[offset, offset] = n * np.linalg.inv(spectral_matrix(params, 0.0))
     complete = CompleteData(np.full(3, n), n * np.eye(coordinates.n_states), n)
     metric = AR1NoiseMetric(coordinates, states, complete)
     dense = metric.to_dense()
-    own = coordinates.ar1_noise_states
-    dense[own, own] -= np.eye(3)  # added for AR(1) noise without observations
+    ar1_noise = coordinates.ar1_noise_states
+    dense[ar1_noise, ar1_noise] -= np.eye(3)  # added, because decays of weak AR(1) noise are not identified
     assert scaled_error(dense, wanted) < 1e-6
     step = metric.solve(at, np.ones(coordinates.size, dtype=bool), 0.1)
     assert scaled_error(metric.to_dense(0.1) @ step, at) < 1e-8
@@ -160,12 +160,12 @@ def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng
             from_vector(coordinates, vector, states).without_ar1_noise_states(), data, times
         )
 
-    own = [
+    indices = [
         *range(coordinates.ar1_noise_states.start, coordinates.ar1_noise_states.stop),
         coordinates.slices[1].start + 1,
     ]
     step = 2e-3 * np.eye(coordinates.size)
-    for i in own:
+    for i in indices:
         second = (value(at + step[i]) - 2.0 * value(at) + value(at - step[i])) / 2e-3**2
         assert abs(information[i, i] + second) < 1e-3 * max(1.0, abs(second))
 
@@ -215,8 +215,8 @@ def test_scaling_columns_scales_the_fit():
     np.testing.assert_allclose(other.noise_scale_, one.noise_scale_ * scale, rtol=1e-3)
     np.testing.assert_allclose(other.noise_decay_, one.noise_decay_, rtol=1e-3)
     np.testing.assert_allclose(other.noise_share_, one.noise_share_, rtol=2e-3)
-    volume = len(x) * np.sum(np.log(scale))
-    assert other.log_likelihood_ == pytest.approx(one.log_likelihood_ - volume, abs=1e-3)
+    log_jacobian = len(x) * np.sum(np.log(scale))
+    assert other.log_likelihood_ == pytest.approx(one.log_likelihood_ - log_jacobian, abs=1e-3)
 
 
 @pytest.mark.exhaustive
@@ -257,7 +257,7 @@ def test_decays_of_the_noise_are_recovered():
 
 
 def test_standard_errors_of_ar1_noise_are_the_numerical_ones():
-    """They equal those from second differences of the log-likelihood; intervals are on the scale of atanh."""
+    """Compare with second differences of the log-likelihood; intervals of decays use the scale of atanh."""
     truth = ProbabilisticSFA.from_parameters(
         [0.95], [[1.5], [-1.0], [1.0]], 0.3, noise_decay=[0.8, 0.7, 0.75], noise_scale=[0.9, 1.0, 0.8]
     )
@@ -274,13 +274,13 @@ def test_standard_errors_of_ar1_noise_are_the_numerical_ones():
         at = make_parameters(np.tanh(a), c[:, None], np.exp(r), mu, noise_decay=np.tanh(b), noise_scale=s)
         return log_likelihood(at.state_space, panel)
 
-    free = np.sqrt(np.diag(np.linalg.inv(-numerical_hessian(value, vector))))
+    numerical_errors = np.sqrt(np.diag(np.linalg.inv(-numerical_hessian(value, vector))))
     errors = model.standard_errors(x)
-    np.testing.assert_allclose(errors.noise_decay, (1.0 - p.noise_decay**2) * free[:3], rtol=0.02)
-    np.testing.assert_allclose(errors.noise_scale, free[3:6], rtol=0.02)
-    reach = scipy.stats.norm.isf(0.05) * free[:3]
+    np.testing.assert_allclose(errors.noise_decay, (1.0 - p.noise_decay**2) * numerical_errors[:3], rtol=0.02)
+    np.testing.assert_allclose(errors.noise_scale, numerical_errors[3:6], rtol=0.02)
+    half_width = scipy.stats.norm.isf(0.05) * numerical_errors[:3]
     for end, sign in zip(errors.interval("noise_decay", 0.9), (-1.0, 1.0), strict=True):
-        np.testing.assert_allclose(end, np.tanh(vector[:3] + sign * reach), atol=3e-3)
+        np.testing.assert_allclose(end, np.tanh(vector[:3] + sign * half_width), atol=3e-3)
 
 
 @pytest.mark.nightly
@@ -311,7 +311,7 @@ def test_numbers_of_factors_are_compared_under_ar1_noise():
     assert np.isfinite(selection.table.score[-2:]).all()
 
 
-def test_a_model_of_white_noise_is_a_start():
+def test_a_fit_with_ar1_noise_starts_from_a_fit_with_white_noise():
     _, x = draw(5, 150, (0.8, 0.6, 0.7))
     white = ProbabilisticSFA(1).fit(x)
     model = ProbabilisticSFA(1, noise="ar1", init=white).fit(x)
@@ -323,9 +323,9 @@ def test_a_model_of_white_noise_is_a_start():
 
 
 def test_noise_that_alternates_starts_with_negative_decays(rng):
-    """Only for columns with much noise: with little noise, residuals of a smoother alternate anyway."""
+    """Only for columns with much noise: with little noise, residuals of white noise alternate too."""
     white, alternating = rng.standard_normal(400), lfilter([1.0], [1.0, 0.6], rng.standard_normal(400))
-    left = np.column_stack([white, alternating, alternating, -0.5 * alternating])
+    residuals = np.column_stack([white, alternating, alternating, -0.5 * alternating])
     params = StateSpace(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))
-    signs = ar1_noise_signs(params, [left[:100], left[100:]])
+    signs = ar1_noise_signs(params, [residuals[:100], residuals[100:]])
     np.testing.assert_array_equal(signs, [1.0, -1.0, 1.0, -1.0])

@@ -44,7 +44,7 @@ def test_there_are_five_observed_values_for_each_parameter(n_rows):
     assert size_of(n_rows, 18) == max(affordable)
 
 
-def test_the_number_of_factors_makes_posteriors_of_very_many_rows_affordable():
+def test_there_are_fewer_factors_for_very_many_rows():
     sizes = [size_of(n, 30) for n in (10**4, 10**6, 10**8)]
     assert sizes[0] == 30 > sizes[1] > sizes[2] >= 1
 
@@ -126,15 +126,15 @@ def test_the_default_call_is_better_than_linear_interpolation(tmp_path):
     decay = [0.98, 0.95, 0.9]
     x = make_slow_mixture(400, 6, decay=decay, noise_variance=0.3, random_state=0).data
     hidden = hide_values(x, 0.1, random_state=0)
-    seen = np.where(hidden, np.nan, x)
-    model = ProbabilisticSFA().fit(seen)
+    incomplete = np.where(hidden, np.nan, x)
+    model = ProbabilisticSFA().fit(incomplete)
     k = model.decay_.size
     assert model.converged_ and f"Selected {k} latent factor" in model.status_
 
     def error(filled):
         return np.sqrt(np.mean((filled - x)[hidden] ** 2))
 
-    assert error(model.impute(seen)) < 0.9 * error(LinearInterpolation().fill(seen).values)
+    assert error(model.impute(incomplete)) < 0.9 * error(LinearInterpolation().fill(incomplete).values)
     model.save(tmp_path / "model")
     assert load(tmp_path / "model").get_params() == model.get_params()
     assert model.get_params()["n_components"] is None
@@ -153,8 +153,8 @@ def test_a_stream_chooses_its_number_of_factors(rng):
 
 def test_the_tolerance_increases_with_the_number_of_parameters():
     options = FitOptions(2)
-    worth = [options.tolerance(n) for n in (10, 100, 300, 1000)]
-    np.testing.assert_allclose(worth, [0.002, 0.2, 0.5, 0.5])
+    tolerances = [options.tolerance(n) for n in (10, 100, 300, 1000)]
+    np.testing.assert_allclose(tolerances, [0.002, 0.2, 0.5, 0.5])
     assert FitOptions(2, tol=3.0).tolerance(1000) == 3.0
 
 
@@ -167,11 +167,11 @@ def test_more_factors_than_fit_into_memory_are_refused(rng):
         check_fit_memory(1000, available=2**30)
 
 
-@pytest.mark.parametrize("asked", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])
-def test_more_factors_than_observed_values_are_refused(rng, asked):
-    [(name, value)] = asked.items()
+@pytest.mark.parametrize("options", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])
+def test_more_factors_than_observed_values_are_refused(rng, options):
+    [(name, value)] = options.items()
     with pytest.raises(ValueError, match=f"{name}={value}.*60"):
-        ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((20, 3)))
+        ProbabilisticSFA(**{"n_components": 1, **options}).fit(rng.standard_normal((20, 3)))
 
 
 def test_starting_points_of_many_columns_are_fast(rng):

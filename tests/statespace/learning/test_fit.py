@@ -65,12 +65,12 @@ def test_fits_end_at_a_maximum(rng, sampling, noise):
 
     at = oracle.pack(found, noise, even)
     assert fitted.converged_
-    slope = oracle.numerical_gradient(value, at, 1e-4)
+    gradient = oracle.numerical_gradient(value, at, 1e-4)
     free = np.ones(len(at), dtype=bool)
     if noise == "diagonal":
         relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
         free[12:17] = relative > 1.001e-3
-    assert np.max(np.abs(slope[free])) < 1e-2
+    assert np.max(np.abs(gradient[free])) < 1e-2
 
 
 @parametrize("noise", [1e-6, 1e-3, 0.3, 3.0], quick=[0.3])
@@ -126,7 +126,7 @@ def test_the_prior_keeps_variances_of_heywood_cases_positive(rng):
 
 @parametrize("solver", ["lbfgs", "em"], quick=["lbfgs"])
 @parametrize("noise", ["diagonal", "isotropic"])
-def test_fits_end_where_likelihood_and_prior_have_no_slope(rng, solver, noise):
+def test_fits_end_where_likelihood_and_prior_have_zero_gradient(rng, solver, noise):
     """By differences of a textbook Kalman filter and of the density ``rho / (rho + 1e-4)``."""
     data = heywood_data(rng)[:60]
     fitted = ProbabilisticSFA(2, noise=noise, tol=1e-8, max_iter=3000, solver=solver).fit(data)
@@ -140,8 +140,8 @@ def test_fits_end_where_likelihood_and_prior_have_no_slope(rng, solver, noise):
             np.log(relative / (relative + 1e-4))
         )
 
-    slope = oracle.numerical_gradient(value, oracle.pack(found, noise), 1e-4)
-    assert fitted.converged_ and np.max(np.abs(slope)) < 1e-2
+    gradient = oracle.numerical_gradient(value, oracle.pack(found, noise), 1e-4)
+    assert fitted.converged_ and np.max(np.abs(gradient)) < 1e-2
 
 
 @QUIET
@@ -211,12 +211,12 @@ def test_max_iter_is_respected_and_reported(rng, solver, max_iter):
 def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     model, data = draw(rng)
     whole = objective.expected_statistics
-    seen = []
+    log_likelihoods = []
 
     def interrupted(params, panel, **options):
-        if len(seen) == at:
+        if len(log_likelihoods) == at:
             raise KeyboardInterrupt
-        seen.append(whole(params, panel, **options).log_likelihood)
+        log_likelihoods.append(whole(params, panel, **options).log_likelihood)
         return whole(params, panel, **options)
 
     monkeypatch.setattr(objective, "expected_statistics", interrupted)
@@ -225,14 +225,14 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
     assert not fitted.converged_ and "nterrupted" in fitted.status_
     monkeypatch.undo()
     assert fitted.log_likelihood_ == pytest.approx(fitted.log_likelihood(data), rel=1e-9)
-    scale = (~np.isnan(data)).sum(axis=0) @ np.log(np.nanstd(data, axis=0))
-    assert fitted.log_likelihood_ == pytest.approx(max(seen) - scale, rel=1e-9)
+    log_jacobian = (~np.isnan(data)).sum(axis=0) @ np.log(np.nanstd(data, axis=0))
+    assert fitted.log_likelihood_ == pytest.approx(max(log_likelihoods) - log_jacobian, rel=1e-9)
     assert np.all(np.isfinite(fitted.impute(data)))
 
 
 @parametrize("at", [0, 3, 10], quick=[3])
 def test_an_interrupt_while_starting_returns_a_start(rng, at, monkeypatch):
-    """After Ctrl-C before the first posterior, the result has parameters and their likelihood."""
+    """After Ctrl-C before the first exact evaluation, the result has parameters and their likelihood."""
     model, data = draw(rng)
     call, count = objective.WhittleObjective.__call__, []
 
@@ -285,19 +285,19 @@ def test_the_bar_moves_while_gaps_are_imputed_for_a_start(capsys):
 def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
     """The fit returns the start with the highest Whittle likelihood so far."""
     model, data = draw(rng)
-    call, seen = objective.WhittleObjective.__call__, []
+    call, evaluations = objective.WhittleObjective.__call__, []
 
     def interrupted(self, vector):
-        if len(seen) == at:
+        if len(evaluations) == at:
             raise KeyboardInterrupt
         evaluation = call(self, vector)
-        seen.append((evaluation.value, self.coordinates, vector, self.template))
+        evaluations.append((evaluation.value, self.coordinates, vector, self.template))
         return evaluation
 
     monkeypatch.setattr(objective.WhittleObjective, "__call__", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
         fitted = ProbabilisticSFA(2).fit(data)
-    _, coordinates, vector, template = max(seen, key=lambda one: one[0])
+    _, coordinates, vector, template = max(evaluations, key=lambda one: one[0])
     best = from_vector(coordinates, vector, template)
     np.testing.assert_allclose(np.sort(fitted.decay_), np.sort(best.decay), rtol=1e-12)
     relative = fitted.noise_variance_ / np.nanvar(data, axis=0)

@@ -29,26 +29,26 @@ def test_quadrature_integrates_the_spectra(decay):
     decay = np.array(decay)
     params = model_of_decays(decay)
     omega, weights = information_frequencies(params)
-    spectrum, slope = latent_spectra(params, omega, evenly_sampled=True)[:2]
+    spectrum, derivative = latent_spectra(params, omega, evenly_sampled=True)[:2]
     assert np.all((omega > 0) & (omega < np.pi)) and np.all(weights > 0)
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)
     np.testing.assert_allclose(weights @ spectrum, 1.0, rtol=1e-6)
     np.testing.assert_allclose(weights @ spectrum**2, (1 + decay**2) / (1 - decay**2), rtol=1e-4)
-    np.testing.assert_allclose(weights @ slope, 0.0, atol=1e-5)
+    np.testing.assert_allclose(weights @ derivative, 0.0, atol=1e-5)
 
 
 def test_spectra_are_sums_of_autocovariances(rng):
     decay, omega = np.array([0.9, -0.5, 0.0]), rng.uniform(0, np.pi, 7)
     lags = np.arange(1, 600)
     wanted = np.array([[1 + 2 * np.sum(a**lags * np.cos(w * lags)) for a in decay] for w in omega])
-    found, slope = latent_spectra(model_of_decays(decay), omega, evenly_sampled=True)[:2]
+    found, derivative = latent_spectra(model_of_decays(decay), omega, evenly_sampled=True)[:2]
     np.testing.assert_allclose(found, wanted, rtol=1e-10)
     free, h = np.arctanh(decay), 1e-5
     up, down = (
         latent_spectra(model_of_decays(np.tanh(free + s * h)), omega, evenly_sampled=True).values
         for s in (1, -1)
     )
-    np.testing.assert_allclose(slope, (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(derivative, (up - down) / (2 * h), rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 3), (5, 3)])
@@ -75,20 +75,20 @@ def test_information_is_the_difference_of_information_for_one_more_row(rng):
 def exact_information(model, n):
     """Return (1/2) tr(S^-1 d_i S S^-1 d_j S) + d_i mu' S^-1 d_j mu of the joint Gaussian of n rows."""
 
-    def law(vector):
+    def moments(vector):
         m = oracle.unpack(vector, model, "diagonal")
         H = oracle.observation_matrix(m, n)
         S = H @ oracle.latent_covariance(m, [np.zeros((n, 2))]) @ H.T + np.diag(np.tile(m.noise, n))
         return S, np.tile(m.offset, n)
 
     at, h = oracle.pack(model, "diagonal"), 1e-5
-    inverse = np.linalg.inv(law(at)[0])
-    slopes, shifts = [], []
+    inverse = np.linalg.inv(moments(at)[0])
+    derivatives, shifts = [], []
     for e in np.eye(len(at)):
-        (up, mu_up), (down, mu_down) = law(at + h * e), law(at - h * e)
-        slopes.append(inverse @ (up - down) / (2 * h))
+        (up, mu_up), (down, mu_down) = moments(at + h * e), moments(at - h * e)
+        derivatives.append(inverse @ (up - down) / (2 * h))
         shifts.append((mu_up - mu_down) / (2 * h))
-    flat, shifts = np.array(slopes), np.array(shifts)
+    flat, shifts = np.array(derivatives), np.array(shifts)
     return 0.5 * np.einsum("iab,jba->ij", flat, flat) + shifts @ inverse @ shifts.T
 
 
@@ -98,9 +98,9 @@ def test_other_noise_structures_are_sums_and_selections(rng, noise):
     params = to_parameters(model)
     free = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), True), params, 7)
     found = information(Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True), params, 7)
-    # Derivatives of all 28 coordinates by the free ones.
-    keep = [*range(18), *range(23, 28)]
-    J = np.eye(28)[:, keep]
+    # Derivatives of all 28 coordinates with respect to the free ones.
+    kept = [*range(18), *range(23, 28)]
+    J = np.eye(28)[:, kept]
     if noise == "isotropic":
         J = np.insert(J, 18, np.isin(np.arange(28), range(18, 23)), axis=1)
     np.testing.assert_allclose(found, J.T @ free @ J, rtol=1e-12, atol=1e-12)
@@ -138,7 +138,7 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
     model = oracle.random_model(rng, 3, 2)._replace(decay=np.array([0.9, 0.4]))
     n = 6
     data = [np.full((n, 3), np.nan)]
-    dense = oracle.joint_posterior(model, data)  # nothing observed: the law of the latents is the prior
+    dense = oracle.joint_posterior(model, data)  # without observations, the factors have their prior
     data = [np.zeros((n, 3))]
 
     def value(vector):
@@ -166,8 +166,8 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
     coordinates = Coordinates(Latents(k), getattr(NoiseVariances, noise)(d), True)
     moments = rng.standard_normal((40, k))
-    seen = CompleteData(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
-    metric = Metric(coordinates, to_parameters(model), seen, rng.standard_normal(coordinates.size))
+    complete = CompleteData(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
+    metric = Metric(coordinates, to_parameters(model), complete, rng.standard_normal(coordinates.size))
     free = np.ones(coordinates.size, dtype=bool)
     free[coordinates.slices[2]] = np.arange(coordinates.n_noise) % 3 != 1
     matrix = metric.to_dense(damping)[np.ix_(free, free)]
@@ -188,9 +188,9 @@ def test_the_block_diagonal_metric_has_the_blocks_of_the_full_one(rng):
         oracle.random_model(rng, 6, 3),
         Coordinates(Latents(3), NoiseVariances.diagonal(6), True),
     )
-    params, seen = to_parameters(model), complete_data_without_missing_values(10.0, coordinates)
-    fine = Metric(coordinates, params, seen).to_dense()
-    metric = Metric(coordinates, params, seen, max_dense_size=8)
+    params, complete = to_parameters(model), complete_data_without_missing_values(10.0, coordinates)
+    fine = Metric(coordinates, params, complete).to_dense()
+    metric = Metric(coordinates, params, complete, max_dense_size=8)
     coarse = metric.to_dense()
     decay, loadings, noise, offset = coordinates.slices
     for part in (decay, offset):
@@ -199,9 +199,9 @@ def test_the_block_diagonal_metric_has_the_blocks_of_the_full_one(rng):
     # In the basis of the span, factor by factor.
     basis = np.kron(np.linalg.svd(params.loadings / np.sqrt(params.noise_variance)[:, None])[0], np.eye(3))
     unit = np.repeat(np.sqrt(params.noise_variance), 3)
-    turned = [basis.T @ (m[loadings, loadings] * np.outer(unit, unit)) @ basis for m in (fine, coarse)]
-    keep = np.kron(np.eye(6), np.ones((3, 3)))
-    np.testing.assert_allclose(turned[1], keep * turned[0], atol=1e-8 * np.abs(turned[0]).max())
+    in_basis = [basis.T @ (m[loadings, loadings] * np.outer(unit, unit)) @ basis for m in (fine, coarse)]
+    kept = np.kron(np.eye(6), np.ones((3, 3)))
+    np.testing.assert_allclose(in_basis[1], kept * in_basis[0], atol=1e-8 * np.abs(in_basis[0]).max())
     gradient, free = rng.standard_normal(coordinates.size), np.ones(coordinates.size, dtype=bool)
     step = metric.solve(gradient, free, 0.1)
     np.testing.assert_allclose(metric.to_dense(0.1) @ step, gradient, rtol=1e-7, atol=1e-8)

@@ -60,9 +60,9 @@ def test_columns_are_standardized_by_their_observed_values(data):
     np.testing.assert_allclose(problem.shift, np.nanmean(data, axis=0), rtol=1e-12)
     np.testing.assert_allclose(problem.scale, np.nanstd(data, axis=0), rtol=1e-12)
     panel = problem.observations.panel
-    seen = np.where(panel.mask > 0, panel.values, np.nan)[:100]
-    np.testing.assert_allclose(np.nanmean(seen, axis=0), 0.0, atol=1e-12)
-    np.testing.assert_allclose(np.nanstd(seen, axis=0), 1.0, rtol=1e-12)
+    observed = np.where(panel.mask > 0, panel.values, np.nan)[:100]
+    np.testing.assert_allclose(np.nanmean(observed, axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.nanstd(observed, axis=0), 1.0, rtol=1e-12)
     np.testing.assert_array_equal(problem.observations.counts, np.sum(~np.isnan(data), axis=0))
 
 
@@ -83,12 +83,12 @@ def test_data_read_in_blocks_have_the_units_of_data_in_memory(data):
 
 
 def test_progress_is_reported_in_data_units(data):
-    told = []
+    reports = []
     options = FitOptions(2, noise="isotropic")  # no floor, under which the likelihood could fall again
-    fitted = maximum_likelihood(in_memory(data), options, report=lambda n, best: told.append((n, best)))
-    counts = [n for n, _ in told]
+    fitted = maximum_likelihood(in_memory(data), options, report=lambda n, best: reports.append((n, best)))
+    counts = [n for n, _ in reports]
     assert counts == sorted(set(counts)) and counts[-1] == fitted.n_evaluations
-    assert told[-1][1] == pytest.approx(fitted.log_likelihood, abs=1e-4)
+    assert reports[-1][1] == pytest.approx(fitted.log_likelihood, abs=1e-4)
 
 
 def test_parameters_in_standardized_units_have_the_likelihood_of_standardized_data(data, fitted):

@@ -35,7 +35,7 @@ def make_noise(n_features, prior=1e-4):
 
 
 @pytest.mark.parametrize("even", [True, False])
-def test_score_of_the_noise_is_the_slope_of_the_expected_density(rng, even):
+def test_score_of_the_noise_is_the_derivative_of_the_expected_density(rng, even):
     params = make_params(rng)
     iteration = EMIteration(make_panel(rng, params, [30, 12], even=even), params, make_noise(4, 0.05), 3)
     iteration.expect()
@@ -49,8 +49,8 @@ def test_score_of_the_noise_is_the_slope_of_the_expected_density(rng, even):
     for i in range(3):
         step = np.zeros((4, 3))
         step[:, i] = 1e-5
-        ahead, back = (density(learning._noise_after_step(params, x, iteration.noise)) for x in (step, -step))
-        np.testing.assert_allclose((ahead - back) / 2e-5, score[:, i], rtol=1e-5, atol=1e-5)
+        plus, minus = (density(learning._noise_after_step(params, x, iteration.noise)) for x in (step, -step))
+        np.testing.assert_allclose((plus - minus) / 2e-5, score[:, i], rtol=1e-5, atol=1e-5)
 
 
 def test_information_of_the_noise_is_that_of_a_long_series(rng):
@@ -64,13 +64,13 @@ def test_information_of_the_noise_is_that_of_a_long_series(rng):
 
     found, noise = learning._noise_information(params), make_noise(4)
     for d in range(4):
-        inverse, slopes = np.linalg.inv(covariance(params, d)), []
+        inverse, derivatives = np.linalg.inv(covariance(params, d)), []
         for step in np.eye(3) * 1e-5:
-            ahead, back = (
+            plus, minus = (
                 learning._noise_after_step(params, np.tile(x, (4, 1)), noise) for x in (step, -step)
             )
-            slopes.append(inverse @ (covariance(ahead, d) - covariance(back, d)) / 2e-5)
-        wanted = [[0.5 * np.sum(left * right.T) / n for left in slopes] for right in slopes]
+            derivatives.append(inverse @ (covariance(plus, d) - covariance(minus, d)) / 2e-5)
+        wanted = [[0.5 * np.sum(left * right.T) / n for left in derivatives] for right in derivatives]
         np.testing.assert_allclose(found[d], wanted, rtol=0.1, atol=0.01)
 
 
@@ -83,15 +83,14 @@ def test_regression_is_generalized_least_squares(rng, monkeypatch):
     lag = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))
     total = 0.0
     for d in range(4):
-        seen = iteration._observed[d] > 0.0
-        own = params.noise_scale[d] ** 2 * params.noise_decay[d] ** lag + params.noise_variance[d] * np.eye(
-            40
-        )
-        inverse = np.linalg.inv(own[np.ix_(seen, seen)])
-        mean = np.column_stack([iteration.means, np.ones(40)])[seen]
-        draws = [np.column_stack([x, np.zeros(40)])[seen] for x in iteration.deviations]
+        observed = iteration._observed[d] > 0.0
+        noise_covariance = params.noise_scale[d] ** 2 * params.noise_decay[d] ** lag
+        noise_covariance += params.noise_variance[d] * np.eye(40)
+        inverse = np.linalg.inv(noise_covariance[np.ix_(observed, observed)])
+        mean = np.column_stack([iteration.means, np.ones(40)])[observed]
+        draws = [np.column_stack([x, np.zeros(40)])[observed] for x in iteration.deviations]
         normal = mean.T @ inverse @ mean + sum(x.T @ inverse @ x for x in draws) / 2.0
-        right = mean.T @ inverse @ iteration._values[d, seen]
+        right = mean.T @ inverse @ iteration._values[d, observed]
         best = np.linalg.solve(normal, right)
         now = np.append(params.loadings[d], params.offset[d])
         total += 0.5 * (best - now) @ normal @ (best - now)

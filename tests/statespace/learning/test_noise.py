@@ -20,8 +20,8 @@ def test_the_density_falls_with_the_variance_below_a_ten_thousandth(kind, n):
     noise = Noise(getattr(NoiseVariances, kind)(FLOOR.size), FLOOR, WEAK_PRIOR)
     assert noise.log_prior(rho) == pytest.approx(log_density(rho)[:n].sum(), rel=1e-12)
     step = 1e-5
-    slopes = (log_density(rho * np.exp(step)) - log_density(rho * np.exp(-step))) / (2.0 * step)
-    np.testing.assert_allclose(noise.prior_slope(rho), slopes[:n], rtol=1e-6)
+    derivatives = (log_density(rho * np.exp(step)) - log_density(rho * np.exp(-step))) / (2.0 * step)
+    np.testing.assert_allclose(noise.prior_slope(rho), derivatives[:n], rtol=1e-6)
     assert np.all(noise.prior_slope(rho) < 1.0)  # nats for each factor of e
 
 

@@ -28,16 +28,18 @@ def small():
     return data, ProbabilisticSFA(1, tol=1e-8).fit(data)
 
 
-def dense_profile(like, data, decay, times=None):
+def dense_profile(template, data, decay, times=None):
     """Return the maximum of the dense log-likelihood at a fixed decay."""
 
-    def worse(rest):
+    def negative_log_likelihood(rest):
         vector = np.concatenate([[free], rest])
-        return -oracle.log_likelihood(oracle.unpack(vector, like, "diagonal", times is None), [data], times)
+        return -oracle.log_likelihood(
+            oracle.unpack(vector, template, "diagonal", times is None), [data], times
+        )
 
-    held = like._replace(decay=np.array([decay]))
-    free, *rest = oracle.pack(held, "diagonal", times is None)
-    end = scipy.optimize.minimize(worse, rest, method="BFGS", options={"gtol": 1e-4})
+    model = template._replace(decay=np.array([decay]))
+    free, *rest = oracle.pack(model, "diagonal", times is None)
+    end = scipy.optimize.minimize(negative_log_likelihood, rest, method="BFGS", options={"gtol": 1e-4})
     return -end.fun
 
 
@@ -45,11 +47,11 @@ def dense_profile(like, data, decay, times=None):
 def test_limits_are_those_of_the_dense_profile_likelihood(small, level):
     data, model = small
     profile = model.profile_timescale(data, level=level)
-    top = oracle.log_likelihood(to_model(model.params_), [data])
-    fall = 0.5 * scipy.stats.chi2(1).ppf(level)
+    maximum = oracle.log_likelihood(to_model(model.params_), [data])
+    decrease = 0.5 * scipy.stats.chi2(1).ppf(level)
     for end in (profile.lower, profile.upper):
         best = dense_profile(to_model(model.params_), data, np.exp(-1.0 / end))
-        np.testing.assert_allclose(top - best, fall, rtol=0.01)
+        np.testing.assert_allclose(maximum - best, decrease, rtol=0.01)
     assert profile.upper - profile.timescale > profile.timescale - profile.lower
     assert profile.log_likelihoods.max() == pytest.approx(0.0, abs=1e-4)
     assert (np.diff(profile.timescales) > 0).all()
@@ -184,5 +186,5 @@ def test_the_gradient_includes_the_prior_of_the_noise(rng):
     profile.noise, profile.n_evaluations = Noise(variances, np.full(2, 1e-6), 3.0), 0
     at = to_vector(profile.coordinates, profile.params)
     steps = 1e-5 * np.eye(len(at))
-    slopes = [(profile.log_likelihood(at + h)[0] - profile.log_likelihood(at - h)[0]) / 2e-5 for h in steps]
-    np.testing.assert_allclose(profile.log_likelihood(at)[1], slopes, rtol=1e-6, atol=1e-6)
+    gradient = [(profile.log_likelihood(at + h)[0] - profile.log_likelihood(at - h)[0]) / 2e-5 for h in steps]
+    np.testing.assert_allclose(profile.log_likelihood(at)[1], gradient, rtol=1e-6, atol=1e-6)

@@ -51,8 +51,8 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
             )[0]
             for s in (1.0, -1.0, 2.0, -2.0)
         ]
-        slope = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / (12.0 * step)
-        assert abs(found[i] - slope) < 2e-6 * max(1.0, abs(found[i])), i
+        derivative = (8.0 * (values[0] - values[1]) - (values[2] - values[3])) / (12.0 * step)
+        assert abs(found[i] - derivative) < 2e-6 * max(1.0, abs(found[i])), i
 
 
 @parametrize("kind", list(KINDS), quick=["both"])
@@ -111,10 +111,10 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
             ).values
             for s in (1.0, -1.0)
         )
-        slope = np.zeros_like(wanted[:, params.latents.loaded_states])
+        derivative = np.zeros_like(wanted[:, params.latents.loaded_states])
         for e in np.flatnonzero(found.coordinate_of_derivative == j):
-            slope[:, found.state_of_derivative[e]] += found.derivatives[:, e]
-        np.testing.assert_allclose(slope, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
+            derivative[:, found.state_of_derivative[e]] += found.derivatives[:, e]
+        np.testing.assert_allclose(derivative, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
 
 
 def test_spectra_of_slow_smooth_factors_are_accurate():
@@ -147,17 +147,21 @@ def oscillation(rng, n_rows=500, period=24.0, decay=0.998, n_features=4):
 
 def test_the_canonical_form_does_not_change_the_model(rng):
     params = make_model(rng, "rhythms")
-    turned = params.replace(rhythm_frequency=-params.rhythm_frequency)
+    reversed_model = params.replace(rhythm_frequency=-params.rhythm_frequency)
     panel = make_data(rng, params, even=True, lengths=[40])[2]
-    for model in (params, turned):
-        ruled = canonical(model, np.ones(4))
-        assert abs(log_likelihood(ruled, panel) - log_likelihood(model, panel)) < 1e-9
-        phased = vectors(ruled)[:, 0]
-        largest = np.argmax(np.abs(phased))
-        assert phased[largest].imag == 0.0 and phased[largest].real > 0.0 and ruled.rhythm_frequency[0] > 0.0
-        assert (~ruled.free_loadings).sum() == 1 and not ruled.free_loadings[largest, 2]
-        again = canonical(ruled, np.ones(4))
-        for one, other in zip(again.to_arrays().values(), ruled.to_arrays().values(), strict=True):
+    for model in (params, reversed_model):
+        canonical_model = canonical(model, np.ones(4))
+        assert abs(log_likelihood(canonical_model, panel) - log_likelihood(model, panel)) < 1e-9
+        first_cycle = vectors(canonical_model)[:, 0]
+        largest = np.argmax(np.abs(first_cycle))
+        assert (
+            first_cycle[largest].imag == 0.0
+            and first_cycle[largest].real > 0.0
+            and canonical_model.rhythm_frequency[0] > 0.0
+        )
+        assert (~canonical_model.free_loadings).sum() == 1 and not canonical_model.free_loadings[largest, 2]
+        again = canonical(canonical_model, np.ones(4))
+        for one, other in zip(again.to_arrays().values(), canonical_model.to_arrays().values(), strict=True):
             np.testing.assert_array_equal(one, other)
 
 
@@ -177,8 +181,8 @@ def test_a_cycle_is_found_and_no_fit_is_below_the_one_without(rng):
     x, params = oscillation(rng)
     x[100:120, :2] = np.nan
     without = ProbabilisticSFA(1).fit(x)
-    for asked in (1, [20.0]):
-        model = ProbabilisticSFA(1, rhythms=asked).fit(x)
+    for rhythms in (1, [20.0]):
+        model = ProbabilisticSFA(1, rhythms=rhythms).fit(x)
         assert model.log_likelihood_ > without.log_likelihood_ + 100.0
         assert abs(model.rhythm_periods_[0] / 24.0 - 1.0) < 0.02
         assert np.all(np.diff(model.history_) >= 0.0)
@@ -202,7 +206,7 @@ def test_durations_are_parsed(text, seconds):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("options", "message"),
     [
         ({"rhythms": -1}, "rhythms"),
         ({"rhythms": 1.5}, "periods"),
@@ -213,9 +217,9 @@ def test_durations_are_parsed(text, seconds):
         ({"rhythms": [2.0]}, "two rows"),
     ],
 )
-def test_invalid_options_are_refused_with_a_message(rng, asked, said):
-    with pytest.raises(ValueError, match=said):
-        ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((40, 2)))
+def test_invalid_options_are_refused_with_a_message(rng, options, message):
+    with pytest.raises(ValueError, match=message):
+        ProbabilisticSFA(**{"n_components": 1, **options}).fit(rng.standard_normal((40, 2)))
 
 
 def test_options_count_and_convert():

@@ -42,19 +42,19 @@ def loadings_of(coordinates, vector):
 def test_a_rotation_of_the_basis_is_exact(rng, d, k):
     """Rotations of any angle leave the explained variance unchanged."""
     coordinates, vector, noise = problem(rng, d, Latents(k))
-    here, generator = loadings_of(coordinates, vector), antisymmetric(rng, k)
-    if k > d:  # a turn that moves what the columns see, and nothing else
-        seen = np.linalg.svd(here / np.sqrt(noise)[:, None])[2][:d]
-        generator = seen.T @ antisymmetric(rng, d) @ seen
+    loadings, generator = loadings_of(coordinates, vector), antisymmetric(rng, k)
+    if k > d:  # a rotation in the row space of the loadings; other rotations do not change C
+        row_space = np.linalg.svd(loadings / np.sqrt(noise)[:, None])[2][:d]
+        generator = row_space.T @ antisymmetric(rng, d) @ row_space
     step = np.zeros(coordinates.size)
-    step[coordinates.slices[1]] = (here @ generator).ravel()
-    reached, turn = rotate_along(coordinates, vector, step, noise)
-    wanted = here @ exponential(generator)
+    step[coordinates.slices[1]] = (loadings @ generator).ravel()
+    reached, rotation = rotate_along(coordinates, vector, step, noise)
+    wanted = loadings @ exponential(generator)
     np.testing.assert_allclose(loadings_of(coordinates, reached), wanted, atol=1e-9)
-    np.testing.assert_allclose(turn.matrix @ turn.matrix.T, np.eye(k), atol=1e-12)
-    rest = np.ones(coordinates.size, dtype=bool)
-    rest[coordinates.slices[1]] = False
-    np.testing.assert_array_equal(reached[rest], vector[rest])
+    np.testing.assert_allclose(rotation.matrix @ rotation.matrix.T, np.eye(k), atol=1e-12)
+    others = np.ones(coordinates.size, dtype=bool)
+    others[coordinates.slices[1]] = False
+    np.testing.assert_array_equal(reached[others], vector[others])
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_a_rotation_of_the_basis_is_exact(rng, d, k):
 def test_any_step_is_the_same_to_first_order(rng, latents, n_ar1_noise):
     coordinates, vector, noise = problem(rng, 4, latents, n_ar1_noise)
     step = rng.standard_normal(coordinates.size)
-    apart = []
+    errors = []
     for length in (1e-2, 1e-3):
         reached, _ = rotate_along(coordinates, vector, length * step, noise)
-        apart.append(np.abs(reached - vector - length * step).max())
-    assert 0.0 < apart[1] < 0.02 * apart[0]
+        errors.append(np.abs(reached - vector - length * step).max())
+    assert 0.0 < errors[1] < 0.02 * errors[0]
 
 
 def test_the_rotation_minimizes_the_rest_of_the_step_in_units_of_the_noise(rng):
@@ -83,27 +83,27 @@ def test_the_rotation_minimizes_the_rest_of_the_step_in_units_of_the_noise(rng):
         basis.append(one)
     parts = np.linalg.lstsq(np.stack([(scaled @ one).ravel() for one in basis], axis=1), change.ravel())[0]
     generator = np.einsum("i,ijk->jk", parts, basis)
-    _, turn = rotate_along(coordinates, vector, step, noise)
-    np.testing.assert_allclose(turn.matrix, exponential(generator), atol=1e-10)
+    _, rotation = rotate_along(coordinates, vector, step, noise)
+    np.testing.assert_allclose(rotation.matrix, exponential(generator), atol=1e-10)
 
 
-def test_ar1_noise_is_not_rotated_and_slopes_remain_slopes(rng):
+def test_ar1_noise_is_not_rotated_and_products_with_gradients_are_kept(rng):
     coordinates, vector, noise = problem(rng, 4, Latents(7), 4)
     step = rng.standard_normal(coordinates.size)
-    reached, turn = rotate_along(coordinates, vector, step, noise)
-    memories = coordinates.ar1_noise_states
+    reached, rotation = rotate_along(coordinates, vector, step, noise)
+    ar1_noise = coordinates.ar1_noise_states
     np.testing.assert_array_equal(
-        loadings_of(coordinates, reached)[:, memories], loadings_of(coordinates, vector + step)[:, memories]
+        loadings_of(coordinates, reached)[:, ar1_noise], loadings_of(coordinates, vector + step)[:, ar1_noise]
     )
-    slope = rng.standard_normal(coordinates.size)
-    assert turn(step) @ turn(slope) == pytest.approx(step @ slope, rel=1e-12)
-    np.testing.assert_allclose(turn.back(turn(slope)), slope, rtol=1e-12, atol=1e-14)
+    gradient = rng.standard_normal(coordinates.size)
+    assert rotation(step) @ rotation(gradient) == pytest.approx(step @ gradient, rel=1e-12)
+    np.testing.assert_allclose(rotation.back(rotation(gradient)), gradient, rtol=1e-12, atol=1e-14)
 
 
 def test_factors_without_loadings_do_not_rotate_others(rng):
     coordinates, vector, noise = problem(rng, 4, Latents(2))
     vector[coordinates.slices[1]] = 0.0
     step = rng.standard_normal(coordinates.size)
-    reached, turn = rotate_along(coordinates, vector, step, noise)
+    reached, rotation = rotate_along(coordinates, vector, step, noise)
     np.testing.assert_allclose(reached, vector + step, rtol=1e-14)
-    np.testing.assert_allclose(turn.matrix, np.eye(2), atol=1e-14)
+    np.testing.assert_allclose(rotation.matrix, np.eye(2), atol=1e-14)

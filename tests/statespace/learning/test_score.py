@@ -130,6 +130,6 @@ def test_score_across_a_gap_much_longer_than_the_time_scales(rng, gap):
     model = model._replace(decay=np.array([0.5, 0.4, 0.1]))
     times = [np.r_[np.cumsum(rng.choice([0.5, 1.0], 5)), gap + np.cumsum(rng.choice([0.5, 1.0], 7))]]
     data = mask_values(rng, oracle.simulate(rng, model, [12], times), "scattered")
-    apart = [data[0][:5], data[0][5:]], [times[0][:5], times[0][5:]]
-    wanted = score_of(model, *apart, "diagonal")
+    two_sequences = [data[0][:5], data[0][5:]], [times[0][:5], times[0][5:]]
+    wanted = score_of(model, *two_sequences, "diagonal")
     np.testing.assert_allclose(score_of(model, data, times, "diagonal"), wanted, rtol=1e-9, atol=1e-9)

@@ -51,10 +51,10 @@ def test_corrections_are_the_mean_errors(estimates):
 def test_intervals_cover_time_scales(estimates):
     timescale, _, _, decay = estimates
     found, errors = short(decay)
-    own = -1.0 / np.log(decay)
-    assert abs(coverage(found.timescales(own, errors, 0.9), timescale) - 0.9) < 0.02
-    reach = np.exp(1.645 * errors / own)
-    assert coverage((own / reach, own * reach), timescale) < 0.885
+    estimated = -1.0 / np.log(decay)
+    assert abs(coverage(found.timescales(estimated, errors, 0.9), timescale) - 0.9) < 0.02
+    factor = np.exp(1.645 * errors / estimated)
+    assert coverage((estimated / factor, estimated * factor), timescale) < 0.885
 
 
 def test_intervals_cover_means(estimates):

@@ -41,9 +41,11 @@ def test_standard_errors_equal_the_numerical_ones(sampling, noise):
     free = np.sqrt(np.diag(covariance))
     found = estimator.standard_errors(data[0], times=None if times is None else times[0])
     a, unit = model.decay, estimator.time_unit_
-    slope = 1 - a**2 if even else np.abs(a * np.log(a))
-    np.testing.assert_allclose(found.decay, free[:1] * slope, rtol=1e-3)
-    np.testing.assert_allclose(found.timescales, unit * free[:1] * slope / (a * np.log(a) ** 2), rtol=1e-3)
+    derivative = 1 - a**2 if even else np.abs(a * np.log(a))
+    np.testing.assert_allclose(found.decay, free[:1] * derivative, rtol=1e-3)
+    np.testing.assert_allclose(
+        found.timescales, unit * free[:1] * derivative / (a * np.log(a) ** 2), rtol=1e-3
+    )
     np.testing.assert_allclose(found.loadings.ravel(), free[1:3], rtol=1e-3)
     np.testing.assert_allclose(found.offset, free[-2:], rtol=1e-3)
     if noise == "known":

@@ -33,12 +33,12 @@ def test_gaps_are_interpolated_linearly(rng):
     means = np.nanmean(np.concatenate(data), axis=0)
     for x, filled in zip(data, found, strict=True):
         for t, d in np.ndindex(x.shape):
-            seen = np.flatnonzero(~np.isnan(x[:, d]))
-            before, after = seen[seen <= t], seen[seen >= t]
-            if not seen.size:
+            observed = np.flatnonzero(~np.isnan(x[:, d]))
+            before, after = observed[observed <= t], observed[observed >= t]
+            if not observed.size:
                 wanted = means[d]
             elif not before.size or not after.size:
-                wanted = x[seen[0] if not before.size else seen[-1], d]
+                wanted = x[observed[0] if not before.size else observed[-1], d]
             else:
                 first, last = before[-1], after[0]
                 share = (t - first) / max(last - first, 1)
