@@ -56,15 +56,15 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_methods_are_those_of_the_base(name):
     cls = getattr(probsfa, name)
-    own = OWN_ARGUMENTS.get(name, {})
+    own_arguments = OWN_ARGUMENTS.get(name, {})
     for method in METHODS:
         found = inspect.getattr_static(cls, method)
         if method in cls._unsupported:
             assert isinstance(found, Unavailable)
-        elif method in own:
+        elif method in own_arguments:
             ours, base = (inspect.signature(getattr(each, method)) for each in (cls, StateSpaceMethods))
-            assert set(ours.parameters) - set(base.parameters) == own[method]
-            assert [p for p in ours.parameters.values() if p.name not in own[method]] == list(
+            assert set(ours.parameters) - set(base.parameters) == own_arguments[method]
+            assert [p for p in ours.parameters.values() if p.name not in own_arguments[method]] == list(
                 base.parameters.values()
             )
         else:

@@ -154,15 +154,15 @@ def test_labels_that_are_text_are_kept(rng, tmp_path):
 
 
 def test_a_subclass_of_a_probabilistic_model_is_saved_as_that_model(rng, tmp_path):
-    class Own(ProbabilisticSFA):
+    class Subclass(ProbabilisticSFA):
         pass
 
     X, _, _ = data(rng)
-    own = Own(1, tol=10.0).fit(X)
-    own.save(tmp_path / "model.npz")
+    model = Subclass(1, tol=10.0).fit(X)
+    model.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
     assert type(loaded) is ProbabilisticSFA
-    np.testing.assert_array_equal(loaded.transform(X), own.transform(X))
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
 
 
 def test_a_pipeline_with_a_probabilistic_model_is_saved(rng, tmp_path):
@@ -439,7 +439,7 @@ def test_declared_sizes_are_limited_before_data_are_unpacked(saved, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "words"),
+    ("arrays", "message"),
     [
         ({f"a{i}": np.zeros(1) for i in range(1000)}, "1001 arrays of .*: impossible"),
         ({"a": np.zeros((1,) * 6)}, "impossible shape"),
@@ -447,10 +447,10 @@ def test_declared_sizes_are_limited_before_data_are_unpacked(saved, tmp_path):
     ],
     ids=["many arrays", "many dimensions", "long text"],
 )
-def test_numbers_of_arrays_dimensions_and_characters_are_limited(tmp_path, arrays, words):
+def test_numbers_of_arrays_dimensions_and_characters_are_limited(tmp_path, arrays, message):
     header = json.dumps({"format": "probsfa", "version": 1, "kind": "estimator"})
     np.savez_compressed(tmp_path / "model.npz", header=np.array(header), **arrays)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=message):
         probsfa.load(tmp_path / "model.npz")
 
 

@@ -160,7 +160,7 @@ def test_clip_does_not_change_training_data_and_bounds_other_data(rng):
 
 
 @pytest.mark.parametrize(
-    ("expansion", "words"),
+    ("expansion", "message"),
     [
         (Power(0.0), "exponent.*0.0"),
         (Power("0.8"), "exponent"),
@@ -179,13 +179,13 @@ def test_clip_does_not_change_training_data_and_bounds_other_data(rng):
     ],
     ids=lambda value: repr(value) if not isinstance(value, str) else None,
 )
-def test_bad_parameters_are_named(expansion, words):
-    with pytest.raises(ValueError, match=words):
+def test_bad_parameters_are_named(expansion, message):
+    with pytest.raises(ValueError, match=message):
         expansion.fit(np.arange(8.0).reshape(4, 2))
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "message"),
     [
         (
             lambda X: Polynomial(10**6).fit_transform(X),
@@ -212,9 +212,9 @@ def test_bad_parameters_are_named(expansion, words):
         ),
     ],
 )
-def test_expansions_larger_than_the_memory_are_errors_before_it_is_allocated(make, words, rng):
+def test_expansions_larger_than_the_memory_are_errors_before_it_is_allocated(make, message, rng):
     # A million times the memory of a machine: nothing is allocated if a check is missing.
-    with pytest.raises(ValueError, match=words + ".* GiB.*fewer|" + words + ".* GiB.*lower"):
+    with pytest.raises(ValueError, match=message + ".* GiB.*fewer|" + message + ".* GiB.*lower"):
         make(rng.standard_normal((200, 2)))
 
 

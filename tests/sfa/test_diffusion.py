@@ -163,13 +163,13 @@ def test_new_points_by_definition(rng):
 def test_a_training_graph_is_an_affinity(rng):
     X = rng.standard_normal((40, 3))
     graph = graphs.nearest_neighbors(X, 12)
-    given = DiffusionMap(2, affinity=graph).fit(X)
-    with_self_loops = DiffusionMap(2, affinity="precomputed").fit(graph)
-    np.testing.assert_allclose(given.embedding_, with_self_loops.embedding_, atol=EXACT)
+    from_graph = DiffusionMap(2, affinity=graph).fit(X)
+    precomputed = DiffusionMap(2, affinity="precomputed").fit(graph)
+    np.testing.assert_allclose(from_graph.embedding_, precomputed.embedding_, atol=EXACT)
     with pytest.raises(ValueError, match="new points"):
-        given.transform(X)
+        from_graph.transform(X)
     with pytest.raises(ValueError, match="graph.*40.*X.*39"):
-        clone(given).fit(X[1:])
+        clone(from_graph).fit(X[1:])
 
 
 def test_the_width_narrows_with_the_number_of_points():

@@ -180,7 +180,7 @@ def test_the_order_of_the_points_does_not_matter(rng):
     np.testing.assert_allclose(shuffled, y[order], atol=SPECTRAL * np.abs(y).max())
 
 
-def test_twice_the_same():
+def test_repeated_fits_are_equal():
     X = roll(800)
     first, second = (LaplacianEigenmaps(3).fit(X) for _ in range(2))
     np.testing.assert_array_equal(first.embedding_, second.embedding_)
@@ -216,7 +216,7 @@ def test_nystroem_by_definition(rng, normalization):
 
 
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
-def test_new_points_land_between_their_neighbours(affinity):
+def test_new_points_are_mapped_between_their_neighbours(affinity):
     # outputs of held-out points of a smooth curve are close to interpolation along the curve
     angle = np.linspace(0, 1.5 * np.pi, 600)
     X = np.column_stack([np.cos(angle), np.sin(angle)])
@@ -243,7 +243,7 @@ def test_transform_is_continuous_at_training_points(rng, affinity, normalization
 
 
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "rbf"])
-def test_the_neighbours_of_new_points_are_found_as_those_of_old_ones(affinity):
+def test_output_of_a_point_outside_the_fit_is_close_to_its_embedding(affinity):
     X = roll(150)  # the output of a point that was left out of the fit is close to its embedding
     whole = LaplacianEigenmaps(2, affinity=affinity, gamma=0.1, normalization="symmetric").fit(X)
     for i in (3, 50, 149):
@@ -270,7 +270,7 @@ def test_far_new_points_have_the_output_of_their_nearest_neighbour():
     np.testing.assert_allclose(far, found.embedding_[-1:], rtol=SPECTRAL)
 
 
-def test_points_of_small_degree_keep_their_place_in_the_unnormalized_embedding(rng):
+def test_training_points_of_small_degree_have_their_unnormalized_coordinates(rng):
     X = rng.standard_normal((60, 2))
     found = LaplacianEigenmaps(6, affinity="rbf", gamma=1.0, normalization="unnormalized").fit(X)
     assert (found.eigenvalues_[-1] > found.degrees_ + 1).any()
@@ -314,7 +314,7 @@ def test_lists_of_sequences_give_lists():
     assert [len(part) for part in out] == [40, 50]
 
 
-def test_frames_out():
+def test_output_as_frames():
     found = LaplacianEigenmaps(2).set_output(transform="pandas").fit(roll(50))
     assert list(found.transform(roll(50)).columns) == ["laplacianeigenmaps0", "laplacianeigenmaps1"]
 
@@ -356,13 +356,13 @@ def test_affinities_are_checked(make):
         embed.set_params(normalization="unnormalized").fit(make(lonely))
 
 
-def test_points_without_affinity_cannot_be_placed():
+def test_new_points_without_affinity_are_refused():
     found = LaplacianEigenmaps(1, affinity="precomputed").fit(path(6))
     with pytest.raises(ValueError, match=r"X\[1\]"):
         found.transform(np.vstack([path(6)[0], np.zeros(6)]))
 
 
-def test_eigenvalue_one_cannot_be_extended():
+def test_new_points_are_refused_for_an_eigenvalue_of_one():
     found = LaplacianEigenmaps(2, affinity="precomputed").fit(ring(4))  # eigenvalues 1, 1, 2
     with pytest.raises(ValueError, match="[01].*1"):
         found.transform(ring(4))
@@ -428,7 +428,7 @@ def test_weights_whose_sums_overflow_are_refused():
         LaplacianEigenmaps(2, affinity="precomputed").fit((path(6) + np.eye(6)) * 1.7e308)
 
 
-def test_a_training_graph_is_its_matrix(rng):
+def test_a_training_graph_equals_its_matrix(rng):
     X = rng.standard_normal((30, 3))
     graph = serial(X[:, 0], 5)
     matrix = LaplacianEigenmaps(3, affinity="precomputed").fit(graph.to_sparse())
@@ -445,10 +445,10 @@ def test_a_training_graph_is_its_matrix(rng):
 def test_an_affinity_may_be_a_function(rng):
     X, new = rng.random((30, 4)), rng.random((5, 4))
     found = LaplacianEigenmaps(3, affinity=cosine_similarity).fit(X)
-    with_self_loops = LaplacianEigenmaps(3, affinity="precomputed").fit(cosine_similarity(X))
-    np.testing.assert_allclose(found.embedding_, with_self_loops.embedding_, atol=EXACT)
+    precomputed = LaplacianEigenmaps(3, affinity="precomputed").fit(cosine_similarity(X))
+    np.testing.assert_allclose(found.embedding_, precomputed.embedding_, atol=EXACT)
     np.testing.assert_allclose(
-        found.transform(new), with_self_loops.transform(cosine_similarity(new, X)), atol=EXACT
+        found.transform(new), precomputed.transform(cosine_similarity(new, X)), atol=EXACT
     )
     for function, message in (
         (lambda a, b: np.ones((2, 2)), r"\bX\b"),
@@ -519,7 +519,7 @@ def test_parameters_can_be_searched_in_a_pipeline():
 
 @pytest.mark.parametrize("n_features", [6, 40])
 @pytest.mark.parametrize("options", [{}, {"gamma": 0.3}, {"gamma": "self_tuning"}])
-def test_sparse_points_are_the_same_points(rng, n_features, options):
+def test_sparse_points_equal_dense_points(rng, n_features, options):
     X = rng.random((80, n_features)) * (rng.random((80, n_features)) < 0.4)
     new = X[:9] + 0.01 * (rng.random((9, n_features)) < 0.2)
     estimator = LaplacianEigenmaps(2, affinity="rbf" if options else "nearest_neighbors", **options)

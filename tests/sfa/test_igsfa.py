@@ -118,7 +118,7 @@ def test_reconstruction_between_slow_features_and_principal_components(rng, scal
         assert mine <= error(LinearRegression().fit(others, X).predict(others)) + EXACT
 
 
-def test_default_keeps_everything(rng):
+def test_default_number_of_outputs_is_the_rank(rng):
     X, y = labelled(rng)
     X = np.column_stack([X, X[:, 0] - X[:, 1]])  # seven columns of rank six
     model = IGSFA(graph="serial", delta_threshold=1.0).fit(X, y)

@@ -95,7 +95,7 @@ def test_outputs_fulfil_the_constraints(rng):
 
 @pytest.mark.parametrize("offset", [0.0, 3.0])
 @pytest.mark.parametrize("rows", [1, 7, 64, 10_000])
-def test_streamed_moments_are_those_of_the_whole(rng, monkeypatch, rows, offset):
+def test_moments_in_blocks_equal_those_of_all_rows(rng, monkeypatch, rows, offset):
     monkeypatch.setattr(problem, "rows_at_a_time", lambda m: rows)
     X = series(rng, 100) + offset
     lengths = (30, 1, 1, 68)
@@ -110,7 +110,7 @@ def test_streamed_moments_are_those_of_the_whole(rng, monkeypatch, rows, offset)
     np.testing.assert_allclose(ours.difference_moment, A, rtol=EXACT, atol=EXACT * np.abs(A).max())
 
 
-def test_a_wide_kernel_keeps_its_digits(rng):
+def test_a_wide_kernel_does_not_lose_precision(rng):
     # k = 1 - 1e-9 d^2 / 2: the sum of squares is 1e17 times the variance of a kernel function
     X = series(rng, 400)
     support = np.arange(0, 400, 40)
@@ -138,21 +138,21 @@ def test_every_kernel_of_scikit_learn(rng, kernel):
     assert (model.delta_values_ >= deltas * (1 - 1e-3)).all()  # fewer directions here
 
 
-def test_precomputed_and_callable_kernels_are_the_same(rng):
+def test_precomputed_and_callable_kernels_equal_the_named_kernel(rng):
     X = series(rng, 70)
     named = KernelSFA(2, gamma=0.4, n_support=15, regularization=0).fit(X)
     K = pairwise_kernels(X, metric="rbf", gamma=0.4)
-    with_self_loops = KernelSFA(2, kernel="precomputed", n_support=15, regularization=0).fit(K)
-    own = KernelSFA(
+    precomputed = KernelSFA(2, kernel="precomputed", n_support=15, regularization=0).fit(K)
+    from_function = KernelSFA(
         2,
         regularization=0,
         kernel=lambda x, y, width: np.exp(-np.sum((x - y) ** 2) / width),
         kernel_params={"width": 2.5},
     ).set_params(n_support=15)
-    np.testing.assert_array_equal(with_self_loops.support_, named.support_)
-    np.testing.assert_array_equal(own.fit(X).support_, named.support_)
-    np.testing.assert_allclose(with_self_loops.transform(K), named.transform(X), atol=SPECTRAL)
-    np.testing.assert_allclose(own.transform(X), named.transform(X), atol=SPECTRAL)
+    np.testing.assert_array_equal(precomputed.support_, named.support_)
+    np.testing.assert_array_equal(from_function.fit(X).support_, named.support_)
+    np.testing.assert_allclose(precomputed.transform(K), named.transform(X), atol=SPECTRAL)
+    np.testing.assert_allclose(from_function.transform(X), named.transform(X), atol=SPECTRAL)
 
 
 @pytest.mark.parametrize("selection", ["mp_mah", "mp_kpca", "random"])
@@ -204,7 +204,7 @@ def test_regularization_path_restores_unit_variance(rng):
     np.testing.assert_allclose(path.variances[-1], 1, atol=1e-3)
 
 
-def test_the_rank_rule_alone_keeps_unit_variance(rng):
+def test_unit_variance_without_regularization(rng):
     X = series(rng, 200)
     for gamma in (1e-1, 1e-3, 1e-5):
         assert KernelSFA(3, gamma=gamma).regularization_path(X, tolerance=1e-4).chosen == 0
@@ -218,7 +218,7 @@ def test_a_stable_problem_needs_no_regularization(rng):
     np.testing.assert_allclose(path.variances, 1, atol=1e-6)
 
 
-def test_regularization_cures_overfitting(rng):
+def test_regularization_reduces_overfitting(rng):
     angle = np.cumsum(rng.standard_normal(600)) / 8  # a slow angle, observed with noise
     X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.2 * rng.standard_normal((600, 2))
     train, test = X[:300], X[300:]
@@ -236,7 +236,7 @@ def test_regularization_cures_overfitting(rng):
     assert chosen.regularization_ > 0 and slowness(chosen) < 0.6 * slowness(loose)
 
 
-def test_sequences_are_not_differenced_across_borders(rng):
+def test_there_are_no_differences_between_sequences(rng):
     X = series(rng, 90)
     pieces = [X[:30], X[30:] + 5]
     as_list = KernelSFA(2, n_support=20).fit(pieces)
@@ -328,7 +328,7 @@ def held_out_by_hand(X, lengths, folds, n_components, gamma, regularizations, la
 
 @pytest.mark.filterwarnings("ignore:The kernel functions vary in")
 @pytest.mark.parametrize(("lengths", "lag"), [((60,), 1), ((17, 25, 18), 1), ((60,), 3)])
-def test_held_out_slowness_is_that_of_separate_fits(rng, lengths, lag):
+def test_held_out_slowness_equals_that_of_separate_fits(rng, lengths, lag):
     X = series(rng, 60)
     values = [1e-4, 1e-2, 1e-1]
     folds = split_into_folds(lengths, 5)
@@ -339,7 +339,7 @@ def test_held_out_slowness_is_that_of_separate_fits(rng, lengths, lag):
 
 
 @pytest.mark.parametrize("lag", [1, 3, 20])
-def test_moments_of_segments_are_those_of_the_whole(rng, lag):
+def test_merged_moments_of_folds_equal_those_of_all_rows(rng, lag):
     X, lengths = series(rng, 90), (30, 1, 59)
     functions = KernelFunctions(KernelColumns(X, "rbf", {"gamma": 0.3}), np.array([3, 50, 71]))
     sequences = Sequences(X, lengths)
@@ -418,15 +418,15 @@ def test_a_source_slower_than_a_fold_is_found():
     assert model.held_out_delta_values_[0] < 0.01
 
 
-def test_outputs_that_are_slow_in_training_alone_bring_a_warning():
+def test_outputs_slow_only_on_training_rows_cause_a_warning():
     rng = np.random.default_rng(0)
     X = np.cumsum(rng.standard_normal((150, 10)), axis=0)  # held-out rows of a random walk have other values
     with pytest.warns(UserWarning, match="Output 0.*regularization_path"):
         KernelSFA().fit(X)
 
 
-def turned_blobs(seed, n_views=72, size=16, n_blobs=12):
-    """Images of opaque blobs that turn once about the vertical axis, and the sine and cosine of the angle."""
+def images_of_rotating_blobs(seed, n_views=72, size=16, n_blobs=12):
+    """Return images of blobs at angles about the vertical axis, and the sine and cosine of the angles."""
     rng = np.random.default_rng(seed)
     points = rng.standard_normal((n_blobs, 3)) * [0.5, 0.4, 0.5]
     brightness, width = rng.uniform(0.3, 1, n_blobs), rng.uniform(0.1, 0.25, n_blobs)
@@ -452,19 +452,19 @@ def explained(model, X, sources):
 
 
 @pytest.mark.parametrize("seed", [200, 206])
-def test_a_slower_solution_that_held_out_rows_hardly_reject_is_reported(seed):
-    X, pose = turned_blobs(seed)
+def test_a_slower_solution_with_similar_held_out_slowness_is_reported(seed):
+    X, angle_coordinates = images_of_rotating_blobs(seed)
     with pytest.warns(UserWarning, match="these rows cannot distinguish the two") as caught:
         model = KernelSFA().fit(X)
-    assert explained(model, X, pose) < 0.2
+    assert explained(model, X, angle_coordinates) < 0.2
     suggested = float(re.search(r"selected \S+, but (\S+) has", str(caught[0].message))[1])
-    assert explained(KernelSFA(regularization=suggested).fit(X), X, pose) > 0.9
+    assert explained(KernelSFA(regularization=suggested).fit(X), X, angle_coordinates) > 0.9
 
 
 @pytest.mark.filterwarnings("error")
-def test_no_other_solution_is_reported_where_held_out_rows_decide(rng):
-    X, pose = turned_blobs(204)
-    assert explained(KernelSFA().fit(X), X, pose) > 0.9
+def test_no_other_solution_is_reported_if_its_held_out_slowness_is_worse(rng):
+    X, angle_coordinates = images_of_rotating_blobs(204)
+    assert explained(KernelSFA().fit(X), X, angle_coordinates) > 0.9
     KernelSFA(1).fit(series(rng, 300))
 
 
@@ -495,7 +495,7 @@ def test_verbose_prints_the_cost(rng, capsys):
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e-6])
-def test_the_rank_is_not_that_of_rounding(rng, scale):
+def test_rounding_errors_do_not_increase_the_rank(rng, scale):
     X = scale * rng.standard_normal((150, 10))
     with pytest.warns(UserWarning, match="Rounding"):
         tiny = KernelSFA(2, gamma=1.0, regularization=0.0).fit(X)
@@ -554,7 +554,7 @@ def test_kernels_that_are_not_positive_semidefinite_are_refused(rng):
 # ------------------------------------------------------------------ support, lag, graphs, pre-images
 
 
-def test_support_that_is_given(rng):
+def test_support_vectors_by_index_and_by_value(rng):
     X = series(rng, 80)
     chosen = KernelSFA(2, n_support=12, regularization=1e-3).fit(X)
     by_number = KernelSFA(2, support=chosen.support_, regularization=1e-3).fit(X)
@@ -563,14 +563,14 @@ def test_support_that_is_given(rng):
     np.testing.assert_allclose(by_point.transform(X), chosen.transform(X), atol=SPECTRAL)
     assert by_point.support_ is None and by_point.support_vectors_.shape == (12, 3)
     points = rng.standard_normal((9, 3))
-    own = KernelSFA(2, gamma=0.4, support=points, regularization=0.01).fit(X)
+    at_new_points = KernelSFA(2, gamma=0.4, support=points, regularization=0.01).fit(X)
     _, _, deltas = oracle.algorithm_1(
         oracle.gaussian(points, X, 0.4), oracle.gaussian(points, points, 0.4), (80,), 2, 0.01
     )
-    np.testing.assert_allclose(own.delta_values_, deltas, rtol=SPECTRAL)
-    with_self_loops = KernelSFA(2, kernel="precomputed", support=chosen.support_, regularization=1e-3)
+    np.testing.assert_allclose(at_new_points.delta_values_, deltas, rtol=SPECTRAL)
+    precomputed = KernelSFA(2, kernel="precomputed", support=chosen.support_, regularization=1e-3)
     K = pairwise_kernels(X, metric="rbf")
-    np.testing.assert_allclose(with_self_loops.fit(K).transform(K), chosen.transform(X), atol=SPECTRAL)
+    np.testing.assert_allclose(precomputed.fit(K).transform(K), chosen.transform(X), atol=SPECTRAL)
 
 
 @pytest.mark.parametrize(
@@ -592,7 +592,7 @@ def test_errors_of_support_lag_and_graph(rng, options, message):
 
 
 @pytest.mark.parametrize("lag", [2, 5])
-def test_a_lag_is_that_of_linear_sfa(rng, lag):
+def test_lag_of_a_linear_kernel_equals_that_of_sfa(rng, lag):
     X = series(rng, 150)
     pieces = [X[:70], X[70:73], X[73:]]
     with pytest.warns(UserWarning, match="lag") if lag == 5 else contextlib.nullcontext():
@@ -659,7 +659,7 @@ def test_splits_of_a_graph_have_the_weights_of_its_vertices(rng):
             np.testing.assert_allclose(found.difference_moment, A, atol=EXACT)
 
 
-def test_pre_images_are_a_kernel_ridge_regression_chosen_by_leaving_one_out(rng):
+def test_pre_images_are_kernel_ridge_regressions_with_leave_one_out_selection(rng):
     Y = rng.standard_normal((30, 2))
     points = np.column_stack([np.sin(Y[:, 0]), Y[:, 0] * Y[:, 1], Y[:, 1]]) + 0.05 * rng.standard_normal(
         (30, 3)
@@ -696,11 +696,9 @@ def test_pre_images_of_a_curve_lie_on_it():
     with pytest.raises(ValueError, match="3.*inverse_transform.*2"):
         model.inverse_transform(curve)
     K = pairwise_kernels(curve, metric="rbf")
-    with_self_loops = KernelSFA(
-        2, kernel="precomputed", support=np.arange(0, 400, 7), regularization=1e-3
-    ).fit(K)
+    precomputed = KernelSFA(2, kernel="precomputed", support=np.arange(0, 400, 7), regularization=1e-3).fit(K)
     with pytest.raises(ValueError, match="kernel='precomputed'"):
-        with_self_loops.inverse_transform(with_self_loops.transform(K))
+        precomputed.inverse_transform(precomputed.transform(K))
 
 
 def test_directions_within_the_largest_rounding_error_are_discarded():

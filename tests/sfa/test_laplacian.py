@@ -54,7 +54,7 @@ def test_methods_agree_with_the_definition(rng, method, make, kind):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_components", [1, 2, 3, 4, 5, 8, 13])
-def test_no_copy_of_a_repeated_eigenvalue_is_missed(method, n_components):
+def test_repeated_eigenvalues_are_found_with_their_multiplicity(method, n_components):
     n = 24  # the torus repeats most of its eigenvalues four or eight times
     W = product(ring(n), ring(n))
     waves = 2 - 2 * np.cos(2 * np.pi * np.arange(n) / n)
@@ -102,7 +102,7 @@ def test_components_are_separated_exactly(rng, method, n_components):
     check(found, W, mass, SPECTRAL)
 
 
-def test_edges_lighter_than_rounding_do_not_count():
+def test_edges_below_the_rounding_error_do_not_connect_components():
     W = np.kron(np.eye(2), np.ones((5, 5)))
     W[4, 5] = W[5, 4] = 1e-18
     assert graph_spectrum(W, W.sum(axis=1), 2).n_connected == 2
@@ -117,7 +117,7 @@ def test_edges_lighter_than_rounding_do_not_count():
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 @pytest.mark.parametrize("method", METHODS)
-def test_hardly_connected_clouds(rng, make, method):
+def test_weakly_connected_clusters(rng, make, method):
     bridge = 1e-11
     blocks = [random_graph(rng, 20, 0.5) for _ in range(2)]
     W = block_diag(*blocks)
@@ -140,7 +140,7 @@ def test_the_diagonal_does_not_matter(rng):
     )
 
 
-def test_the_method_follows_the_shape_of_the_graph(rng):
+def test_the_automatic_method_depends_on_the_shape_of_the_graph(rng):
     long = kneighbors_graph(np.arange(4000.0)[:, None], 8)
     cloud = kneighbors_graph(rng.standard_normal((4000, 12)), 8)
     assert choose_method(sp.csr_array(long + long.T), 3) == "elimination"

@@ -99,9 +99,9 @@ def test_an_expansion_too_large_for_memory_is_refused_before_it_is_computed(rng)
 
 
 def test_errors_contain_the_invalid_label_or_parameter(rng):
-    X, words = rng.standard_normal((20, 3)), np.array(["a", "b"])[np.arange(20) % 2]
+    X, names = rng.standard_normal((20, 3)), np.array(["a", "b"])[np.arange(20) % 2]
     with pytest.raises(ValueError, match=r"\by\b.*graph.*'a'"):
-        graphs.serial(words)
+        graphs.serial(names)
     with pytest.raises(ValueError, match="bandwidth=1e-09"):
         graphs.heat_kernel(X, 1e-9)
     with pytest.raises(ValueError, match=r"period: ring\(y, period=360\)"):

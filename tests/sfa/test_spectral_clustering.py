@@ -59,13 +59,13 @@ def test_features_are_those_of_the_notes(rng):
 
 
 @pytest.mark.parametrize("random_state", range(5))
-def test_digits(random_state):
+def test_clusters_of_digits(random_state):
     X, y = load_digits(return_X_y=True)
     labels = SpectralClustering(10, random_state=random_state).fit_predict(X)
     assert normalized_mutual_info_score(y, labels) >= 0.85
 
 
-def test_moons():
+def test_clusters_of_half_moons():
     X, y = make_moons(600, noise=0.05, random_state=0)
     assert adjusted_rand_score(y, SpectralClustering(2, random_state=0).fit_predict(X)) > 0.98
 
@@ -120,16 +120,16 @@ def test_errors_name_the_argument(options, message):
 
 
 @pytest.mark.parametrize("gamma", [3e-4, 1e-3, 0.01])
-def test_a_wide_heat_kernel_erases_no_eigenvector(gamma):
+def test_a_wide_heat_kernel_does_not_lose_eigenvectors(gamma):
     X, y = load_wine(return_X_y=True)
     X = scale(X)
     found = SpectralClustering(3, affinity="rbf", gamma=gamma, random_state=0).fit(X)
     assert (found.eigenvalues_ > 0).all()
     assert adjusted_rand_score(y, found.labels_) > 0.85
-    with_self_loops = SpectralClustering(3, affinity="precomputed", random_state=0).fit(
+    precomputed = SpectralClustering(3, affinity="precomputed", random_state=0).fit(
         rbf_kernel(X, gamma=gamma)
     )
-    np.testing.assert_allclose(found.embedding_, with_self_loops.embedding_, atol=SPECTRAL)
+    np.testing.assert_allclose(found.embedding_, precomputed.embedding_, atol=SPECTRAL)
     theirs = Peer(3, affinity="rbf", gamma=gamma, random_state=0).fit_predict(X)
     assert adjusted_rand_score(theirs, found.labels_) > 0.8
 
@@ -186,7 +186,7 @@ def test_predict_returns_labels_of_training_points_and_of_close_clusters(options
     np.testing.assert_array_equal(np.concatenate(parts), found.predict(new))
 
 
-def test_predict_from_ready_affinities(rng):
+def test_predict_from_precomputed_affinities(rng):
     X, _ = make_blobs(90, centers=3, random_state=0)
     W = rbf_kernel(X, gamma=0.5)
     found = SpectralClustering(3, affinity="precomputed", random_state=0).fit(W)
@@ -209,7 +209,7 @@ def test_the_eigengap_chooses_the_number_of_clusters():
 
 
 @pytest.mark.parametrize("values", [[1.0], [[1.0, 2.0]], [0.0, 2.0, 1.0], [0.0, np.nan]])
-def test_no_gap_without_an_order(values):
+def test_eigengap_refuses_invalid_eigenvalues(values):
     with pytest.raises(ValueError, match="eigenvalues"):
         eigengap(values)
 

@@ -241,7 +241,7 @@ def test_ridge_step_leaves_out_one_sample_at_a_time(rng):
 
 
 @pytest.mark.parametrize("period", [360.0, 2 * np.pi])
-def test_angles(rng, period):
+def test_estimated_angles_do_not_depend_on_their_origin(rng, period):
     """Estimates do not depend on the origin of the angles."""
     angle = rng.uniform(0, 2 * np.pi, 600)
     circle = np.column_stack([np.cos(angle), np.sin(angle), rng.standard_normal(600)])

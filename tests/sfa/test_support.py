@@ -20,14 +20,14 @@ def walk(rng, n, d=3):
 
 
 @pytest.mark.parametrize(("candidates", "block"), [(1024, 64), (10, 4), (1, 1), (25, 64)])
-def test_mp_mah_is_greedy_whatever_the_blocks(rng, monkeypatch, candidates, block):
+def test_mp_mah_equals_greedy_selection_for_all_block_sizes(rng, monkeypatch, candidates, block):
     monkeypatch.setattr(support, "_N_CANDIDATES", candidates)
     monkeypatch.setattr(support, "_PIVOT_BLOCK", block)
     X = walk(rng, 60)
     assert mp_mah(columns(X), 25).tolist() == oracle.mp_mah(oracle.gaussian(X, X, 0.5), 25)
 
 
-def test_mp_kpca_lowers_the_sum_of_errors_most(rng):
+def test_mp_kpca_minimizes_the_sum_of_errors(rng):
     X = walk(rng, 40)
     assert mp_kpca(columns(X), 15).tolist() == oracle.mp_kpca(oracle.gaussian(X, X, 0.5), 15)
 
@@ -43,7 +43,7 @@ def test_online_mah_selects_rows_beyond_the_threshold(rng, monkeypatch, block, t
 
 
 @pytest.mark.parametrize("select", [mp_mah, mp_kpca])
-def test_a_smaller_support_is_the_head_of_a_larger_one(rng, select):
+def test_selections_are_nested(rng, select):
     X = walk(rng, 300)
     largest = select(columns(X), 90)
     for size in (1, 30, 64, 65):
@@ -67,7 +67,7 @@ def test_selection_stops_at_the_rank(rng, select):
     assert len(online_mah(KernelColumns(X, "linear"), 1e-9)) == 4
 
 
-def test_equal_rows_go_to_the_first(rng):
+def test_the_first_of_equal_rows_is_selected(rng):
     X = np.repeat(walk(rng, 5), 3, axis=0)
     assert sorted(mp_mah(columns(X), 5)) == [0, 3, 6, 9, 12]
 
@@ -96,6 +96,6 @@ def test_diagonal_of_every_kernel(rng, metric):
     kernel = KernelColumns(X, metric)
     full = kernel.block(slice(None), np.arange(70))
     np.testing.assert_allclose(kernel.diagonal(), np.diagonal(full), atol=EXACT)
-    with_self_loops = KernelColumns(full, "precomputed")
-    np.testing.assert_array_equal(with_self_loops.diagonal(), np.diagonal(full))
-    np.testing.assert_array_equal(with_self_loops.block(slice(3, 5), np.array([1, 7])), full[3:5][:, [1, 7]])
+    precomputed = KernelColumns(full, "precomputed")
+    np.testing.assert_array_equal(precomputed.diagonal(), np.diagonal(full))
+    np.testing.assert_array_equal(precomputed.block(slice(3, 5), np.array([1, 7])), full[3:5][:, [1, 7]])

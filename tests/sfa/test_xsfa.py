@@ -59,7 +59,7 @@ def test_the_first_source_is_the_slowest_output(rng):
 
 @pytest.mark.parametrize("order", [[0, 1], [1, 0]])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_sources_of_a_spiral_are_found_again(seed, order):
+def test_sources_of_a_spiral_are_recovered(seed, order):
     rng = np.random.default_rng(seed)
     s = np.column_stack([autoregressive(rng, 10_000, tau) for tau in (40, 15)])
     X = spiral(s[:, order])
@@ -87,7 +87,7 @@ def test_sources_are_uncorrelated_with_powers_of_those_before(rng):
     assert abs(np.corrcoef(y[:, 0] * y[:, 1], y[:, 2])[0, 1]) < 1e-6
 
 
-def test_rows_far_from_the_training_rows_stay_within_the_range_of_a_source(rng):
+def test_sources_of_distant_rows_are_clipped_to_the_training_range(rng):
     X = spiral(np.column_stack([autoregressive(rng, 500, 40), autoregressive(rng, 500, 15)]))
     model = XSFA(2).fit(X)
     y, far = model.transform(X), model.transform(100 * X)
