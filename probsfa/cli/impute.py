@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
     start_time = time.perf_counter()
     outputs = [path for path in (args.output, args.std, args.plot) if path is not None]
-    model = None if args.model is None else _saved_model(args.model)
+    model = None if args.model is None else _load_model(args.model)
     series = read_input(args, screen, columns=_columns_of(model))
     if model is not None:
         _check_model(args.model, model, series)
@@ -162,8 +162,8 @@ def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts
     The last digit is at most a thousandth of the smallest standard deviation of the column.
     """
     missing = np.isnan(series.values)
-    digits = [_digits(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
-    return _texts(series, missing, lambda row, i: _number(float(filled[row, i]), digits[i]))
+    decimals = [_n_decimals(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
+    return _texts(series, missing, lambda row, i: _format_number(float(filled[row, i]), decimals[i]))
 
 
 def std_texts(series: Input, std: FloatArray) -> NewTexts:
@@ -187,17 +187,17 @@ def _texts(series: Input, is_filled: Any, text: Callable[[int, int], str]) -> Ne
     return texts_of_row
 
 
-def _digits(std: FloatArray, missing: Any) -> int | None:
+def _n_decimals(std: FloatArray, missing: Any) -> int | None:
     """Return the number of decimals of the texts of a column; None for all digits."""
     smallest = float(np.min(std[missing], initial=math.inf))
     return 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
 
 
-def _number(value: float, digits: int | None) -> str:
-    return repr(value) if digits is None or digits > 15 else f"{value:.{max(digits, 0)}f}"
+def _format_number(value: float, n_decimals: int | None) -> str:
+    return repr(value) if n_decimals is None or n_decimals > 15 else f"{value:.{max(n_decimals, 0)}f}"
 
 
-def _saved_model(path: Path) -> Any:
+def _load_model(path: Path) -> Any:
     """Load a model that fills missing values."""
     from probsfa import load
 

@@ -54,7 +54,7 @@ class HiddenValues:
         return f"{_percentage_text(self.fraction)}, single values"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Select values with a random seed; returns an array of bool in the shape of X."""
+        """Return a mask (N, D) of the values to hide, selected at random with a seed."""
         return hide_values(X, self.fraction, random_state=seed)
 
 
@@ -90,7 +90,7 @@ class HiddenBlocks:
         return f"{_percentage_text(self.fraction)}, in blocks of {self.length} rows"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Select values with a random seed; returns an array of bool in the shape of X."""
+        """Return a mask (N, D) of the values to hide, selected at random with a seed."""
         return hide_blocks(X, self.length, self.fraction, random_state=seed)
 
 

@@ -288,7 +288,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         return _with_index(series.X, values, names, series.order)
 
     def _impute(self, series: "_Series", return_std: bool) -> tuple[FloatArray, FloatArray | None]:
-        """Return the completed values of the columns of the output, and standard deviations or None."""
+        """Return completed values of the output columns, and their standard deviations or None."""
         sequences, modelled = series.sequences, self.modelled_features_
         filled = np.where(sequences.mask, sequences.values, self.fill_values_)
         std = np.where(sequences.mask | ~self.empty_features_, 0.0, np.nan)

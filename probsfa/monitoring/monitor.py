@@ -218,7 +218,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
 
     @property
     def held_out_(self) -> Any:
-        """Held-out statistics (N, S) of the normal rows, as a DataFrame."""
+        """Statistics (N, S) of the normal rows when they were held out, as a DataFrame."""
         return _frame(self._held_out, self.statistics_)
 
     def score_samples(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:

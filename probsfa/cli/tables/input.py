@@ -70,7 +70,7 @@ class Input:
 
     @property
     def times(self) -> Any:
-        """Times that are numbers; dates are the index of `X`."""
+        """Numeric times of the rows; None without times, and for dates, which are the index of `X`."""
         stamps = self.row_times.stamps
         return None if stamps is None or stamps.dtype.kind == "M" else self._of_sequences(stamps)
 
@@ -192,7 +192,7 @@ class Input:
 
     @cached_property
     def _slices(self) -> list[Any]:
-        """Return the rows of each sequence, as slices if that avoids a copy."""
+        """Rows of each sequence in order of time; a slice for all rows, which avoids a copy."""
         all_rows = np.arange(len(self.values))
         return [slice(None) if np.array_equal(rows, all_rows) else rows for rows in self.row_times.sequences]
 

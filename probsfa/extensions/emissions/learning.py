@@ -191,7 +191,7 @@ class BoundObjective:
         return 1e-12 * (abs(value) + self.observations.panel.n_rows) + self.tol
 
     def __call__(self, vector: FloatArray) -> Evaluation:
-        """Return bound and gradient."""
+        """Evaluate the objective and its gradient at a vector of coordinates."""
         params, shapes = self.layout.from_vector(vector, self.template)
         sites: Sites | None = None if self.best is None else self.best[3].sites
         inference, _ = infer(params, self.observations, shapes, sites, tol=self.tol, max_iter=_MAX_SITE_STEPS)
