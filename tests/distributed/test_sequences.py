@@ -84,14 +84,14 @@ def test_a_list_of_sequences_some_to_a_task(X, in_memory, monkeypatch):
 
 
 @parametrize("noise", ["isotropic", 0.05])
-def test_other_noise(X, noise):
+def test_isotropic_and_fixed_noise(X, noise):
     X = X - np.nanmean(X, axis=0)
     expected = ProbabilisticSFA(2, noise=noise).fit(X, lengths=LENGTHS)
     on_cluster = da.from_array(X, chunks=(100, 5))
     assert_same(distributed.fit(ProbabilisticSFA(2, noise=noise), on_cluster, lengths=LENGTHS), expected)
 
 
-def test_starts_from_a_sample_lead_to_the_same_optimum(X, monkeypatch):
+def test_initialization_from_a_sample_gives_the_same_optimum(X, monkeypatch):
     monkeypatch.setattr("probsfa.distributed._sequences._MAX_START_VALUES", 1500)
     found = distributed.fit(ProbabilisticSFA(2, tol=1e-4), da.from_array(X, chunks=(100, 5)), lengths=LENGTHS)
     assert found.converged_
@@ -99,7 +99,7 @@ def test_starts_from_a_sample_lead_to_the_same_optimum(X, monkeypatch):
     assert found.log_likelihood_ == pytest.approx(in_memory.log_likelihood_, abs=1e-3)
 
 
-def test_statistics_add_up_on_a_cluster(X):
+def test_statistics_are_summed_on_a_cluster(X):
     cluster = pytest.importorskip("distributed", reason="needs probsfa[dask]")
     from probsfa.distributed._sequences import DistributedPanel
 
@@ -121,20 +121,20 @@ def test_statistics_add_up_on_a_cluster(X):
 
 
 class TestMistakes:
-    def test_nothing_observed(self, X):
+    def test_a_column_without_observed_values_is_refused(self, X):
         X[:, 3] = np.nan
         with pytest.raises(ValueError, match="column 3"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X, chunks=(100, 5)))
 
-    def test_no_transition(self, X):
+    def test_sequences_of_one_row_are_refused(self, X):
         with pytest.raises(ValueError, match="two rows"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X), lengths=[1] * 400)
 
-    def test_no_noise(self, X):
+    def test_zero_noise_is_refused(self, X):
         with pytest.raises(ValueError, match=r"noise=0\.0 is equivalent to"):
             distributed.fit(ProbabilisticSFA(2, noise=0.0), da.from_array(X))
 
-    def test_infinity(self, X):
+    def test_infinity_is_refused_with_its_part_and_position(self, X):
         X[130, 1] = np.inf
         with pytest.raises(ValueError, match=r"X\[120:160\].*infinity.*row 10, column 1"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X), lengths=LENGTHS)

@@ -64,7 +64,7 @@ def test_default_delta_values_are_evenly_spaced(rng):
     assert graphs.exact_label(rng.random(9)).delta_values == [1.0]
 
 
-def test_powers_follow_the_labels(rng):
+def test_responses_are_orthogonalized_powers_of_the_label(rng):
     y = rng.standard_normal(30)
     graph = graphs.exact_label(y, degree=4)
     np.testing.assert_allclose(
@@ -121,7 +121,7 @@ def test_indicators_of_classes_make_the_clustered_graph(rng):
     assert len(np.unique(exact.component_labels())) == 4
 
 
-def test_a_skewed_label_is_found_in_one_feature_where_ranks_are_not_enough(rng):
+def test_one_feature_predicts_a_skewed_label_better_than_those_of_rank_graphs(rng):
     """RMSE of linear regression on one feature, against the best of the graphs of ranks."""
     t = rng.gamma(1.0, 1.0, 1000)
     X = np.column_stack([np.exp(-t), np.sin(t), np.sqrt(t), *rng.standard_normal((3, 1000))])

@@ -29,7 +29,7 @@ CONNECTED = {
 
 
 @pytest.mark.parametrize("name", CONNECTED)
-def test_steps_have_their_probabilities(name, seed):
+def test_transition_frequencies_equal_the_probabilities(name, seed):
     graph = CONNECTED[name]
     chain = graph.sample_markov_chain(40_000, random_state=seed)
     assert chain.shape == (40_000,)
@@ -99,7 +99,7 @@ def test_teleporting_increases_delta_values_and_does_not_change_features(seed):
     assert np.abs(sampled - expected).max() < mc_tolerance(10 * np.abs(expected).max() ** 2, n)
 
 
-def test_disconnected_graphs_are_visited_everywhere():
+def test_chains_visit_all_components_unless_teleport_is_zero():
     chain = graphs.clustered([0, 0, 1, 1, 2, 2]).sample_markov_chain(10_000, random_state=0)
     assert set(chain.tolist()) == set(range(6))
     inside = graphs.clustered([0, 0, 1, 1, 2, 2]).sample_markov_chain(500, random_state=0, teleport=0.0)
@@ -128,7 +128,7 @@ def test_errors():
         graphs.mixed(Y, 3).sample_markov_chain(5, teleport=2)
 
 
-def test_chains_on_graphs_of_several_parts_jump_ever_more_rarely():
+def test_jumps_between_components_become_rare_in_long_chains():
     graph = graphs.clustered(np.arange(10) % 2)
     for n in (2_500, 40_000):
         chain = graph.sample_markov_chain(n, random_state=0)

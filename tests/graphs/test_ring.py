@@ -79,7 +79,7 @@ def test_slow_features_are_sine_and_cosine(rng):
 
 
 @pytest.mark.parametrize("angles", [[0.0, 1, 2, 3, 4, 5], [0.0, 0, 0, 1, 2, 3, 4]])
-def test_markov_chain_visits_all_alike(angles, rng):
+def test_markov_chain_visits_all_samples_equally_often(angles, rng):
     graph = graphs.ring(angles, period=6.0, half_width=1)
     n = len(angles)
     chain = graph.sample_markov_chain(20_000, random_state=0)

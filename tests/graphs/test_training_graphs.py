@@ -237,7 +237,7 @@ def test_consistency_and_components(kind, seed, n):
     np.testing.assert_allclose(W * graph.R, graph.to_sparse().toarray(), rtol=EXACT)
 
 
-def test_the_papers_graphs_and_their_ends():
+def test_consistency_of_the_graphs_of_the_paper():
     y = np.arange(12.0)
     assert not graphs.temporal(12).is_consistent()
     assert not graphs.sliding_window(y, 3, mirrored=False).is_consistent()

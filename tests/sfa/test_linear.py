@@ -145,7 +145,7 @@ def test_outputs_are_white_and_have_their_delta_values(seed, D, lag):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
-def test_delta_and_outputs_survive_any_invertible_affine_map(seed, D):
+def test_delta_values_are_invariant_under_affine_maps(seed, D):
     rng = np.random.default_rng(seed)
     X = walk(rng, 80, D)
     M = np.linalg.qr(rng.standard_normal((D, D)))[0] * np.exp(rng.uniform(-2, 2, D))
@@ -224,7 +224,7 @@ def test_partial_fit_reports_why_the_estimator_is_not_fitted(rng):
         sfa.set_params(lag=2).partial_fit(X)
 
 
-def test_partial_fit_withdraws_outputs_that_later_rows_make_meaningless(rng):
+def test_partial_fit_is_not_fitted_after_rows_that_reduce_the_rank(rng):
     X = rng.standard_normal((40, 2)) * [1, 1e-3]
     sfa = SFA(n_components=2).partial_fit(X)
     assert sfa.transform(X).shape == (40, 2)
@@ -236,7 +236,7 @@ def test_partial_fit_withdraws_outputs_that_later_rows_make_meaningless(rng):
 
 
 @pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
-def test_partial_fit_may_begin_inside_a_gap(rng):
+def test_partial_fit_may_begin_with_missing_rows(rng):
     X = walk(rng)
     X[:15] = np.nan
     sfa = SFA(missing="skip", expansion=PolynomialFeatures(2, include_bias=False))
@@ -249,7 +249,7 @@ def test_partial_fit_may_begin_inside_a_gap(rng):
 # ---- missing rows
 
 
-def test_skip_is_the_definition_without_incomplete_rows(rng):
+def test_skip_equals_the_definition_without_incomplete_rows(rng):
     X = walk(rng)
     X[[3, 17, 18, 40], [0, 1, 2, 3]] = np.nan
     sfa = SFA(missing="skip").fit(X)
@@ -261,7 +261,7 @@ def test_skip_is_the_definition_without_incomplete_rows(rng):
     up_to_sign(Y[complete], outputs[0][complete])
 
 
-def test_a_missing_value_of_a_constant_column_still_hides_its_row(rng):
+def test_a_row_with_a_missing_value_in_a_constant_column_is_skipped(rng):
     X = np.column_stack([walk(rng), np.ones(60)])
     X[5, 4] = np.nan
     Y = SFA(missing="skip").fit(X).transform(X)
@@ -330,7 +330,7 @@ def test_sfa_with_an_expansion_is_sfa_of_its_outputs(rng):
     assert sfa.expansion_ is not expansion and sfa.expansion_.n_output_features_ == 5
 
 
-def test_expansion_in_blocks_with_gaps_and_sequences(rng, monkeypatch):
+def test_expansion_in_blocks_with_missing_rows_and_sequences(rng, monkeypatch):
     X = walk(rng, T=200, D=2)
     X[rng.random(200) < 0.1] = np.nan
     expansion = make_pipeline(StandardScaler(), PolynomialFeatures(2, include_bias=False))
