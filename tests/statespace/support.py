@@ -74,8 +74,10 @@ def model_of_decays(decay) -> StateSpace:
     return StateSpace(np.array(decay, dtype=np.float64), np.eye(k), np.ones(k), np.zeros(k))
 
 
-def scaled_error(found, wanted):
-    """Return the largest difference, relative to the largest absolute wanted value or one."""
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    assert found.shape == wanted.shape
-    return float(np.max(np.abs(found - wanted), initial=0.0) / max(np.max(np.abs(wanted), initial=0.0), 1.0))
+def scaled_error(found, expected):
+    """Return the largest difference, relative to the largest absolute expected value or one."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.shape == expected.shape
+    return float(
+        np.max(np.abs(found - expected), initial=0.0) / max(np.max(np.abs(expected), initial=0.0), 1.0)
+    )

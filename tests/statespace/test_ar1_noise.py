@@ -121,9 +121,9 @@ def test_leave_one_out_moments_equal_the_joint_gaussian(case):
     mean, variance = leave_one_out_moments(data[0], *moments, params.noise_variance)
     for t, d in [(4, 0), (17, 1)]:
         if not np.isnan(data[0][t, d]):
-            wanted, spread = oracle.conditional_moments(params, data, times, [flat(t, d)])
-            assert mean[t, d] == pytest.approx(wanted[0], rel=1e-7)
-            assert variance[t, d] == pytest.approx(spread[0, 0], rel=1e-7)
+            conditional_mean, covariance = oracle.conditional_moments(params, data, times, [flat(t, d)])
+            assert mean[t, d] == pytest.approx(conditional_mean[0], rel=1e-7)
+            assert variance[t, d] == pytest.approx(covariance[0, 0], rel=1e-7)
 
 
 def test_news_of_new_values(case):
@@ -154,9 +154,9 @@ def test_samples_have_the_covariances_of_the_model(case):
     model, params, _, _ = case
     x, factors = model.sample(60_000, random_state=1)
     assert factors.shape == (60_000, 2)
-    wanted = oracle.value_covariance(params, [np.arange(2.0)])
+    expected = oracle.value_covariance(params, [np.arange(2.0)])
     both = np.hstack([x[:-1], x[1:]])
-    np.testing.assert_allclose(np.cov(both.T), wanted, atol=0.06 * wanted.max())
+    np.testing.assert_allclose(np.cov(both.T), expected, atol=0.06 * expected.max())
 
 
 def test_diagnose_suggests_ar1_noise_only_if_the_model_lacks_it(case):

@@ -75,10 +75,10 @@ def test_factors_are_shrunk_by_positive_part_james_stein():
     error = np.sqrt(0.9 * 0.1 / 40)
     low, middle, high = np.quantile(scores, [0.9 - error, 0.9, 0.9 + error])
     logarithm, half_width = np.log(middle / 1.6448536), 0.5 * np.log(high / low)
-    wanted = np.exp(logarithm * (1 - (half_width / logarithm) ** 2))
-    assert abs(np.log(wanted) - (logarithm - half_width)) > 0.05  # not the result of a soft threshold
+    expected = np.exp(logarithm * (1 - (half_width / logarithm) ** 2))
+    assert abs(np.log(expected) - (logarithm - half_width)) > 0.05  # not the result of a soft threshold
     found = calibrate(HeldOutPredictions(scores, np.ones(40), np.ones(40), np.arange(40)), np.ones(1))
-    np.testing.assert_allclose(found.factors, [wanted], rtol=0.02)
+    np.testing.assert_allclose(found.factors, [expected], rtol=0.02)
 
 
 def test_intervals_that_are_too_wide_get_narrower(rng):

@@ -79,9 +79,9 @@ def test_innovations_are_those_of_statsmodels(rng):
         peer.update(np.concatenate([model.loadings.ravel(), model.decay, shocks, model.noise]))
         peer.ssm.filter_univariate = False
         filtered = peer.ssm.filter()
-    spread = np.sqrt(np.diagonal(filtered.forecasts_error_cov, axis1=0, axis2=1))
-    wanted = filtered.forecasts_error.T / spread
-    np.testing.assert_allclose(estimator_of(model).filter(data).innovations, wanted, rtol=1e-8, atol=1e-9)
+    std = np.sqrt(np.diagonal(filtered.forecasts_error_cov, axis1=0, axis2=1))
+    expected = filtered.forecasts_error.T / std
+    np.testing.assert_allclose(estimator_of(model).filter(data).innovations, expected, rtol=1e-8, atol=1e-9)
 
 
 def test_errors_of_left_out_values_and_rows_equal_the_dense_conditional(rng):

@@ -47,17 +47,17 @@ def test_fitted_attributes_are_those_of_the_parameters(series):
 
 def test_log_likelihood_is_in_data_units(series):
     _, data, fitted = series
-    wanted = oracle.kalman_loop(fitted_model(fitted), [data]).row_log_likelihoods.sum()
-    assert fitted.log_likelihood_ == pytest.approx(wanted, rel=EXACT)
-    assert fitted.log_likelihood(data) == pytest.approx(wanted, rel=EXACT)
-    assert fitted.score(data) == pytest.approx(wanted / 100, rel=EXACT)
+    expected = oracle.kalman_loop(fitted_model(fitted), [data]).row_log_likelihoods.sum()
+    assert fitted.log_likelihood_ == pytest.approx(expected, rel=EXACT)
+    assert fitted.log_likelihood(data) == pytest.approx(expected, rel=EXACT)
+    assert fitted.score(data) == pytest.approx(expected / 100, rel=EXACT)
 
 
 def test_bic_counts_free_parameters(series):
     _, data, fitted = series
     # two decays, ten loadings, five noise variances, five means; all rows have an observed value
-    wanted = -2 * fitted.log_likelihood_ + 22 * np.log(100)
-    assert fitted.bic(data) == pytest.approx(wanted, rel=EXACT)
+    expected = -2 * fitted.log_likelihood_ + 22 * np.log(100)
+    assert fitted.bic(data) == pytest.approx(expected, rel=EXACT)
 
 
 def test_bic_without_noise_is_that_of_the_square_model(rng):
@@ -74,21 +74,21 @@ def test_bic_without_noise_is_that_of_the_square_model(rng):
 
 def test_transform_and_posterior(series):
     _, data, fitted = series
-    wanted = oracle.joint_posterior(fitted_model(fitted), [data])
+    expected = oracle.joint_posterior(fitted_model(fitted), [data])
     found = fitted.posterior(data)
-    assert scaled_error(fitted.transform(data), wanted.means) < EXACT
-    assert scaled_error(found.means, wanted.means) < EXACT
-    assert scaled_error(found.covariances, wanted.covariances) < EXACT
-    assert scaled_error(found.lag_one_covariances, wanted.lag_one) < EXACT
-    np.testing.assert_allclose(found.std**2, np.diagonal(wanted.covariances, axis1=1, axis2=2))
-    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=EXACT)
+    assert scaled_error(fitted.transform(data), expected.means) < EXACT
+    assert scaled_error(found.means, expected.means) < EXACT
+    assert scaled_error(found.covariances, expected.covariances) < EXACT
+    assert scaled_error(found.lag_one_covariances, expected.lag_one) < EXACT
+    np.testing.assert_allclose(found.std**2, np.diagonal(expected.covariances, axis1=1, axis2=2))
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=EXACT)
 
 
 def test_impute(series):
     _, data, fitted = series
     filled, std = fitted.impute(data, return_std=True)
-    wanted, wanted_std = oracle.complete_entries(fitted_model(fitted), [data])
-    assert scaled_error(filled, wanted) < EXACT and scaled_error(std, wanted_std) < EXACT
+    expected, wanted_std = oracle.complete_entries(fitted_model(fitted), [data])
+    assert scaled_error(filled, expected) < EXACT and scaled_error(std, wanted_std) < EXACT
     np.testing.assert_array_equal(filled[~np.isnan(data)], data[~np.isnan(data)])
     np.testing.assert_array_equal(fitted.impute(data), filled)
 
@@ -104,10 +104,10 @@ def test_forecast(series):
 
 def test_filter_is_causal_and_resumes(series):
     _, data, fitted = series
-    wanted = oracle.kalman_loop(fitted_model(fitted), [data])
+    expected = oracle.kalman_loop(fitted_model(fitted), [data])
     found = fitted.filter(data)
-    assert scaled_error(found.means, wanted.filtered_means) < EXACT
-    assert scaled_error(found.covariances, wanted.filtered_covariances) < EXACT
+    assert scaled_error(found.means, expected.filtered_means) < EXACT
+    assert scaled_error(found.covariances, expected.filtered_covariances) < EXACT
     first = fitted.filter(data[:33])
     second = fitted.filter(data[33:], first.state)
     np.testing.assert_allclose(np.vstack([first.means, second.means]), found.means, rtol=1e-10, atol=1e-12)
@@ -153,11 +153,11 @@ def test_list_is_lengths_is_independent_sequences(series):
     as_list, as_lengths = fitted.transform(pieces), fitted.transform(data, lengths=CUTS)
     assert [z.shape for z in as_list] == [(n, 2) for n in CUTS]
     np.testing.assert_array_equal(np.concatenate(as_list), as_lengths)
-    wanted = oracle.joint_posterior(fitted_model(fitted), pieces)
-    assert scaled_error(as_lengths, wanted.means) < EXACT
-    assert fitted.log_likelihood(pieces) == pytest.approx(wanted.log_likelihood, rel=EXACT)
-    assert fitted.log_likelihood(data, lengths=CUTS) == pytest.approx(wanted.log_likelihood, rel=EXACT)
-    assert fitted.score(pieces) == pytest.approx(wanted.log_likelihood / 100, rel=EXACT)
+    expected = oracle.joint_posterior(fitted_model(fitted), pieces)
+    assert scaled_error(as_lengths, expected.means) < EXACT
+    assert fitted.log_likelihood(pieces) == pytest.approx(expected.log_likelihood, rel=EXACT)
+    assert fitted.log_likelihood(data, lengths=CUTS) == pytest.approx(expected.log_likelihood, rel=EXACT)
+    assert fitted.score(pieces) == pytest.approx(expected.log_likelihood / 100, rel=EXACT)
 
 
 def test_every_method_returns_a_list_for_a_list(series):
@@ -240,10 +240,10 @@ def test_uneven_times_equal_the_joint_gaussian(timed):
     data, times, fitted = timed
     assert fitted.time_unit_ == np.median(np.concatenate([np.diff(t) for t in times]))
     units = [t / fitted.time_unit_ for t in times]
-    wanted = oracle.joint_posterior(fitted_model(fitted), data, units)
+    expected = oracle.joint_posterior(fitted_model(fitted), data, units)
     assert np.all(fitted.decay_ > 0)
-    assert fitted.log_likelihood_ == pytest.approx(wanted.log_likelihood, rel=EXACT)
-    assert scaled_error(np.concatenate(fitted.transform(data, times=times)), wanted.means) < EXACT
+    assert fitted.log_likelihood_ == pytest.approx(expected.log_likelihood, rel=EXACT)
+    assert scaled_error(np.concatenate(fitted.transform(data, times=times)), expected.means) < EXACT
     filled, std = fitted.impute(data, return_std=True, times=times)
     means, stds = oracle.complete_entries(fitted_model(fitted), data, units)
     assert scaled_error(np.concatenate(filled), means) < EXACT
@@ -404,12 +404,12 @@ def test_clone_pickle_and_pipeline(series):
 def test_fit_transform_passes_lengths_to_transform(series):
     """Sequences are separate in the fit and in the posterior."""
     _, data, _ = series
-    wanted = ProbabilisticSFA(2).fit(data, lengths=CUTS).transform(data, lengths=CUTS)
-    np.testing.assert_array_equal(ProbabilisticSFA(2).fit_transform(data, lengths=CUTS), wanted)
+    expected = ProbabilisticSFA(2).fit(data, lengths=CUTS).transform(data, lengths=CUTS)
+    np.testing.assert_array_equal(ProbabilisticSFA(2).fit_transform(data, lengths=CUTS), expected)
     pipeline = make_pipeline(StandardScaler(with_mean=False, with_std=False), ProbabilisticSFA(2))
-    np.testing.assert_array_equal(pipeline.fit_transform(data, probabilisticsfa__lengths=CUTS), wanted)
+    np.testing.assert_array_equal(pipeline.fit_transform(data, probabilisticsfa__lengths=CUTS), expected)
     together = ProbabilisticSFA(2).fit(data, lengths=CUTS).transform(data)
-    assert scaled_error(together, wanted) > 1e-3, "the cuts make a difference"
+    assert scaled_error(together, expected) > 1e-3, "the cuts make a difference"
 
 
 def test_fit_transform_passes_times_to_transform(timed):
@@ -421,16 +421,16 @@ def test_fit_transform_passes_times_to_transform(timed):
     ):
         np.testing.assert_array_equal(one, other)
     rows, at = data[0], times[0]
-    wanted = ProbabilisticSFA(1).fit(rows, times=at).transform(rows, times=at)
-    np.testing.assert_array_equal(ProbabilisticSFA(1).fit_transform(rows, times=at), wanted)
+    expected = ProbabilisticSFA(1).fit(rows, times=at).transform(rows, times=at)
+    np.testing.assert_array_equal(ProbabilisticSFA(1).fit_transform(rows, times=at), expected)
 
 
 def test_fit_transform_returns_frames_for_lists_with_times(timed):
     data, times, fitted = timed
     frames = ProbabilisticSFA(2).set_output(transform="pandas").fit_transform(data, times=times)
     assert all(isinstance(frame, pd.DataFrame) for frame in frames)
-    for frame, wanted in zip(frames, fitted.transform(data, times=times), strict=True):
-        assert scaled_error(frame.to_numpy(), wanted) < EXACT
+    for frame, expected in zip(frames, fitted.transform(data, times=times), strict=True):
+        assert scaled_error(frame.to_numpy(), expected) < EXACT
     with pytest.raises(ValueError, match="times.*got a ndarray"):
         clone(fitted).set_output(transform="pandas").fit(data, times=times).transform(data, times=times[0])
 
@@ -440,15 +440,15 @@ def test_routed_lengths_and_times_reach_fit_and_transform(series, timed):
     rows, at = timed[0][0], timed[1][0]
     with sklearn.config_context(enable_metadata_routing=True):
         for name, X, value in (("lengths", data, CUTS), ("times", rows, at)):
-            wanted = ProbabilisticSFA(1).fit(X, **{name: value}).transform(X, **{name: value})
+            expected = ProbabilisticSFA(1).fit(X, **{name: value}).transform(X, **{name: value})
             model = ProbabilisticSFA(1).set_fit_request(**{name: True}).set_transform_request(**{name: True})
             pipeline = make_pipeline(StandardScaler(with_mean=False, with_std=False), model)
-            np.testing.assert_array_equal(pipeline.fit_transform(X, **{name: value}), wanted)
+            np.testing.assert_array_equal(pipeline.fit_transform(X, **{name: value}), expected)
             fitted = pipeline.fit(X, **{name: value})
-            np.testing.assert_array_equal(fitted.transform(X, **{name: value}), wanted)
+            np.testing.assert_array_equal(fitted.transform(X, **{name: value}), expected)
             first = make_pipeline(model, StandardScaler())
             np.testing.assert_array_equal(
-                first.fit_transform(X, **{name: value}), StandardScaler().fit_transform(wanted)
+                first.fit_transform(X, **{name: value}), StandardScaler().fit_transform(expected)
             )
 
 

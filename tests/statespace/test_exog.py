@@ -183,10 +183,10 @@ def test_the_log_likelihood_is_that_of_statsmodels(with_effects, rng):
         )
         peer.ssm.tolerance = 0
         variance = one.loadings_[0, 0] ** 2 * (1.0 - one.decay_[0] ** 2)
-        wanted = peer.loglike(
+        expected = peer.loglike(
             np.concatenate([one.mean_, one.exog_coef_[0], one.decay_, one.noise_variance_, [variance]])
         )
-    assert one.log_likelihood(x[:, :1], exog=exog) == pytest.approx(wanted, rel=1e-8)
+    assert one.log_likelihood(x[:, :1], exog=exog) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("options", [{}, {"noise": "isotropic"}, {"solver": "em"}, {"noise": 0.3}])
@@ -484,9 +484,9 @@ def test_times_of_a_series_are_its_values_unless_its_index_has_dates():
         lambda times: harmonics(times, "7D"),
         lambda times: calendar_terms(times, ["weekday"]),
     ):
-        wanted = make(dates)
-        pd.testing.assert_frame_equal(make(labelled), wanted.set_axis(labelled.index))
-        pd.testing.assert_frame_equal(make(pd.Series([1.0, 2.0, 3.0], index=dates)), wanted)
+        expected = make(dates)
+        pd.testing.assert_frame_equal(make(labelled), expected.set_axis(labelled.index))
+        pd.testing.assert_frame_equal(make(pd.Series([1.0, 2.0, 3.0], index=dates)), expected)
 
 
 # ------------------------------------------------------------------------------------ Student-t noise

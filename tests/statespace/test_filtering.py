@@ -33,10 +33,10 @@ def case(rng, sampling):
 def test_filter_equals_the_textbook_loop(rng, sampling):
     model, data, times = case(rng, sampling)
     found = run_filter(to_parameters(model), sequence(data, times), None)
-    wanted = oracle.kalman_loop(model, [data], None if times is None else [times])
-    assert scaled_error(found.means, wanted.filtered_means) < EXACT
-    assert scaled_error(found.covariances, wanted.filtered_covariances) < EXACT
-    assert scaled_error(found.row_log_likelihoods, wanted.row_log_likelihoods) < EXACT
+    expected = oracle.kalman_loop(model, [data], None if times is None else [times])
+    assert scaled_error(found.means, expected.filtered_means) < EXACT
+    assert scaled_error(found.covariances, expected.filtered_covariances) < EXACT
+    assert scaled_error(found.row_log_likelihoods, expected.row_log_likelihoods) < EXACT
     np.testing.assert_allclose(found.std**2, np.diagonal(found.covariances, axis1=1, axis2=2))
 
 

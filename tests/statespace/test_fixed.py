@@ -141,16 +141,16 @@ def test_fixed_parameters_are_not_counted_and_have_no_standard_errors(series):
         vector[free] = u
         return dense_log_likelihood(oracle.unpack(vector, model, "diagonal"), x)
 
-    wanted = np.full(len(at), NAN)
+    expected = np.full(len(at), NAN)
     steps, n = 1e-3 * np.eye(len(free)), len(free)
     information = np.zeros((n, n))
     for i, j in zip(*np.tril_indices(n), strict=True):
         signs = [(a, b) for a in (1, -1) for b in (1, -1)]
         second = sum(a * b * value(at[free] + a * steps[i] + b * steps[j]) for a, b in signs)
         information[i, j] = information[j, i] = -second / 4e-6
-    wanted[free] = np.sqrt(np.diag(np.linalg.inv(information)))
-    np.testing.assert_allclose(errors.loadings.ravel(), wanted[2:10], rtol=2e-3)
-    np.testing.assert_allclose(errors.offset, wanted[14:], rtol=2e-3)
+    expected[free] = np.sqrt(np.diag(np.linalg.inv(information)))
+    np.testing.assert_allclose(errors.loadings.ravel(), expected[2:10], rtol=2e-3)
+    np.testing.assert_allclose(errors.offset, expected[14:], rtol=2e-3)
     with pytest.raises(ValueError, match="factor 0.*fixed"):
         fitted.profile_timescale(x, 0)
 
@@ -172,8 +172,8 @@ def test_known_noise_is_unchanged_with_fixed_parameters(series, noise, rhythms):
     if rhythms == 0:
         known = model._replace(noise=np.broadcast_to(noise, 4).astype(float))
         is_fixed = fixed_coordinates([1], noise=range(4))
-        wanted = maximum_of_the_dense_gaussian(known, x, is_fixed)
-        assert found.log_likelihood_ > wanted - 0.1
+        expected = maximum_of_the_dense_gaussian(known, x, is_fixed)
+        assert found.log_likelihood_ > expected - 0.1
 
 
 def test_fixed_variances_of_all_columns_are_known_noise(series):

@@ -59,8 +59,8 @@ def test_without_factors_all_moments_are_exact(rng):
     np.testing.assert_allclose(found.value_means.ravel()[missing], mean, rtol=1e-9)
     variances = (found.value_variances() + params.noise_variance).ravel()[missing]
     np.testing.assert_allclose(variances, np.diag(covariance), rtol=1e-9)
-    wanted = oracle.log_likelihood(params, data, times)
-    assert found.log_likelihood() == pytest.approx(wanted, rel=1e-12)
+    expected = oracle.log_likelihood(params, data, times)
+    assert found.log_likelihood() == pytest.approx(expected, rel=1e-12)
     assert found.posterior().means.shape == (29, 0)
 
 
@@ -71,9 +71,9 @@ def test_values_left_out_are_those_of_the_joint_gaussian(rng):
     observed = ~np.isnan(data[0])
     np.testing.assert_array_equal(np.isnan(means), ~observed)
     rows = np.flatnonzero(observed.ravel())[::7]
-    wanted = [oracle.conditional_moments(params, data, times, [row]) for row in rows]
-    std = np.sqrt([float(covariance[0, 0]) for _, covariance in wanted])
-    errors = (means.ravel()[rows] - [float(mean[0]) for mean, _ in wanted]) / std
+    expected = [oracle.conditional_moments(params, data, times, [row]) for row in rows]
+    std = np.sqrt([float(covariance[0, 0]) for _, covariance in expected])
+    errors = (means.ravel()[rows] - [float(mean[0]) for mean, _ in expected]) / std
     assert np.sqrt(np.mean(errors**2)) < _DRAW_TOL
     ratio = variances.ravel()[rows] / std**2
     assert np.median(ratio) == pytest.approx(1.0, abs=0.1)
@@ -86,15 +86,15 @@ def test_moments_and_draws_of_factors(rng):
     mean, covariance = oracle.posterior_of_latents(params, data, times)
     posterior = found.posterior()
     np.testing.assert_allclose(posterior.means, mean, atol=1e-3)
-    wanted = np.array([covariance[t, :, t] for t in range(20)])
+    expected = np.array([covariance[t, :, t] for t in range(20)])
     lagged = np.array([covariance[t + 1, :, t] for t in range(19)])
-    assert np.abs(posterior.covariances - wanted).mean() < 0.2 * np.abs(wanted).mean()
+    assert np.abs(posterior.covariances - expected).mean() < 0.2 * np.abs(expected).mean()
     assert np.abs(posterior.lag_one_covariances - lagged).mean() < 0.3 * np.abs(lagged).mean()
     assert posterior.log_likelihood == pytest.approx(oracle.log_likelihood(params, data, times), abs=2.0)
     drawn = found.draw_factors(400, rng)
     assert drawn.shape == (400, 20, 2)
     np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.3)
-    np.testing.assert_allclose(drawn.var(axis=0).mean(), np.trace(wanted.mean(axis=0)) / 2.0, rtol=0.1)
+    np.testing.assert_allclose(drawn.var(axis=0).mean(), np.trace(expected.mean(axis=0)) / 2.0, rtol=0.1)
 
 
 def test_draws_of_values_have_their_joint_covariance(rng):
@@ -115,13 +115,15 @@ def test_forecast_is_that_of_missing_rows(rng):
     steps = np.array([1.0, 2.0, 4.0])
     found = IdiosyncraticPosterior(params, to_panel(data))
     means, variances, factor_means, factor_variances = found.forecast(17, steps)
-    wanted = np.ravel_multi_index(np.ix_([18, 19, 21], range(5)), (22, 5)).ravel()
-    mean, covariance = oracle.conditional_moments(params, longer, [np.arange(22.0)], wanted)
+    indices = np.ravel_multi_index(np.ix_([18, 19, 21], range(5)), (22, 5)).ravel()
+    mean, covariance = oracle.conditional_moments(params, longer, [np.arange(22.0)], indices)
     np.testing.assert_allclose(means.ravel(), mean, atol=1e-3)
     np.testing.assert_allclose((variances + params.noise_variance).ravel(), np.diag(covariance), rtol=0.15)
-    of_factors, spread = oracle.posterior_of_latents(params, longer, [np.arange(22.0)])
+    of_factors, covariance = oracle.posterior_of_latents(params, longer, [np.arange(22.0)])
     np.testing.assert_allclose(factor_means, of_factors[[18, 19, 21]], atol=1e-3)
-    np.testing.assert_allclose(factor_variances[:, 0], [spread[t, 0, t, 0] for t in (18, 19, 21)], rtol=0.15)
+    np.testing.assert_allclose(
+        factor_variances[:, 0], [covariance[t, 0, t, 0] for t in (18, 19, 21)], rtol=0.15
+    )
 
 
 def series(rng, n_rows=400, n_features=10):
@@ -159,15 +161,15 @@ def test_methods_equal_those_of_the_model_with_states(rng, monkeypatch):
             "outliers": model.outlier_scores(x)[~np.isnan(x)],
         }
 
-    exact, spread = results()
+    exact, exact_spread = results()
     value = model.log_likelihood(x)
     integrate(monkeypatch)
     integrated, drawn = results()
-    for name, wanted in exact.items():
-        np.testing.assert_allclose(integrated[name], wanted, atol=5e-3, err_msg=name)
-    for name, wanted in spread.items():
-        assert np.mean(drawn[name]) == pytest.approx(np.mean(wanted), rel=0.05), name
-        assert np.sqrt(np.mean((drawn[name] - wanted) ** 2)) < 0.2 * np.sqrt(np.mean(wanted**2)), name
+    for name, expected in exact.items():
+        np.testing.assert_allclose(integrated[name], expected, atol=5e-3, err_msg=name)
+    for name, expected in exact_spread.items():
+        assert np.mean(drawn[name]) == pytest.approx(np.mean(expected), rel=0.05), name
+        assert np.sqrt(np.mean((drawn[name] - expected) ** 2)) < 0.2 * np.sqrt(np.mean(expected**2)), name
     assert model.log_likelihood(x) == pytest.approx(value, abs=10.0)
 
 
@@ -210,15 +212,15 @@ def test_weights_are_those_of_the_model_with_states(rng, monkeypatch, robust):
             "log-likelihood": posterior.row_log_likelihoods.sum(),
         }
 
-    exact, spread = results()
+    exact, exact_spread = results()
     value = model.log_likelihood(x)
     integrate(monkeypatch)
     integrated, estimated = results()
-    for name, wanted in exact.items():
-        np.testing.assert_allclose(integrated[name], wanted, atol=0.1, err_msg=name)
-        assert np.sqrt(np.mean((integrated[name] - wanted) ** 2)) < 0.01, name
-    for name, wanted in spread.items():
-        assert np.mean(estimated[name]) == pytest.approx(np.mean(wanted), rel=0.05), name
+    for name, expected in exact.items():
+        np.testing.assert_allclose(integrated[name], expected, atol=0.1, err_msg=name)
+        assert np.sqrt(np.mean((integrated[name] - expected) ** 2)) < 0.01, name
+    for name, expected in exact_spread.items():
+        assert np.mean(estimated[name]) == pytest.approx(np.mean(expected), rel=0.05), name
     assert model.log_likelihood(x) == pytest.approx(value, abs=10.0)
 
 

@@ -32,10 +32,10 @@ def test_autocovariance_is_that_of_the_recursion(rng):
     n = 12
     for k in range(3):
         recursion = np.eye(n) - theta.decay[k] * np.eye(n, k=-1)
-        spread = np.full(n, theta.innovation_variance[k])
-        spread[0] = theta.innovation_variance[k] / (1 - theta.decay[k] ** 2)
+        variances = np.full(n, theta.innovation_variance[k])
+        variances[0] = theta.innovation_variance[k] / (1 - theta.decay[k] ** 2)
         inverse = np.linalg.inv(recursion)
-        covariance = inverse @ np.diag(spread) @ inverse.T
+        covariance = inverse @ np.diag(variances) @ inverse.T
         lags = np.subtract.outer(np.arange(n), np.arange(n))
         assert scaled_error(theta.autocovariance(lags.ravel())[:, k].reshape(n, n), covariance) < EXACT
     assert np.array_equal(theta.autocovariance([0])[0], theta.stationary_variance)
@@ -78,9 +78,9 @@ def test_both_forms_are_one_distribution_of_the_data(rng, size, noise):
     n = 6
     recursion = np.eye(n * size) - np.kron(np.eye(n, k=-1), np.diag(theta.decay))
     first = theta.innovation_variance / (1 - theta.decay**2)
-    spread = np.diag(np.concatenate([first, np.tile(theta.innovation_variance, n - 1)]))
+    innovation_covariance = np.diag(np.concatenate([first, np.tile(theta.innovation_variance, n - 1)]))
     H = np.kron(np.eye(n), np.linalg.inv(theta.weights)) @ np.linalg.inv(recursion)
-    ours = H @ spread @ H.T + noise * np.eye(n * size)
+    ours = H @ innovation_covariance @ H.T + noise * np.eye(n * size)
     M = oracle.observation_matrix(model, n)
     P = oracle.latent_covariance(model, [x[0]])
     assert scaled_error(ours, M @ P @ M.T + np.diag(np.tile(params.noise_variance, n))) < EXACT
@@ -94,8 +94,8 @@ def test_conversions_are_inverse_to_each_other(rng, scale):
     theta = innovation_parameters(params, scale)
     for name, value in theta.unit_variance().to_arrays().items():
         assert scaled_error(value, getattr(params, name)) < EXACT
-    wanted = 1 - params.decay**2 if scale is None else np.broadcast_to(scale, 3)
-    assert scaled_error(theta.innovation_variance, wanted) < EXACT
+    expected = 1 - params.decay**2 if scale is None else np.broadcast_to(scale, 3)
+    assert scaled_error(theta.innovation_variance, expected) < EXACT
     again = innovation_parameters(theta.unit_variance(), theta.innovation_variance)
     assert scaled_error(again.weights, theta.weights) < EXACT
 

@@ -55,8 +55,8 @@ def test_scores_of_values_with_high_leverage_are_those_of_posteriors_without_the
         dense = oracle.exact_posterior(truth, [hidden[:8], hidden[8:]])
         c = truth.loadings[d]
         error = data[t, d] - truth.offset[d] - c @ dense.means[t]
-        wanted = abs(error) / np.sqrt(c @ dense.covariances[t] @ c + truth.noise[d])
-        assert scores[t, d] == pytest.approx(wanted, rel=1e-7 + 1e-15 / noise)
+        expected = abs(error) / np.sqrt(c @ dense.covariances[t] @ c + truth.noise[d])
+        assert scores[t, d] == pytest.approx(expected, rel=1e-7 + 1e-15 / noise)
 
 
 def test_a_value_without_information_from_others_has_no_score(rng, data):
@@ -75,8 +75,8 @@ def test_interpolation_uses_the_adjacent_observations(data, times):
             observed_rows = [t for t in rows if not np.isnan(data[t, d])]
             for t in observed_rows:
                 others = [s for s in observed_rows if s != t]
-                wanted = np.interp(when[t], when[others], data[others, d])
-                assert interpolated[t, d] == pytest.approx(wanted, rel=1e-12)
+                expected = np.interp(when[t], when[others], data[others, d])
+                assert interpolated[t, d] == pytest.approx(expected, rel=1e-12)
     assert np.array_equal(np.isnan(interpolated), np.isnan(data))
 
 

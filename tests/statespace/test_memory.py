@@ -29,11 +29,11 @@ def test_imputation_in_blocks_equals_imputation_at_once(data, rng, monkeypatch, 
     if timed:
         given["times"] = np.concatenate(uneven_times(rng, cuts or [400]))
     model = ProbabilisticSFA(2, tol=10.0).fit(data, **given)
-    wanted = model.impute(data, return_std=True, **given)
+    expected = model.impute(data, return_std=True, **given)
     monkeypatch.setattr(models, "_MAX_STORED_BYTES", 0)
     values, std = model.impute(data, return_std=True, **given)
-    np.testing.assert_allclose(values, wanted[0], rtol=EXACT, atol=1e-12)
-    np.testing.assert_allclose(std, wanted[1], rtol=EXACT, atol=1e-12)
+    np.testing.assert_allclose(values, expected[0], rtol=EXACT, atol=1e-12)
+    np.testing.assert_allclose(std, expected[1], rtol=EXACT, atol=1e-12)
     np.testing.assert_array_equal(model.impute(data, **given), values)
 
 

@@ -66,13 +66,13 @@ def noisy(seed, n_rows=500):
 
 def test_the_score_is_the_integral_of_the_squared_distance_of_distributions(rng):
     for error, std in [(0.0, 1.0), (0.7, 0.3), (-4.0, 1.5), (30.0, 0.5)]:
-        wanted = 0.0
+        expected = 0.0
         for low, high, step in [(-np.inf, 0.0, 0.0), (0.0, np.inf, 1.0)]:
             ends = np.clip([low, high], min(0.0, error) - 12 * std, max(0.0, error) + 12 * std)
             middle = float(np.clip(error, *ends))
             for a, b in [(ends[0], middle), (middle, ends[1])]:
-                wanted += quad(lambda y, e=error, s=std, t=step: (norm.cdf(y, e, s) - t) ** 2, a, b)[0]
-        assert crps(np.array(error), np.array(std)) == pytest.approx(wanted, rel=1e-6)
+                expected += quad(lambda y, e=error, s=std, t=step: (norm.cdf(y, e, s) - t) ** 2, a, b)[0]
+        assert crps(np.array(error), np.array(std)) == pytest.approx(expected, rel=1e-6)
     assert crps(np.array(-2.0), np.array(0.0)) == 2.0
 
 
@@ -123,8 +123,8 @@ def test_a_model_is_rejected_only_if_all_draws_reject_it(rng):
     assert evidence.chosen == 0 and evidence.equal.all()
     together = np.concatenate([better, same], axis=1)
     np.testing.assert_allclose(evidence.behind, together.mean(axis=1) - together.mean(axis=1).min())
-    wanted = standard_errors(together - together[1], np.arange(600))
-    np.testing.assert_allclose(evidence.standard_error, wanted)
+    expected = standard_errors(together - together[1], np.arange(600))
+    np.testing.assert_allclose(evidence.standard_error, expected)
 
 
 def test_units_are_robust_to_outliers(rng):
@@ -190,18 +190,18 @@ def test_predictions_of_held_out_values_are_those_given_all_others(rng):
     found = comparison.predict(LinearGaussianModel(estimator._model.fitted), hidden)
     means, std = oracle.complete_entries(to_model(params), [hidden.with_nan(values)])
     widths = small_sample_factors(np.isfinite(hidden.with_nan(values)).sum(axis=0), 3)
-    wanted = [
+    expected = [
         (t, d, (means[t, d] - values[t, d]) / units[d], std[t, d] * widths[d] / units[d])
         for t in range(30)
         for d in range(3)
         if part[t, d] > 0
     ]
-    np.testing.assert_allclose(found.errors, [each[2] for each in wanted], atol=1e-9)
-    np.testing.assert_allclose(found.std, [each[3] for each in wanted], atol=1e-9)
+    np.testing.assert_allclose(found.errors, [each[2] for each in expected], atol=1e-9)
+    np.testing.assert_allclose(found.std, [each[3] for each in expected], atol=1e-9)
     # Blocks that begin in one row share a number.
-    first = {(t, d): t for t, d, *_ in wanted}
+    first = {(t, d): t for t, d, *_ in expected}
     first |= {(t, 0): 5 for t in range(5, 9)} | {(6, 2): 5, (21, 1): 20}
-    np.testing.assert_array_equal(found.groups, [first[t, d] for t, d, *_ in wanted])
+    np.testing.assert_array_equal(found.groups, [first[t, d] for t, d, *_ in expected])
 
 
 def test_linear_interpolation_uses_times():
@@ -286,9 +286,9 @@ def test_the_gain_of_a_cycle_is_computed_from_the_whitened_periodogram(rng):
     near = slice(20 - 2, 20 + 3)
     # The background is the median of adjacent ordinates, ten on each side.
     level = [np.median(power[max(c - 10, 1) : c + 11]) for c in range(18, 23)]
-    wanted = 3.0 * np.sum(np.maximum(power[near] / level - 1.0, 0.0))
-    assert likelihood_gain_of_cycle(params, [values]) == pytest.approx(wanted, rel=0.02)
-    assert wanted > 100.0
+    expected = 3.0 * np.sum(np.maximum(power[near] / level - 1.0, 0.0))
+    assert likelihood_gain_of_cycle(params, [values]) == pytest.approx(expected, rel=0.02)
+    assert expected > 100.0
 
 
 def test_only_the_true_model_has_little_residual_structure(rng):
@@ -320,13 +320,13 @@ def test_the_gain_of_autocorrelation_is_half_the_box_pierce_statistic(rng):
     values[1:] += 0.3 * (values[:-1] - params.offset)
     model = LinearGaussianModel(ProbabilisticSFA.from_parameters(**params.to_arrays())._model.fitted)
     sequences = check_sequences(ProbabilisticSFA(1), values, reset=True, allow_nan=True)
-    wanted = 0.0
+    expected = 0.0
     for column in values.T:
         x = column - column.mean()
         for lag in range(1, 6):
             r = np.mean(x[lag:] * x[:-lag]) / np.mean(x**2)
-            wanted += 0.5 * ((300 - lag) * r**2 - 1.0)
-    assert residual_structure(model, sequences).autocorrelation == pytest.approx(wanted, rel=1e-9)
+            expected += 0.5 * ((300 - lag) * r**2 - 1.0)
+    assert residual_structure(model, sequences).autocorrelation == pytest.approx(expected, rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------ candidates and rounds
@@ -511,7 +511,7 @@ def test_cycles_without_a_spectral_peak_are_detected():
 @pytest.mark.filterwarnings("ignore:Held-out values")  # due to artificial scores or short fits
 def test_held_out_values_are_drawn_again_if_they_reject_the_lowest_bic(monkeypatch):
     """With artificial scores: the first draw prefers one factor; the second does so, or scores are equal."""
-    for second, wanted in [(1.0, 1), (0.0, 2)]:
+    for second, expected in [(1.0, 1), (0.0, 2)]:
         worse, drawn = iter([1.0, second]), {}
 
         def artificial(comparison, model, hidden, worse=worse, drawn=drawn):
@@ -524,7 +524,7 @@ def test_held_out_values_are_drawn_again_if_they_reject_the_lowest_bic(monkeypat
 
         monkeypatch.setattr(Comparison, "predict", artificial)
         chosen = select_model(mixture(), ONE_AND_TWO)
-        assert chosen.options == {"n_components": wanted}
+        assert chosen.options == {"n_components": expected}
 
 
 def test_gaussian_and_robust_candidates_are_both_scored():

@@ -114,8 +114,8 @@ def test_units_of_columns_change_the_likelihood_by_their_volume(rng):
     _, x = mixture(rng)
     scale = 10.0 ** np.array([-8, -4, 0, 4, 8])
     one, other = (ProbabilisticSFA(2, noise=0.0).fit(data) for data in (x, x * scale))
-    wanted = one.log_likelihood_ - 120 * np.sum(np.log(scale))
-    assert other.log_likelihood_ == pytest.approx(wanted, rel=1e-8)
+    expected = one.log_likelihood_ - 120 * np.sum(np.log(scale))
+    assert other.log_likelihood_ == pytest.approx(expected, rel=1e-8)
     np.testing.assert_allclose(other.decay_, one.decay_, rtol=1e-9)
     np.testing.assert_allclose(other.transform(x * scale), one.transform(x), rtol=1e-6, atol=1e-8)
 
@@ -161,8 +161,8 @@ def test_likelihoods_with_noise_converge_to_the_limit(rng):
     _, x = mixture(rng, 10, (3, 3))
     found = ProbabilisticSFA(3, noise=0.0).fit(x)
     model = oracle.Model(found.decay_, found.loadings_, np.full(3, 1e-24), found.mean_)
-    wanted = oracle.exact_posterior(model, [x]).log_likelihood
-    assert found.log_likelihood_ == pytest.approx(wanted, rel=1e-8)
+    expected = oracle.exact_posterior(model, [x]).log_likelihood
+    assert found.log_likelihood_ == pytest.approx(expected, rel=1e-8)
 
 
 def test_ar1_mixtures_have_delta_two_times_one_minus_a(rng):

@@ -42,10 +42,10 @@ def test_exact_is_the_joint_gaussian(rng, lengths, first):
     theta = parameters(rng)
     v = None if first == "stationary" else np.array([0.3, 5.0, 1.0])
     x = [2.0 * rng.standard_normal((n, 3)) for n in lengths]
-    wanted = oracle.innovation_log_likelihood(*theta[:3], theta.offset, x, v)
-    assert noise_free_log_likelihood(x, theta, first_variance=v).exact == pytest.approx(wanted, rel=EXACT)
+    expected = oracle.innovation_log_likelihood(*theta[:3], theta.offset, x, v)
+    assert noise_free_log_likelihood(x, theta, first_variance=v).exact == pytest.approx(expected, rel=EXACT)
     stacked = noise_free_log_likelihood(np.concatenate(x), theta, first_variance=v, lengths=lengths)
-    assert stacked.exact == pytest.approx(wanted, rel=EXACT)
+    assert stacked.exact == pytest.approx(expected, rel=EXACT)
 
 
 @pytest.mark.parametrize("lengths", [[2], [9], [5, 1, 4]])

@@ -34,8 +34,8 @@ def test_groups_are_those_of_a_loop(rng, tied):
     np.testing.assert_array_equal(tied.largest(numbers), [max(numbers[d] for d in g) for g in groups])
     np.testing.assert_allclose(tied.means(numbers), [np.mean([numbers[d] for d in g]) for g in groups])
     by_group, known = rng.standard_normal(len(groups)), rng.standard_normal(5)
-    wanted = [by_group[g] if g >= 0 else known[d] for d, g in enumerate(tied.groups)]
-    np.testing.assert_array_equal(tied.column_values(by_group, known), wanted)
+    expected = [by_group[g] if g >= 0 else known[d] for d, g in enumerate(tied.groups)]
+    np.testing.assert_array_equal(tied.column_values(by_group, known), expected)
     np.testing.assert_array_equal(tied.group_values(tied.column_values(by_group, known)), by_group)
 
 
@@ -57,13 +57,13 @@ def test_the_score_equals_finite_differences(rng, tied):
     coordinates = Coordinates(Latents(2), tied, panel.evenly_sampled)
     at = to_vector(coordinates, params)
     assert at.size == coordinates.size
-    step, wanted = 1e-5, []
+    step, expected = 1e-5, []
     for j in range(at.size):
         ends = [log_likelihood(from_vector(coordinates, at + s * step * np.eye(at.size)[j], params), panel)
                 for s in (1.0, -1.0)]  # fmt: skip
-        wanted.append((ends[0] - ends[1]) / (2.0 * step))
+        expected.append((ends[0] - ends[1]) / (2.0 * step))
     found = score(coordinates, params, panel.gaps, expected_statistics(params, panel))
-    assert scaled_error(found, np.array(wanted)) < 1e-8
+    assert scaled_error(found, np.array(expected)) < 1e-8
 
 
 def test_the_m_step_maximizes_over_shared_variances(rng, tied):

@@ -58,10 +58,10 @@ def test_columns_in_which_few_values_dominate(rng):
     x[50, 1] = 300.0  # one gross value
     x[:, 2] = rng.standard_t(1.2, 200)  # heavy tails
     x[:, 3] = np.repeat(rng.standard_normal(2), 100)  # a step between constant values
-    spread = robust_scale_with_outliers(x, (200,))
-    assert spread[1] > 0.0
-    np.testing.assert_array_equal(spread[[0, 2, 3]], 0.0)
-    far = far_from_adjacent(as_sequences(x), spread)
+    scale = robust_scale_with_outliers(x, (200,))
+    assert scale[1] > 0.0
+    np.testing.assert_array_equal(scale[[0, 2, 3]], 0.0)
+    far = far_from_adjacent(as_sequences(x), scale)
     np.testing.assert_array_equal(np.argwhere(far), [[50, 1]])
 
 

@@ -82,9 +82,9 @@ def with_every_part():
     return StateSpace(**dict(zip(NAMES, arrays, strict=True)))
 
 
-def assert_same(found, wanted, factor=1.0):
+def assert_same(found, expected, factor=1.0):
     for name in NAMES:
-        np.testing.assert_allclose(getattr(found, name), factor * getattr(wanted, name), rtol=1e-12)
+        np.testing.assert_allclose(getattr(found, name), factor * getattr(expected, name), rtol=1e-12)
 
 
 def test_jax_keeps_every_array():
@@ -174,17 +174,17 @@ def test_old_names_of_ar1_noise_warn(old, new):
 
 
 def test_old_arguments_of_make_parameters_warn():
-    wanted = make_parameters([0.9], [[1.0]], 0.1, noise_decay=0.5, noise_scale=2.0)
+    expected = make_parameters([0.9], [[1.0]], 0.1, noise_decay=0.5, noise_scale=2.0)
     with pytest.warns(FutureWarning) as record:
         found = make_parameters([0.9], [[1.0]], 0.1, memory_decay=0.5, memory_scale=2.0)
     assert [str(one.message).split(";")[0] for one in record] == [
         "memory_decay is now noise_decay", "memory_scale is now noise_scale"
     ]  # fmt: skip
-    assert found.noise_decay == wanted.noise_decay and found.noise_scale == wanted.noise_scale
+    assert found.noise_decay == expected.noise_decay and found.noise_scale == expected.noise_scale
     with pytest.warns(FutureWarning, match="has_memory is now has_ar1_noise"):
         assert found.has_memory
     with pytest.warns(FutureWarning, match="memory_share is now noise_share"):
-        assert found.memory_share == wanted.noise_share
+        assert found.memory_share == expected.noise_share
 
 
 def test_a_description_names_every_process_and_the_noise():

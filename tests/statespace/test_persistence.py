@@ -210,11 +210,11 @@ def test_a_truncated_file_is_refused(series, tmp_path):
 def test_a_parameter_set_after_the_fit_does_not_change_the_saved_model(tmp_path, series):
     _, data, fitted = series
     model = ProbabilisticSFA(**fitted.get_params()).fit(data)
-    wanted = model.bic(data)
+    expected = model.bic(data)
     model.set_params(noise="isotropic").save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
     assert loaded.noise == "isotropic"
-    assert loaded.bic(data) == model.bic(data) == wanted
+    assert loaded.bic(data) == model.bic(data) == expected
 
 
 def test_a_file_older_than_an_option_with_a_default_is_read(tmp_path, series):

@@ -34,8 +34,8 @@ def test_imputation_is_the_conditional_distribution_of_missing_values(rng, patte
     posterior = smooth(params, to_panel(data, times))
     values = np.concatenate(data)
     found, std = fill(values, *observation_moments(params, posterior.means, posterior.covariances))
-    wanted, wanted_std = oracle.complete_entries(model, data, times)
-    assert scaled_error(found, wanted) < EXACT
+    expected, wanted_std = oracle.complete_entries(model, data, times)
+    assert scaled_error(found, expected) < EXACT
     assert scaled_error(std, wanted_std) < EXACT
     observed = ~np.isnan(values)
     np.testing.assert_array_equal(found[observed], values[observed])
@@ -67,8 +67,8 @@ def test_long_forecasts_have_the_stationary_distribution(rng):
     np.testing.assert_allclose(found.latent_means[-1], 0.0, atol=1e-12)
     np.testing.assert_allclose(found.latent_std[-1], 1.0, rtol=1e-12)
     np.testing.assert_allclose(found.means[-1], model.offset, rtol=1e-10)
-    wanted = np.sqrt(np.sum(model.loadings**2, axis=1) + model.noise)
-    np.testing.assert_allclose(found.std[-1], wanted, rtol=1e-10)
+    expected = np.sqrt(np.sum(model.loadings**2, axis=1) + model.noise)
+    np.testing.assert_allclose(found.std[-1], expected, rtol=1e-10)
 
 
 def test_states_can_be_propagated_in_two_steps(rng):

@@ -24,9 +24,9 @@ def test_transitions_by_jax_are_those_by_numpy():
     with jax.enable_x64(True):
         traced = [type(one)(*map(jax.numpy.asarray, one.arrays().values())) for one in processes]
         found = jax.jit(lambda gaps: block_transitions(traced, gaps))(GAPS)
-    wanted = block_transitions(processes, GAPS)
-    assert [group.matrix.shape[1:3] for group in wanted] == [(2, 1), (6, 2), (2, 3)]
-    for one, other in zip(found, wanted, strict=True):
+    expected = block_transitions(processes, GAPS)
+    assert [group.matrix.shape[1:3] for group in expected] == [(2, 1), (6, 2), (2, 3)]
+    for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.asarray(one.matrix), other.matrix, rtol=1e-13, atol=1e-15)
         # Covariances are compared in units of standard deviations, which are between 1e-11 and 1.
         std = np.sqrt(np.diagonal(other.innovation, axis1=2, axis2=3))

@@ -83,9 +83,11 @@ def test_methods_are_those_of_the_joint_gaussian(fitted, series):
     params = fitted.params_
     ahead = np.vstack([series, np.full((6, 5), np.nan)])
     value, mean, covariance = oracle.joint(params, [ahead], [np.arange(float(len(ahead)))])
-    spread = np.array([params.loadings @ covariance[t, :, t] @ params.loadings.T for t in range(len(ahead))])
+    explained = np.array(
+        [params.loadings @ covariance[t, :, t] @ params.loadings.T for t in range(len(ahead))]
+    )
     means = params.offset + mean @ params.loadings.T
-    std = np.sqrt(np.diagonal(spread, axis1=1, axis2=2) + params.noise_variance)
+    std = np.sqrt(np.diagonal(explained, axis1=1, axis2=2) + params.noise_variance)
     np.testing.assert_allclose(fitted.transform(series), mean[:N_ROWS], atol=1e-9)
     assert abs(fitted.log_likelihood(series) - value) < 1e-8
     assert abs(fitted.log_likelihood_ - value) < 1e-8
@@ -101,8 +103,8 @@ def test_methods_are_those_of_the_joint_gaussian(fitted, series):
     posterior = fitted.posterior(series)
     np.testing.assert_allclose(posterior.lag_one_covariances[7], covariance[8, :, 7], atol=1e-9)
     draws = fitted.sample_posterior(series, 1000, random_state=0)
-    wanted = np.sqrt(np.diagonal(covariance[45, :, 45]))
-    np.testing.assert_allclose(draws[:, 45].std(axis=0), wanted, rtol=0.15)
+    expected = np.sqrt(np.diagonal(covariance[45, :, 45]))
+    np.testing.assert_allclose(draws[:, 45].std(axis=0), expected, rtol=0.15)
     np.testing.assert_allclose(draws[:, 45].mean(axis=0), mean[45], atol=0.15)
 
 
@@ -206,8 +208,8 @@ def test_added_factors_are_sorted_by_kind():
     both = with_more_latents(one, one.replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
     assert both.latents.numbers == (2, *(2 * count for count in one.latents.numbers[1:]))
     columns = [one.loadings[:, :1], one.loadings[:, 1:3], one.loadings[:, 3:]]
-    wanted = np.hstack([part for kind in columns for part in (kind, 10.0 * kind)])
-    np.testing.assert_array_equal(both.loadings, wanted)
+    expected = np.hstack([part for kind in columns for part in (kind, 10.0 * kind)])
+    np.testing.assert_array_equal(both.loadings, expected)
 
 
 def test_a_smooth_factor_is_a_gaussian_process_with_scikit_learns_matern_kernel():
@@ -222,8 +224,8 @@ def test_a_smooth_factor_is_a_gaussian_process_with_scikit_learns_matern_kernel(
     )
     x = rng.standard_normal((40, 1))
     kernel = 1.3**2 * Matern(timescale, nu=1.5)(times[:, None]) + 0.2 * np.eye(40)
-    wanted = -0.5 * (np.linalg.slogdet(2 * np.pi * kernel)[1] + x[:, 0] @ np.linalg.solve(kernel, x[:, 0]))
-    assert abs(log_likelihood(params, to_panel([x], [times])) - wanted) < 1e-10 * abs(wanted)
+    expected = -0.5 * (np.linalg.slogdet(2 * np.pi * kernel)[1] + x[:, 0] @ np.linalg.solve(kernel, x[:, 0]))
+    assert abs(log_likelihood(params, to_panel([x], [times])) - expected) < 1e-10 * abs(expected)
 
 
 def test_a_smoother_process_is_a_gaussian_process_with_scikit_learns_matern_kernel():
@@ -235,8 +237,8 @@ def test_a_smoother_process_is_a_gaussian_process_with_scikit_learns_matern_kern
     )
     x = rng.standard_normal((40, 1))
     kernel = 1.3**2 * Matern(timescale, nu=2.5)(times[:, None]) + 0.2 * np.eye(40)
-    wanted = -0.5 * (np.linalg.slogdet(2 * np.pi * kernel)[1] + x[:, 0] @ np.linalg.solve(kernel, x[:, 0]))
-    assert abs(log_likelihood(params, to_panel([x], [times])) - wanted) < 1e-10 * abs(wanted)
+    expected = -0.5 * (np.linalg.slogdet(2 * np.pi * kernel)[1] + x[:, 0] @ np.linalg.solve(kernel, x[:, 0]))
+    assert abs(log_likelihood(params, to_panel([x], [times])) - expected) < 1e-10 * abs(expected)
 
 
 def test_the_state_space_form_of_the_oracle_is_the_kernel():
@@ -257,12 +259,12 @@ def test_one_column_is_the_damped_cycle_of_statsmodels():
         x, cycle=True, stochastic_cycle=True, damped_cycle=True, irregular=True, cycle_period_bounds=(2, 100)
     )
     peer.ssm.initialize_stationary()
-    spread = amplitude**2 * (1.0 - rho**2)
+    innovation_variance = amplitude**2 * (1.0 - rho**2)
     names = dict(zip(peer.param_names, range(4), strict=True))
     values = np.empty(4)
     for name, value in (
         ("sigma2.irregular", noise),
-        ("sigma2.cycle", spread),
+        ("sigma2.cycle", innovation_variance),
         ("frequency.cycle", omega),
         ("damping.cycle", rho),
     ):

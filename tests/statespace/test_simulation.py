@@ -48,12 +48,12 @@ def test_moments_of_many_draws_are_those_of_the_posterior(rng):
     data = mask_values(rng, oracle.simulate(rng, model, [12]), "scattered")
     n = 4000
     draws = draw_factors(to_parameters(model), to_panel(data), n, rng)
-    wanted = smooth(to_parameters(model), to_panel(data))
-    variances = np.diagonal(wanted.covariances, axis1=1, axis2=2)
-    worst = np.abs(draws.mean(axis=0) - wanted.means) / np.sqrt(variances)
+    expected = smooth(to_parameters(model), to_panel(data))
+    variances = np.diagonal(expected.covariances, axis1=1, axis2=2)
+    worst = np.abs(draws.mean(axis=0) - expected.means) / np.sqrt(variances)
     assert worst.max() < mc_tolerance(1.0, n)
     # A squared standard normal has the variance 2.
-    squares = ((draws - wanted.means) ** 2).mean(axis=0) / variances
+    squares = ((draws - expected.means) ** 2).mean(axis=0) / variances
     assert np.abs(squares - 1.0).max() < mc_tolerance(2.0, n)
 
 
@@ -86,8 +86,8 @@ def test_factors_are_stationary_with_unit_variance(rng, decay):
     for s in range(4):
         for t in range(4):
             product = (drawn[:, s] * drawn[:, t]).mean(axis=0)
-            wanted = decay ** abs(s - t)
-            assert np.all(np.abs(product - wanted) < [mc_tolerance(1 + c**2, n) for c in wanted])
+            expected = decay ** abs(s - t)
+            assert np.all(np.abs(product - expected) < [mc_tolerance(1 + c**2, n) for c in expected])
     cross = (drawn[:, :, 0] * drawn[:, :, 1]).mean(axis=0)
     assert np.abs(cross).max() < mc_tolerance(1.0, n)
 
@@ -97,10 +97,12 @@ def test_simulated_observations_have_the_models_covariance(rng):
     params, n = to_parameters(model), 4000
     x = np.array([simulate(params, 2, rng)[0] for _ in range(n)]) - model.offset
     H = oracle.observation_matrix(model, 2)
-    wanted = H @ oracle.latent_covariance(model, [np.zeros((2, 3))]) @ H.T + np.diag(np.tile(model.noise, 2))
+    expected = H @ oracle.latent_covariance(model, [np.zeros((2, 3))]) @ H.T + np.diag(
+        np.tile(model.noise, 2)
+    )
     flat = x.reshape(n, 6)
-    spread = np.sqrt(np.outer(np.diag(wanted), np.diag(wanted)) + wanted**2)
-    assert np.max(np.abs(flat.T @ flat / n - wanted) / spread) < mc_tolerance(1.0, n)
+    std = np.sqrt(np.outer(np.diag(expected), np.diag(expected)) + expected**2)
+    assert np.max(np.abs(flat.T @ flat / n - expected) / std) < mc_tolerance(1.0, n)
 
 
 def test_simulation_returns_its_factors(rng):

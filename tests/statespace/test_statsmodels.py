@@ -27,5 +27,7 @@ def test_log_likelihood_equals_statsmodels(rng, pattern, noise):
         )
         peer.ssm.tolerance = 0  # no switch to a steady state
         innovations = np.sqrt(1 - model.decay**2)
-        wanted = peer.loglike(np.concatenate([model.loadings.ravel(), model.decay, innovations, model.noise]))
-    assert log_likelihood(to_parameters(model), to_panel(data)) == pytest.approx(wanted, rel=1e-9)
+        expected = peer.loglike(
+            np.concatenate([model.loadings.ravel(), model.decay, innovations, model.noise])
+        )
+    assert log_likelihood(to_parameters(model), to_panel(data)) == pytest.approx(expected, rel=1e-9)

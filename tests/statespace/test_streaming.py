@@ -27,12 +27,12 @@ def test_streamed_sums_are_those_in_memory(series, algorithm):
     model, X, lengths = series
     params = to_parameters(model)
     parts = np.split(X, np.cumsum(lengths)[:-1])
-    wanted = expected_statistics(params, to_panel(parts)), log_likelihood(params, to_panel(parts))
+    expected = expected_statistics(params, to_panel(parts)), log_likelihood(params, to_panel(parts))
     panel = streaming.stream(X, lengths, np.zeros(4), np.ones(4))
     found = algorithm.expected_statistics(params, panel)
-    for name, one, other in zip(found._fields, found, wanted[0], strict=True):
+    for name, one, other in zip(found._fields, found, expected[0], strict=True):
         assert scaled_error(one, other) < EXACT, name
-    assert algorithm.log_likelihood(params, panel) == pytest.approx(wanted[1], rel=EXACT)
+    assert algorithm.log_likelihood(params, panel) == pytest.approx(expected[1], rel=EXACT)
 
 
 def test_at_most_one_chunk_is_read_at_a_time(series):
@@ -81,9 +81,9 @@ def test_streamed_fit_is_the_fit(tmp_path, rng):
     file = np.memmap(tmp_path / "series", dtype=np.float64, mode="w+", shape=X.shape)
     file[:] = X
     streamed = ProbabilisticSFA(n_components=2).fit_stream(file)
-    wanted = ProbabilisticSFA(n_components=2).fit(X)
-    assert streamed.log_likelihood_ == pytest.approx(wanted.log_likelihood_, abs=1e-2)
-    np.testing.assert_allclose(streamed.decay_, wanted.decay_, atol=1e-3)
+    expected = ProbabilisticSFA(n_components=2).fit(X)
+    assert streamed.log_likelihood_ == pytest.approx(expected.log_likelihood_, abs=1e-2)
+    np.testing.assert_allclose(streamed.decay_, expected.decay_, atol=1e-3)
     assert streamed.transform(X).shape == (600, 2)
 
 
@@ -112,13 +112,13 @@ def blocks(monkeypatch):
 
 def test_masked_blocks_are_missing_and_not_their_fill_values(incomplete, blocks):
     source = InBlocks(np.where(np.isnan(incomplete), -999.0, incomplete), np.isnan(incomplete))
-    wanted = ProbabilisticSFA(1).fit_stream(incomplete)
+    expected = ProbabilisticSFA(1).fit_stream(incomplete)
     found = ProbabilisticSFA(1).fit_stream(source)
-    np.testing.assert_array_equal(found.loadings_, wanted.loadings_)
-    assert found.log_likelihood_ == wanted.log_likelihood_
-    np.testing.assert_array_equal(found.mean_, wanted.mean_)
+    np.testing.assert_array_equal(found.loadings_, expected.loadings_)
+    assert found.log_likelihood_ == expected.log_likelihood_
+    np.testing.assert_array_equal(found.mean_, expected.mean_)
     whole = np.ma.masked_invalid(incomplete)
-    assert ProbabilisticSFA(1).fit_stream(whole).log_likelihood_ == wanted.log_likelihood_
+    assert ProbabilisticSFA(1).fit_stream(whole).log_likelihood_ == expected.log_likelihood_
 
 
 def test_a_variable_of_a_netcdf_file_is_read_with_its_missing_values(incomplete, blocks, tmp_path):
@@ -137,12 +137,12 @@ def test_nullable_frames_are_streamed_under_their_names(incomplete, blocks):
     frame = pd.DataFrame(
         incomplete, columns=["wind", "rain", "sun"], index=np.linspace(5.0, 6.0, len(incomplete))
     )
-    wanted = ProbabilisticSFA(1).fit_stream(incomplete)
-    assert not hasattr(wanted, "feature_names_in_")
+    expected = ProbabilisticSFA(1).fit_stream(incomplete)
+    assert not hasattr(expected, "feature_names_in_")
     for given in (frame, frame.convert_dtypes()):
         found = ProbabilisticSFA(1).fit_stream(given)
         assert list(found.feature_names_in_) == ["wind", "rain", "sun"] and found.n_features_in_ == 3
-        assert found.log_likelihood_ == pytest.approx(wanted.log_likelihood_, rel=1e-12)
+        assert found.log_likelihood_ == pytest.approx(expected.log_likelihood_, rel=1e-12)
         with pytest.raises(ValueError, match="feature names"):
             found.transform(frame[["sun", "rain", "wind"]])
     again = found.fit_stream(incomplete)

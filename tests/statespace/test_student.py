@@ -214,10 +214,10 @@ def test_rows_left_out_are_those_of_the_dense_definition(weighted):
         without = x.copy()
         without[row] = np.nan
         dense = definition.weighted_posterior(model, without, weights)
-        wanted = model.offset + model.loadings @ dense.means[row]
+        expected = model.offset + model.loadings @ dense.means[row]
         variances = np.einsum("di,ij,dj->d", model.loadings, dense.covariances[row], model.loadings)
         observed = ~np.isnan(x[row])
-        np.testing.assert_allclose(means[row, observed], wanted[observed], rtol=1e-7)
+        np.testing.assert_allclose(means[row, observed], expected[observed], rtol=1e-7)
         np.testing.assert_allclose(explained[row, observed], variances[observed], rtol=1e-7)
 
 
@@ -333,8 +333,8 @@ def test_outlier_scores_rank_outliers_first_and_keep_missing_values_and_frames(r
     filled = fitted.impute(without)[row, column]
     whole = fitted.posterior(without)
     c = fitted.loadings_[column]
-    spread = np.sqrt(c @ whole.covariances[row] @ c + fitted.noise_variance_[column])
-    assert scores[row, column] == pytest.approx(abs(x[row, column] - filled) / spread, rel=0.02)
+    std = np.sqrt(c @ whole.covariances[row] @ c + fitted.noise_variance_[column])
+    assert scores[row, column] == pytest.approx(abs(x[row, column] - filled) / std, rel=0.02)
 
 
 def test_gaussian_scores_are_errors_of_values_left_out(recording):
@@ -548,9 +548,9 @@ def test_normal_scores_in_rows_are_conditional_on_the_other_values(rng):
     for i, j in np.argwhere(mask > 0.0):
         others = np.flatnonzero((mask[i] > 0.0) & (np.arange(4) != j))
         degrees = 5.0 + len(others)
-        spread = np.sqrt(scale[j] * (5.0 + squares[i, others].sum()) / degrees)
+        conditional_scale = np.sqrt(scale[j] * (5.0 + squares[i, others].sum()) / degrees)
         assert scores[i, j] == pytest.approx(
-            norm.ppf(student_t.cdf(errors[i, j] / spread, degrees)), rel=1e-5
+            norm.ppf(student_t.cdf(errors[i, j] / conditional_scale, degrees)), rel=1e-5
         )
 
 

@@ -62,16 +62,16 @@ def dated(values, uneven):
 def test_an_uneven_index_is_times(values, uneven, dated):
     """The fit equals that with times=index exactly, and all methods use the index."""
     frame = as_frame(values, uneven)
-    wanted = fit(frame.reset_index(drop=True), times=uneven)
+    expected = fit(frame.reset_index(drop=True), times=uneven)
     for name in ("decay_", "loadings_", "timescales_", "time_unit_", "log_likelihood_", "time_unit_seconds_"):
-        np.testing.assert_array_equal(getattr(dated, name), getattr(wanted, name), err_msg=name)
-    assert "index" not in wanted.status_
+        np.testing.assert_array_equal(getattr(dated, name), getattr(expected, name), err_msg=name)
+    assert "index" not in expected.status_
     assert "index of X is used as times: rows are unevenly spaced" in dated.status_
     times = {"times": uneven.to_numpy()}
-    assert dated.log_likelihood(frame) == pytest.approx(wanted.log_likelihood_, rel=EXACT)
-    np.testing.assert_array_equal(dated.impute(frame), wanted.impute(frame.reset_index(drop=True), **times))
-    wanted = fit(values, times=uneven)
-    assert dated.log_likelihood_ == pytest.approx(wanted.log_likelihood_, rel=1e-9)
+    assert dated.log_likelihood(frame) == pytest.approx(expected.log_likelihood_, rel=EXACT)
+    np.testing.assert_array_equal(dated.impute(frame), expected.impute(frame.reset_index(drop=True), **times))
+    expected = fit(values, times=uneven)
+    assert dated.log_likelihood_ == pytest.approx(expected.log_likelihood_, rel=1e-9)
     np.testing.assert_allclose(dated.transform(frame), dated.transform(frame, **times), rtol=1e-12)
     for method in (
         lambda X, **t: dated.posterior(X, **t).covariances,
@@ -86,9 +86,9 @@ def test_an_uneven_index_is_times(values, uneven, dated):
 
 def test_an_uneven_index_equals_the_joint_gaussian(values, uneven, dated):
     units = [np.asarray((uneven - uneven[0]).total_seconds()) / dated.time_unit_seconds_]
-    wanted = oracle.joint_posterior(fitted_model(dated), [values], units)
-    assert dated.log_likelihood_ == pytest.approx(wanted.log_likelihood, rel=1e-9)
-    assert scaled_error(dated.transform(as_frame(values, uneven)), wanted.means) < 1e-7
+    expected = oracle.joint_posterior(fitted_model(dated), [values], units)
+    assert dated.log_likelihood_ == pytest.approx(expected.log_likelihood, rel=1e-9)
+    assert scaled_error(dated.transform(as_frame(values, uneven)), expected.means) < 1e-7
 
 
 EVEN = {
@@ -112,13 +112,13 @@ EVEN = {
 def test_an_even_index_is_equivalent_to_no_index(values, plain, name):
     """The fit equals that without an index exactly, for steps of the clock or of the calendar."""
     frame = as_frame(values, EVEN[name][:60])
-    wanted = fit(frame.reset_index(drop=True))
+    expected = fit(frame.reset_index(drop=True))
     found = fit(frame)
     for each in ("decay_", "loadings_", "timescales_", "time_unit_", "log_likelihood_", "n_evaluations_"):
-        np.testing.assert_array_equal(getattr(found, each), getattr(wanted, each), err_msg=each)
-    np.testing.assert_array_equal(found.impute(frame), wanted.impute(frame.reset_index(drop=True)))
+        np.testing.assert_array_equal(getattr(found, each), getattr(expected, each), err_msg=each)
+    np.testing.assert_array_equal(found.impute(frame), expected.impute(frame.reset_index(drop=True)))
     assert "index of X is used as times: rows are evenly spaced" in found.status_
-    assert wanted.time_unit_seconds_ is None and found.time_unit_seconds_ > 0.0
+    assert expected.time_unit_seconds_ is None and found.time_unit_seconds_ > 0.0
     ahead = found.forecast(frame, 3).means.index
     assert [pd.Timestamp(x) if name == "Python's dates" else x for x in EVEN[name][60:]] == ahead.tolist()
 
@@ -261,8 +261,8 @@ def test_streams_read_the_index_as_fits_in_memory_do(values, uneven):
     found = stream(HOURS)
     assert found.time_unit_seconds_ == 3600.0 and "index of X is used" in found.status_
     six = as_frame(values, pd.date_range("2021", periods=60, freq="6min"))
-    wanted = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
-    assert found.log_likelihood(six) == pytest.approx(wanted, rel=EXACT)
+    expected = oracle.log_likelihood(fitted_model(found), [values], [0.1 * np.arange(60)])
+    assert found.log_likelihood(six) == pytest.approx(expected, rel=EXACT)
     streamed = stream(uneven)
     given = ProbabilisticSFA(2, tol=1.0).fit_stream(values, times=uneven)
     assert streamed.log_likelihood_ == pytest.approx(given.log_likelihood_, rel=1e-8)
@@ -295,14 +295,14 @@ def test_an_hourly_model_applies_to_six_minute_data(values, hourly):
     """The unit of time is that of the fit: over a tenth of an hour, decays have the power 0.1."""
     index = pd.date_range("2021-05-01", periods=60, freq="6min")
     found = hourly.posterior(as_frame(values, index))
-    wanted = oracle.joint_posterior(fitted_model(hourly), [values], [0.1 * np.arange(60)])
-    assert scaled_error(found.means, wanted.means) < EXACT
-    assert scaled_error(found.covariances, wanted.covariances) < EXACT
-    assert found.log_likelihood == pytest.approx(wanted.log_likelihood, rel=EXACT)
+    expected = oracle.joint_posterior(fitted_model(hourly), [values], [0.1 * np.arange(60)])
+    assert scaled_error(found.means, expected.means) < EXACT
+    assert scaled_error(found.covariances, expected.covariances) < EXACT
+    assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=EXACT)
     explicit = hourly.log_likelihood(as_frame(values, pd.RangeIndex(60)), times=index)
-    assert explicit == pytest.approx(wanted.log_likelihood, rel=1e-9)
+    assert explicit == pytest.approx(expected.log_likelihood, rel=1e-9)
     durations = as_frame(values, pd.timedelta_range(0, periods=60, freq="6min"))
-    assert hourly.log_likelihood(durations) == pytest.approx(wanted.log_likelihood, rel=EXACT)
+    assert hourly.log_likelihood(durations) == pytest.approx(expected.log_likelihood, rel=EXACT)
 
 
 def test_months_are_counted_by_the_calendar_of_the_fit(values):
@@ -310,13 +310,13 @@ def test_months_are_counted_by_the_calendar_of_the_fit(values):
     months = pd.date_range("2001-01-01", periods=60, freq="MS")
     model = fit(as_frame(values, months))
     kept = np.delete(np.arange(60), [5, 6, 30])
-    wanted = oracle.log_likelihood(fitted_model(model), [values[kept]], [kept.astype(float)])
-    assert model.log_likelihood(as_frame(values, months).iloc[kept]) == pytest.approx(wanted, rel=EXACT)
+    expected = oracle.log_likelihood(fitted_model(model), [values[kept]], [kept.astype(float)])
+    assert model.log_likelihood(as_frame(values, months).iloc[kept]) == pytest.approx(expected, rel=EXACT)
     at_ends = as_frame(values, months + pd.offsets.MonthEnd()).iloc[kept]
-    assert model.log_likelihood(at_ends) == pytest.approx(wanted, rel=EXACT)
+    assert model.log_likelihood(at_ends) == pytest.approx(expected, rel=EXACT)
     quarters = as_frame(values, pd.period_range("2001Q1", periods=60, freq="Q"))
-    wanted = oracle.log_likelihood(fitted_model(model), [values], [3.0 * np.arange(60)])
-    assert model.log_likelihood(quarters) == pytest.approx(wanted, rel=EXACT)
+    expected = oracle.log_likelihood(fitted_model(model), [values], [3.0 * np.arange(60)])
+    assert model.log_likelihood(quarters) == pytest.approx(expected, rel=EXACT)
     explicit = model.log_likelihood(as_frame(values, pd.RangeIndex(60)).iloc[kept], times=months[kept])
     assert explicit == pytest.approx(model.log_likelihood(as_frame(values, months).iloc[kept]), rel=1e-9)
 
@@ -421,14 +421,14 @@ def test_the_unit_of_time_of_models_of_earlier_versions_is_unknown(values, uneve
 def test_forecasts_of_frames_are_frames(values, hourly):
     frame = as_frame(values, HOURS)
     out, bare = hourly.forecast(frame, 5), fit(as_frame(values, HOURS).to_numpy()).forecast(values, 5)
-    wanted = pd.date_range(HOURS[-1], periods=6, freq="h")[1:]
+    expected = pd.date_range(HOURS[-1], periods=6, freq="h")[1:]
     for name in ("means", "std", "latent_means", "latent_std"):
         each = getattr(out, name)
-        assert isinstance(each, pd.DataFrame) and each.index.equals(wanted) and each.index.name == "when"
+        assert isinstance(each, pd.DataFrame) and each.index.equals(expected) and each.index.name == "when"
         assert isinstance(getattr(bare, name), np.ndarray)
     assert list(out.std.columns) == list("abcd")
     assert list(out.latent_means.columns) == list(hourly.get_feature_names_out())
-    np.testing.assert_allclose(out.means, hourly.forecast(frame, fh=wanted).means, rtol=1e-12)
+    np.testing.assert_allclose(out.means, hourly.forecast(frame, fh=expected).means, rtol=1e-12)
 
 
 def test_forecasts_at_uneven_times_equal_the_joint_gaussian(values, hourly):
@@ -455,7 +455,7 @@ def test_forecasts_at_uneven_times_equal_the_joint_gaussian(values, hourly):
 
 
 @pytest.mark.parametrize(
-    "index,wanted",
+    "index,expected",
     [
         (pd.RangeIndex(60), [60, 61]),
         (pd.RangeIndex(10, 130, 2), [130, 132]),
@@ -463,10 +463,10 @@ def test_forecasts_at_uneven_times_equal_the_joint_gaussian(values, hourly):
         (pd.Index(list("ab") * 30), [1, 2]),
     ],
 )
-def test_forecasts_continue_row_numbers(values, plain, index, wanted):
+def test_forecasts_continue_row_numbers(values, plain, index, expected):
     frame = pd.DataFrame(values, index=index)
-    assert plain.forecast(frame, 2).means.index.tolist() == wanted
-    if wanted == [60, 61]:
+    assert plain.forecast(frame, 2).means.index.tolist() == expected
+    if expected == [60, 61]:
         assert isinstance(plain.forecast(frame, 2).means.index, pd.RangeIndex)
         assert plain.forecast(frame, fh=[0.5, 2]).means.index.tolist() == [59.5, 61.0]
         assert plain.forecast(frame, fh=range(2, 4)).means.index.tolist() == [61, 62]
@@ -498,8 +498,8 @@ def test_forecasts_support_dates_out_of_the_range_of_nanoseconds(values):
     old = pd.DataFrame(values, index=pd.DatetimeIndex(days))
     model = ProbabilisticSFA(1, tol=5.0).fit(old)
     ahead = model.forecast(old, fh=[1, 2.5]).means.index
-    wanted = days[-1] + np.array([86_400, 216_000]).astype("timedelta64[s]")
-    np.testing.assert_array_equal(ahead.to_numpy(), wanted)
+    expected = days[-1] + np.array([86_400, 216_000]).astype("timedelta64[s]")
+    np.testing.assert_array_equal(ahead.to_numpy(), expected)
     days = pd.date_range("2000", periods=len(old)).as_unit("ns").to_numpy()
     new = old.set_axis(pd.DatetimeIndex(days))
     far = model.forecast(new, fh=[1, 10**6]).means.index

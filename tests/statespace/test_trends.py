@@ -43,8 +43,8 @@ def test_a_local_level_has_the_likelihood_of_statsmodels(rng):
     model = structural.UnobservedComponents(y - 0.5, "local level")
     model.ssm.initialize_known(np.zeros(1), np.array([[400.0**2]]))
     model.ssm.loglikelihood_burn = model.loglikelihood_burn = 0
-    wanted = model.loglike([0.1, 400.0**2 / 1e6])
-    assert log_likelihood(params, to_panel([y[:, None]])) == pytest.approx(wanted, rel=1e-9)
+    expected = model.loglike([0.1, 400.0**2 / 1e6])
+    assert log_likelihood(params, to_panel([y[:, None]])) == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_local_linear_trend_has_the_likelihood_of_statsmodels(rng):

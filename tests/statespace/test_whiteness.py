@@ -42,9 +42,9 @@ def test_autocorrelation_is_the_mean_product_of_the_pairs_that_are_observed(rng)
 def test_ljung_box_is_that_of_statsmodels_without_missing_values(rng):
     diagnostic = pytest.importorskip("statsmodels.stats.diagnostic")
     x = rng.standard_normal((200, 1))
-    wanted = diagnostic.acorr_ljungbox(x[:, 0], lags=[10]).lb_pvalue.iloc[0]
+    expected = diagnostic.acorr_ljungbox(x[:, 0], lags=[10]).lb_pvalue.iloc[0]
     got = ljung_box(autocorrelation(x, [200], np.arange(1, 11)))
-    assert got[0] == pytest.approx(wanted, rel=1e-9)
+    assert got[0] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
