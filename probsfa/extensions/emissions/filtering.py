@@ -124,6 +124,19 @@ def filter_observations(
     return Filtering(means, covariances, bounds), predicted_means, predicted_covariances
 
 
+class _RowPosterior(NamedTuple):
+    """Latent factors given one row: mean ``m + L correction`` and covariance ``L W L'``.
+
+    Here ``m`` and ``L L'`` are the predicted mean and covariance, and ``W`` is `whitened_covariance`.
+    `optimal_sites` are the sites computed from these moments.
+    """
+
+    correction: FloatArray
+    whitened_covariance: FloatArray
+    bound: float
+    optimal_sites: Sites
+
+
 def _update_row(
     params: StateSpace, row: Observations, shapes: Shapes, mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
@@ -133,7 +146,7 @@ def _update_row(
     projected_root = loadings @ root
     predicted = params.offset + loadings @ mean
 
-    def posterior_at(sites: Sites) -> tuple[FloatArray, FloatArray, float, Sites]:
+    def posterior_at(sites: Sites) -> _RowPosterior:
         precision, information = sites.precision[0], sites.information[0]
         whitened_covariance = np.linalg.inv(np.eye(k) + (projected_root.T * precision) @ projected_root)
         correction = whitened_covariance @ (projected_root.T @ (information - precision * predicted))
@@ -149,7 +162,7 @@ def _update_row(
             - np.linalg.slogdet(whitened_covariance)[1]
         )
         bound = float(value.sum() - divergence)
-        return (
+        return _RowPosterior(
             correction,
             whitened_covariance,
             bound if np.isfinite(bound) else -np.inf,
@@ -157,23 +170,23 @@ def _update_row(
         )
 
     empty_sites = Sites(np.zeros_like(row.values), np.zeros_like(row.values))
-    sites, result, step_size = empty_sites, posterior_at(empty_sites), 1.0
+    sites, best, step_size = empty_sites, posterior_at(empty_sites), 1.0
     for _ in range(_MAX_STEPS):
-        proposed = sites.moved(result[3], step_size)
+        proposed = sites.moved(best.optimal_sites, step_size)
         candidate = posterior_at(proposed) if all(np.all(np.isfinite(part)) for part in proposed) else None
-        if candidate is None or not candidate[2] >= result[2]:
+        if candidate is None or not candidate.bound >= best.bound:
             step_size *= 0.5
             continue
-        gain = candidate[2] - result[2]
-        sites, result = proposed, candidate
+        gain = candidate.bound - best.bound
+        sites, best = proposed, candidate
         if gain < _TOL * step_size:
             break
         step_size = min(1.0, 2.0 * step_size)
-    correction, whitened_covariance, bound, _ = result
+    whitened_covariance = best.whitened_covariance
     return (
-        mean + root @ correction,
+        mean + root @ best.correction,
         root @ (0.5 * (whitened_covariance + whitened_covariance.T)) @ root.T,
-        bound,
+        best.bound,
     )
 
 

@@ -49,7 +49,7 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["BoundObjective", "Fit", "Layout", "Prior", "maximize_bound"]
 
-# Standard deviations of the priors of loadings and offsets of columns without a scale.
+# Prior standard deviations of loadings and offsets of columns without a scale parameter.
 _LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
 # Maximum step of one iteration in loadings, offsets and shape parameters.
 _MAX_STEPS = (1.0, 3.0, 2.0)
@@ -128,7 +128,7 @@ class _BoundTerms(NamedTuple):
 
 
 class _Metric:
-    """Metric of two blocks: expected information of the linear model, and a diagonal for the shapes."""
+    """Metric of two blocks: expected information of the linear model, and a diagonal for shape parameters."""
 
     def __init__(self, linear: Metric, size: int, shapes: FloatArray) -> None:
         self._linear, self._size, self._shapes = linear, size, shapes
@@ -138,6 +138,15 @@ class _Metric:
         n = self._size
         linear = self._linear.solve(gradient[:n], is_free[:n], damping)
         return np.concatenate([linear, is_free[n:] * gradient[n:] / ((1.0 + damping) * self._shapes)])
+
+
+class _Best(NamedTuple):
+    """The evaluation with the largest objective so far."""
+
+    value: float
+    params: StateSpace
+    shapes: Shapes
+    inference: Inference
 
 
 class BoundObjective:
@@ -163,7 +172,8 @@ class BoundObjective:
     Attributes
     ----------
     best : tuple or None
-        Value, parameters, shapes and inference of the best evaluation so far.
+        Value, parameters, shapes and inference of the best evaluation so far; None before the first finite
+        value.
     """
 
     def __init__(
@@ -179,7 +189,7 @@ class BoundObjective:
         self.observations, self.layout, self.template, self.prior = observations, layout, template, prior
         self.limit, self.tol, self.report = limit, tol, report
         self.count = 0
-        self.best: tuple[float, StateSpace, Shapes, Inference] | None = None
+        self.best: _Best | None = None
 
     @property
     def exhausted(self) -> bool:
@@ -193,16 +203,16 @@ class BoundObjective:
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Evaluate the objective and its gradient at a vector of coordinates."""
         params, shapes = self.layout.from_vector(vector, self.template)
-        sites: Sites | None = None if self.best is None else self.best[3].sites
+        sites: Sites | None = None if self.best is None else self.best.inference.sites
         inference, _ = infer(params, self.observations, shapes, sites, tol=self.tol, max_iter=_MAX_SITE_STEPS)
         if not np.isfinite(inference.bound) and sites is not None:
             inference, _ = infer(params, self.observations, shapes, tol=self.tol, max_iter=_MAX_SITE_STEPS)
         self.count += 1
         value, gradient, detail = self._at(params, shapes, inference)
-        if np.isfinite(value) and (self.best is None or value > self.best[0]):
-            self.best = value, params, shapes, inference
+        if np.isfinite(value) and (self.best is None or value > self.best.value):
+            self.best = _Best(value, params, shapes, inference)
         if self.report is not None and self.best is not None:
-            self.report(self.count, self.best[0])
+            self.report(self.count, self.best.value)
         return Evaluation(value, gradient, detail)
 
     def _at(
@@ -250,8 +260,8 @@ class BoundObjective:
             ) -> FloatArray:
                 total = family.log_prior(at)[1]
                 for rows in row_blocks(*mask.shape):
-                    by_value = family.shape_gradient(*(part[rows] for part in block), at)
-                    total = total + np.stack([(mask[rows] * values).sum(axis=0) for values in by_value])
+                    derivatives = family.shape_gradient(*(part[rows] for part in block), at)
+                    total = total + np.stack([(mask[rows] * terms).sum(axis=0) for terms in derivatives])
                 return total
 
             gradient = gradient_at(shape)
@@ -375,5 +385,5 @@ def maximize_bound(
             objective.count,
             result.stop_reason,
         )
-    _, params, shapes, inference = objective.best
-    return Fit(params, shapes, inference, result.history, objective.count, result.stop_reason)
+    best = objective.best
+    return Fit(best.params, best.shapes, best.inference, result.history, objective.count, result.stop_reason)
