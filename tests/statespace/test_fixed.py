@@ -268,7 +268,7 @@ def test_streamed_fits_keep_fixed_loadings(series):
         ({"loadings": np.full((4, 2), np.inf)}, {}, "finite"),
         ({"noise": [0.1, -1.0, 0.1, 0.1]}, {}, "positive variances"),
         ({"noise": [0.1, NAN, 0.1, 0.1]}, {"noise": "isotropic"}, "variance for each column"),
-        ({"periods": [NAN]}, {"rhythms": 1}, "starting values"),
+        ({"periods": [NAN]}, {"rhythms": 1}, "initial values"),
         ({"decays": [0.5, NAN]}, {"n_components": None}, "n_components"),
         ({"decays": [0.5, NAN]}, {"noise": 0.0}, "support fixed"),
     ],

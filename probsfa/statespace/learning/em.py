@@ -114,7 +114,7 @@ def fit_em(
     stats : Statistics, optional
         The statistics at ``start``, if they are already computed.
     has_loading : ndarray of bool of shape (D, n_loaded_states), optional
-        Which loadings are learned, as in :func:`maximize`.
+        Mask of free loadings, as in :func:`maximize`.
 
     Returns
     -------
@@ -179,7 +179,7 @@ def warm_up(
     min_gain : float
         Gain of a step, in nats, below which the steps end.
     has_loading : ndarray of bool of shape (D, n_loaded_states), optional
-        Which loadings are learned, as in :func:`maximize`.
+        Mask of free loadings, as in :func:`maximize`.
 
     Returns
     -------
@@ -452,8 +452,8 @@ class EMIteration:
         cross_power = np.sum(weights * (expected(white, processes) - noise.scale * variances), axis=1)
         white_power = np.sum(weights * (expected(white, white) + noise.scale**2 * variances), axis=1)
         by_scale = 0.5 * params.noise_scale * cross_power / params.noise_variance
-        prior_slope = self.noise.prior / (params.noise_variance + self.noise.prior)
-        by_noise = 0.5 * (white_power / params.noise_variance - self._counts) + prior_slope
+        prior_gradient = self.noise.prior / (params.noise_variance + self.noise.prior)
+        by_noise = 0.5 * (white_power / params.noise_variance - self._counts) + prior_gradient
         second_moments = expected(processes, processes) + variances
         previous, current = second_moments[:, :-1], second_moments[:, 1:]
         cross = expected(processes[:, :, 1:], processes[:, :, :-1]) + lag_one_covariances[:, 1:]

@@ -41,7 +41,7 @@ from probsfa.statespace.learning.quasi_newton import (
     straight_step,
 )
 from probsfa.statespace.noise import HeavyTails
-from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
+from probsfa.statespace.noise.gaussian import Noise, gradient_for_metric
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
@@ -356,7 +356,7 @@ class ExactObjective:
     def evaluation(self, params: StateSpace, stats: Statistics) -> Evaluation:
         """Return the log-likelihood and its score from expected statistics at ``params``."""
         gradient = score(self.coordinates, params, self.evaluate.panel.gaps, stats)
-        gradient[self.coordinates.slices[2]] += self._prior_slope(params)
+        gradient[self.coordinates.slices[2]] += self._prior_gradient(params)
         return Evaluation(stats.log_likelihood, gradient, stats)
 
     def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
@@ -366,20 +366,20 @@ class ExactObjective:
         params = from_vector(self.coordinates, vector, self.template)
         return rotate_along(self.coordinates, vector, step, params.noise_variance)
 
-    def _prior_slope(self, params: StateSpace) -> FloatArray:
+    def _prior_gradient(self, params: StateSpace) -> FloatArray:
         noise = self.evaluate.noise
         size = self.coordinates.n_noise
-        return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
+        return np.zeros(size) if noise is None else noise.prior_gradient(params.noise_variance)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | AR1NoiseMetric:
         """Return the expected information; complete-data damping of one gives nearly EM steps."""
         params = from_vector(self.coordinates, vector, self.template)
         noise, log_variances = self.evaluate.noise, self.coordinates.slices[2]
-        slope = slope_for_metric(evaluation.gradient, log_variances, noise, params.noise_variance)
+        gradient = gradient_for_metric(evaluation.gradient, log_variances, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
         # The number of sequences, one, is a lower bound of the number of independent parts of the series.
         complete = complete_data_of(stats, params, 1.0, centred=True)
-        return make_metric(self.coordinates, params, complete, slope)
+        return make_metric(self.coordinates, params, complete, gradient)
 
 
 # Longest steps of one iteration in ``log r``, and in ``mu`` in standard deviations of a column.
@@ -612,7 +612,7 @@ class WhittleObjective:
     def _with_prior(self, params: StateSpace, value: float, gradient: FloatArray) -> Evaluation:
         if self.noise is not None:
             value += self.noise.log_prior(params.noise_variance)
-            gradient[self.coordinates.slices[2]] += self.noise.prior_slope(params.noise_variance)
+            gradient[self.coordinates.slices[2]] += self.noise.prior_gradient(params.noise_variance)
         return Evaluation(value, gradient)
 
     def _begin_evaluation(self) -> None:
@@ -662,12 +662,12 @@ class WhittleObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Return the metric from expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.coordinates, vector, self.template)
-        slope = slope_for_metric(
+        gradient = gradient_for_metric(
             evaluation.gradient, self.coordinates.slices[2], self.noise, params.noise_variance
         )
         # The maximum size of the complete matrix is smaller than for the exact likelihood, because
         # evaluations are faster.
-        return Metric(self.coordinates, params, self._complete, slope, max_dense_size=144)
+        return Metric(self.coordinates, params, self._complete, gradient, max_dense_size=144)
 
 
 class AR1NoiseWhittleObjective(WhittleObjective):
@@ -710,7 +710,7 @@ class AR1NoiseWhittleObjective(WhittleObjective):
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> AR1NoiseMetric:  # type: ignore[override]
         """Return the metric from expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.coordinates, vector, self.template)
-        slope = slope_for_metric(
+        gradient = gradient_for_metric(
             evaluation.gradient, self.coordinates.slices[2], self.noise, params.noise_variance
         )
-        return AR1NoiseMetric(self.coordinates, params, self._complete, slope)
+        return AR1NoiseMetric(self.coordinates, params, self._complete, gradient)

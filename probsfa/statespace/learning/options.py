@@ -129,12 +129,12 @@ def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
         if array.ndim != FIXED_DIMENSIONS[name]:
             raise ValueError(
                 f"fixed[{name!r}] must have {FIXED_DIMENSIONS[name]} dimension(s); got shape {array.shape}. "
-                "Use NaN for learned values."
+                "Use NaN for values to estimate."
             )
         if array.size and all(isinstance(entry, (bool, np.bool_)) for entry in array.flat):
             if name != "loadings":
                 raise ValueError(
-                    f"fixed[{name!r}] must contain numbers; got booleans. Use NaN for learned values."
+                    f"fixed[{name!r}] must contain numbers; got booleans. Use NaN for values to estimate."
                 )
             array = np.where(array.astype(bool), np.nan, 0.0).astype(object)
         out[name] = _as_tuples(name, array)
@@ -534,7 +534,7 @@ class FitOptions:
             if name in fixed and len(fixed[name]) != size:
                 raise ValueError(
                     f"fixed[{name!r}] has {len(fixed[name])} values; it must have {size}, one for each "
-                    "factor. Use NaN for learned values."
+                    "factor. Use NaN for values to estimate."
                 )
         if "loadings" in fixed and any(len(row) != latents.n_states for row in fixed["loadings"]):
             raise ValueError(
@@ -557,7 +557,7 @@ class FitOptions:
                 )
         if None in fixed.get("periods", ()) and "rhythms" not in self.processes.times:
             raise ValueError(
-                "fixed['periods'] has NaN for learned periods: pass their starting values as rhythms=."
+                "fixed['periods'] has NaN for periods to estimate: pass their initial values as rhythms=."
             )
 
     def tolerance(self, n_parameters: int) -> float:

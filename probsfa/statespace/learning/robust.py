@@ -447,7 +447,7 @@ def leave_one_out_tails(
     left_out = LeftOut(errors, explained[::step][rows, columns], columns)
     groups = noise.variances
     counts = np.bincount(columns, minlength=params.n_features).astype(np.float64)
-    free = noise.learned & (groups.totals(counts) > 0.0)
+    free = noise.estimated & (groups.totals(counts) > 0.0)
     first = np.log(groups.group_values(params.noise_variance))
 
     def scales_at(log_scales: FloatArray) -> FloatArray:
@@ -465,7 +465,7 @@ def leave_one_out_tails(
         value, by_scales, by_shape = tails.with_shape(float(np.exp(vector[0]))).left_out_density(
             left_out, scales
         )
-        gradient = np.where(free, step * groups.totals(by_scales) + noise.prior_slope(scales), 0.0)
+        gradient = np.where(free, step * groups.totals(by_scales) + noise.prior_gradient(scales), 0.0)
         return -step * value - noise.log_prior(scales), -units * np.append(step * by_shape, gradient)
 
     def minimize_loss(shapes: tuple[float, float]) -> tuple[float, float, FloatArray]:

@@ -546,7 +546,7 @@ class _Profile:
         gradient = score(self.coordinates, params, self.panel.gaps, stats)
         if self.noise is not None:
             value += self.noise.log_prior(params.noise_variance)
-            gradient[self.coordinates.slices[2]] += self.noise.prior_slope(params.noise_variance)
+            gradient[self.coordinates.slices[2]] += self.noise.prior_gradient(params.noise_variance)
         return value, gradient
 
     def decay(self, steps: float) -> float:

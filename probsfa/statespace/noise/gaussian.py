@@ -43,7 +43,7 @@ __all__ = [
     "Noise",
     "NoiseVariances",
     "is_heywood",
-    "slope_for_metric",
+    "gradient_for_metric",
 ]
 
 #: Fitted attributes of white noise, and of AR(1) noise.
@@ -220,7 +220,7 @@ class Noise(NamedTuple):
     fixed: FloatArray | None = None
 
     @property
-    def learned(self) -> BoolArray:
+    def estimated(self) -> BoolArray:
         """Mask (F,) of the free variances that are estimated, not fixed."""
         if self.fixed is None:
             return np.ones(self.variances.n_free, dtype=bool)
@@ -233,13 +233,13 @@ class Noise(NamedTuple):
     def log_prior(self, variance: FloatArray) -> float:
         """Return the log prior density of relative variances (D,), in nats, up to a constant."""
         free = self.variances.group_values(variance)
-        return -float(np.sum(np.log1p(self.prior / free[self.learned])))
+        return -float(np.sum(np.log1p(self.prior / free[self.estimated])))
 
-    def prior_slope(self, variance: FloatArray) -> FloatArray:
-        """Return the derivative (F,) of the log prior with respect to the logarithm of each free variance."""
+    def prior_gradient(self, variance: FloatArray) -> FloatArray:
+        """Return the gradient (F,) of the log prior with respect to the logarithm of each free variance."""
         free = self.variances.group_values(variance)
-        slope = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
-        return np.where(self.learned, slope, 0.0)
+        gradient = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
+        return np.where(self.estimated, gradient, 0.0)
 
     def best_variance(self, counts: FloatArray, squares: FloatArray) -> FloatArray:
         """Return variances that maximize the posterior density given sums of squares, without bounds.
@@ -284,7 +284,7 @@ def is_heywood(variance: FloatArray) -> bool:
     return bool(variance.min() < _MAX_HEYWOOD_VARIANCE and np.median(variance) > _MIN_MEDIAN_VARIANCE)
 
 
-def slope_for_metric(
+def gradient_for_metric(
     gradient: FloatArray, log_variances: slice, noise: Noise | None, noise_variance: FloatArray
 ) -> FloatArray:
     """Return the gradient from which a metric computes the curvature with respect to the noise variances.
@@ -311,6 +311,6 @@ def slope_for_metric(
     """
     if noise is None:
         return gradient
-    slope = gradient.copy()
-    slope[log_variances] -= 2.0 * noise.prior_slope(noise_variance)
-    return slope
+    changed = gradient.copy()
+    changed[log_variances] -= 2.0 * noise.prior_gradient(noise_variance)
+    return changed

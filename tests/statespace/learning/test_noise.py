@@ -21,8 +21,8 @@ def test_the_density_falls_with_the_variance_below_a_ten_thousandth(kind, n):
     assert noise.log_prior(rho) == pytest.approx(log_density(rho)[:n].sum(), rel=1e-12)
     step = 1e-5
     derivatives = (log_density(rho * np.exp(step)) - log_density(rho * np.exp(-step))) / (2.0 * step)
-    np.testing.assert_allclose(noise.prior_slope(rho), derivatives[:n], rtol=1e-6)
-    assert np.all(noise.prior_slope(rho) < 1.0)  # nats for each factor of e
+    np.testing.assert_allclose(noise.prior_gradient(rho), derivatives[:n], rtol=1e-6)
+    assert np.all(noise.prior_gradient(rho) < 1.0)  # nats for each factor of e
 
 
 def test_a_fixed_variance_has_no_prior():
@@ -31,7 +31,7 @@ def test_a_fixed_variance_has_no_prior():
         NoiseVariances.diagonal(FLOOR.size), FLOOR, WEAK_PRIOR, fixed=np.array([np.nan, 1e-4, np.nan])
     )
     assert noise.log_prior(rho) == pytest.approx(log_density(rho[[0, 2]]).sum(), rel=1e-12)
-    np.testing.assert_array_equal(noise.prior_slope(rho) > 0.0, [True, False, True])
+    np.testing.assert_array_equal(noise.prior_gradient(rho) > 0.0, [True, False, True])
 
 
 @pytest.mark.parametrize("counts", [1.0, 50.0, 1e5])
@@ -56,7 +56,7 @@ def test_the_best_variance_is_the_numerical_optimum(counts, mean_square):
 def test_without_a_prior_it_is_the_mean_square():
     noise = Noise(NoiseVariances.diagonal(FLOOR.size), FLOOR)
     np.testing.assert_array_equal(noise.best_variance(np.array([4.0]), np.array([2.0])), [0.5])
-    assert noise.log_prior(np.ones(3)) == 0.0 and not noise.prior_slope(np.ones(3)).any()
+    assert noise.log_prior(np.ones(3)) == 0.0 and not noise.prior_gradient(np.ones(3)).any()
 
 
 def test_a_heywood_case_is_one_zero_variance_among_positive_ones():
