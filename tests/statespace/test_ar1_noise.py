@@ -88,8 +88,8 @@ def test_forecasts_include_the_ar1_noise(case):
     model, params, data, times = case
     forecast = model.forecast(data[0], 4)
     longer = [np.vstack([data[0], np.full((4, 2), np.nan)])]
-    ahead = N_ROWS * N_COLUMNS + np.arange(8)
-    mean, covariance = oracle.conditional_moments(params, longer, [np.arange(N_ROWS + 4.0)], ahead)
+    future = N_ROWS * N_COLUMNS + np.arange(8)
+    mean, covariance = oracle.conditional_moments(params, longer, [np.arange(N_ROWS + 4.0)], future)
     assert scaled_error(np.asarray(forecast.means).ravel(), mean) < EXACT
     assert scaled_error(np.asarray(forecast.std).ravel() ** 2, np.diag(covariance)) < EXACT
     assert np.asarray(forecast.latent_means).shape == (4, 2)

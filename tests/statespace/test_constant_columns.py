@@ -25,8 +25,8 @@ def test_likelihood_and_bic_are_those_without_the_column(X, options):
     assert both.bic(with_it) == pytest.approx(alone.bic(X), abs=0.2)
     assert both.posterior(with_it).log_likelihood == pytest.approx(both.log_likelihood_, rel=1e-9)
     if "robust" not in options:  # the filter of a robust model has another bound than its fit
-        ahead = both.filter(with_it).row_log_likelihoods.sum()
-        assert ahead == pytest.approx(both.log_likelihood_, rel=1e-9)
+        log_likelihood = both.filter(with_it).row_log_likelihoods.sum()
+        assert log_likelihood == pytest.approx(both.log_likelihood_, rel=1e-9)
 
 
 def test_a_column_that_varies_later_is_reported_and_left_out(X):

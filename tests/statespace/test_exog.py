@@ -301,10 +301,10 @@ def test_frames_are_selected_by_their_index(with_effects):
     np.testing.assert_allclose(
         fitted.transform(frame, exog=shuffled), fitted.transform(frame, exog=exog), rtol=1e-12
     )
-    ahead = fitted.forecast(frame, 5, exog=shuffled)
-    assert list(ahead.means.index) == list(index[60:65])
+    forecast = fitted.forecast(frame, 5, exog=shuffled)
+    assert list(forecast.means.index) == list(index[60:65])
     np.testing.assert_allclose(
-        ahead.means, fitted.forecast(frame, 5, exog=inputs[:65].to_numpy()).means, rtol=1e-12
+        forecast.means, fitted.forecast(frame, 5, exog=inputs[:65].to_numpy()).means, rtol=1e-12
     )
     pieces = [frame[:30], frame[30:]]
     both = [fitted.log_likelihood(pieces, exog=one) for one in (inputs, [inputs[:30], inputs[30:60]])]

@@ -155,8 +155,8 @@ def test_the_log_likelihood_is_a_lower_bound(rng, monkeypatch):
     signal = np.kron(decay ** np.abs(times[:, None] - times), np.outer(loadings, loadings))
     terms = []
     for which in itertools.product([0, 1], repeat=8):
-        of_noise = np.tile(variances, 4) / WEIGHTS[list(which)]
-        density = multivariate_normal.logpdf(x.ravel(), np.zeros(8), signal + np.diag(of_noise))
+        noise_variances = np.tile(variances, 4) / WEIGHTS[list(which)]
+        density = multivariate_normal.logpdf(x.ravel(), np.zeros(8), signal + np.diag(noise_variances))
         terms.append(density + np.log(noise.shares[list(which)]).sum())
     exact = logsumexp(terms)
     assert exact - 1.0 < model.log_likelihood(x) < exact

@@ -145,18 +145,18 @@ def test_methods_equal_those_of_the_model_with_states(rng, monkeypatch):
 
     def results():
         drawn = model.sample_posterior(x, 20, of="values", random_state=0)
-        ahead = model.forecast(x, 3)
+        forecast = model.forecast(x, 3)
         filled, std = model.impute(x, return_std=True)
         return {
             "factors": model.transform(x),
             "filled": filled,
             "contributions": model.contributions(x),
-            "forecast": ahead.means,
-            "factor forecast": ahead.latent_means,
+            "forecast": forecast.means,
+            "factor forecast": forecast.latent_means,
             "draws": drawn.mean(axis=0)[~np.isnan(x)],
         }, {
             "std": std[np.isnan(x)],
-            "forecast std": ahead.std,
+            "forecast std": forecast.std,
             "factor std": model.posterior(x).std,
             "outliers": model.outlier_scores(x)[~np.isnan(x)],
         }

@@ -86,8 +86,8 @@ def test_dated_frames_have_the_news_of_their_rows(case, kind):
     table = news.table
     assert list(table.columns[:2]) == ["row", "time"]
     assert list(table["time"]) == list(index[table["row"]])
-    ahead = model.news(*frames, (index[-1] + 3 * index.freq, 0))
-    np.testing.assert_allclose(ahead.impacts, fitted.news(old, new, (16, 0)).impacts, rtol=1e-9, atol=1e-12)
+    future = model.news(*frames, (index[-1] + 3 * index.freq, 0))
+    np.testing.assert_allclose(future.impacts, fitted.news(old, new, (16, 0)).impacts, rtol=1e-9, atol=1e-12)
 
 
 def test_rows_inserted_between_old_rows_are_news(case):

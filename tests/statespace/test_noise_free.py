@@ -91,13 +91,13 @@ def test_the_posterior_of_complete_rows_has_no_uncertainty(rng):
 def test_forecast_uses_all_directions_and_reports_the_slowest(rng):
     _, x = mixture(rng)
     found, full = (ProbabilisticSFA(k, noise=0.0).fit(x) for k in (2, 5))
-    ahead = found.forecast(x, 3)
-    assert ahead.latent_means.shape == (3, 2) and ahead.means.shape == (3, 5)
+    forecast = found.forecast(x, 3)
+    assert forecast.latent_means.shape == (3, 2) and forecast.means.shape == (3, 5)
     z, a, C = full.transform(x)[-1], full.decay_, full.loadings_
     for h in (1, 2, 3):
-        np.testing.assert_allclose(ahead.means[h - 1], full.mean_ + C @ (a**h * z), rtol=1e-9)
-        np.testing.assert_allclose(ahead.std[h - 1] ** 2, C**2 @ (1 - a ** (2 * h)), rtol=1e-9)
-    np.testing.assert_allclose(ahead.latent_means[0], a[:2] * z[:2], rtol=1e-9)
+        np.testing.assert_allclose(forecast.means[h - 1], full.mean_ + C @ (a**h * z), rtol=1e-9)
+        np.testing.assert_allclose(forecast.std[h - 1] ** 2, C**2 @ (1 - a ** (2 * h)), rtol=1e-9)
+    np.testing.assert_allclose(forecast.latent_means[0], a[:2] * z[:2], rtol=1e-9)
 
 
 def test_samples_determine_their_factors(rng):

@@ -138,10 +138,10 @@ def test_forecasts_after_an_empty_row_continue_those_before_it(rng):
     X, model = fitted_mixture(rng)
     incomplete = X.copy()
     incomplete[-1] = np.nan
-    ahead = model.forecast(X[:-1], 4)
+    forecast = model.forecast(X[:-1], 4)
     later = model.forecast(incomplete, 3)
-    np.testing.assert_allclose(later.means, ahead.means[1:], atol=1e-9)
-    np.testing.assert_allclose(later.std, ahead.std[1:], atol=1e-9)
+    np.testing.assert_allclose(later.means, forecast.means[1:], atol=1e-9)
+    np.testing.assert_allclose(later.std, forecast.std[1:], atol=1e-9)
 
 
 def test_training_rows_must_be_complete_and_a_saved_limit_imputes(rng, tmp_path):

@@ -79,8 +79,8 @@ def test_methods_are_those_of_the_gaussian_model_without_the_outliers(fitted):
     np.testing.assert_array_equal(model.transform(incomplete), plain.factor_means(rest))
     np.testing.assert_array_equal(model.posterior(incomplete).means, plain.posterior(rest).means)
     assert model.log_likelihood(incomplete) == plain.log_likelihood(rest)
-    ahead = plain.forecast(rest, [np.arange(1.0, 4.0)])[0]
-    np.testing.assert_array_equal(model.forecast(incomplete, 3).std, ahead.std)
+    forecast = plain.forecast(rest, [np.arange(1.0, 4.0)])[0]
+    np.testing.assert_array_equal(model.forecast(incomplete, 3).std, forecast.std)
     filled, std = model.impute(incomplete, return_std=True)
     expected = plain.impute(rest, with_std=True)
     missing = np.isnan(incomplete)

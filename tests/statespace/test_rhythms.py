@@ -81,10 +81,10 @@ def test_fitted_attributes_and_states_have_names(fitted, series):
 
 def test_methods_are_those_of_the_joint_gaussian(fitted, series):
     params = fitted.params_
-    ahead = np.vstack([series, np.full((6, 5), np.nan)])
-    value, mean, covariance = oracle.joint(params, [ahead], [np.arange(float(len(ahead)))])
+    extended = np.vstack([series, np.full((6, 5), np.nan)])
+    value, mean, covariance = oracle.joint(params, [extended], [np.arange(float(len(extended)))])
     explained = np.array(
-        [params.loadings @ covariance[t, :, t] @ params.loadings.T for t in range(len(ahead))]
+        [params.loadings @ covariance[t, :, t] @ params.loadings.T for t in range(len(extended))]
     )
     means = params.offset + mean @ params.loadings.T
     std = np.sqrt(np.diagonal(explained, axis1=1, axis2=2) + params.noise_variance)

@@ -477,8 +477,8 @@ def test_the_filter_gives_little_weight_to_an_outlier_in_the_last_row(recording)
     assert np.abs(plain.filter(x).means[79] - plain.filter(without).means[79]).max() > 1.0
     # Later rows do not change filtered means, and the filter can be resumed.
     np.testing.assert_allclose(after.means[:79], before.means, atol=1e-12)
-    onward = fitted.filter(x[79:], before.state)
-    np.testing.assert_allclose(onward.means[0], after.means[79], atol=1e-10)
+    resumed = fitted.filter(x[79:], before.state)
+    np.testing.assert_allclose(resumed.means[0], after.means[79], atol=1e-10)
 
 
 def test_first_row_of_the_filter_is_the_fixed_point_of_that_row(recording):
@@ -505,9 +505,9 @@ def test_imputed_values_have_the_noise_variance_of_their_row(recording):
         else:  # the noise of a value has the inferred scale of its row
             assert explained < std[20, 1] ** 2 < explained + 1.5 * model.noise[1]
             assert std[30, 2] > 5.0 * std[20, 1]
-        ahead = fitted.forecast(x, 500)
+        forecast = fitted.forecast(x, 500)
         far = np.sqrt(np.sum(model.loadings**2, axis=1) + 2.0 * model.noise)
-        np.testing.assert_allclose(ahead.std[-1], far, rtol=1e-4)
+        np.testing.assert_allclose(forecast.std[-1], far, rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["cell", "row"])
@@ -621,9 +621,9 @@ def test_ar1_noise_with_student_t_noise_equals_the_dense_definition(ar1_model):
         assert filled[row, column] == pytest.approx(whole.offset[column] + c @ dense.means[row])
         variance = c @ dense.covariances[row] @ c + 3.0 * whole.noise[column]
         assert std[row, column] ** 2 == pytest.approx(variance)
-    ahead = fitted.forecast(x, 3)
+    forecast = fitted.forecast(x, 3)
     steps = whole.decay ** np.arange(1, 4)[:, None]
-    assert scaled_error(ahead.means, whole.offset + (steps * dense.means[-1]) @ whole.loadings.T) < EXACT
+    assert scaled_error(forecast.means, whole.offset + (steps * dense.means[-1]) @ whole.loadings.T) < EXACT
 
 
 def test_methods_of_ar1_noise_with_student_t_noise(ar1_model, tmp_path):
@@ -632,8 +632,8 @@ def test_methods_of_ar1_noise_with_student_t_noise(ar1_model, tmp_path):
     assert np.unravel_index(np.nanargmax(scores), x.shape) == (7, 1)
     filtered = fitted.filter(x)
     assert filtered.means.shape == (25, 1)
-    onward = fitted.filter(x[20:], fitted.filter(x[:20]).state)
-    np.testing.assert_allclose(onward.means, filtered.means[20:], atol=1e-10)
+    resumed = fitted.filter(x[20:], fitted.filter(x[:20]).state)
+    np.testing.assert_allclose(resumed.means, filtered.means[20:], atol=1e-10)
     assert fitted.sample_posterior(x, 3, random_state=0).shape == (3, 25, 1)
     drawn = fitted.sample_posterior(x, 4000, of="values", n_steps=1, random_state=0)
     filled, std = fitted.impute(x, return_std=True)

@@ -119,8 +119,10 @@ def test_an_even_index_is_equivalent_to_no_index(values, plain, name):
     np.testing.assert_array_equal(found.impute(frame), expected.impute(frame.reset_index(drop=True)))
     assert "index of X is used as times: rows are evenly spaced" in found.status_
     assert expected.time_unit_seconds_ is None and found.time_unit_seconds_ > 0.0
-    ahead = found.forecast(frame, 3).means.index
-    assert [pd.Timestamp(x) if name == "Python's dates" else x for x in EVEN[name][60:]] == ahead.tolist()
+    forecast_index = found.forecast(frame, 3).means.index
+    assert [
+        pd.Timestamp(x) if name == "Python's dates" else x for x in EVEN[name][60:]
+    ] == forecast_index.tolist()
 
 
 def test_steps_are_named_in_the_status(values):
@@ -214,8 +216,8 @@ def test_each_frame_of_a_list_has_its_own_index(values, uneven):
     assert one.log_likelihood_ == other.log_likelihood_ and one.time_unit_ == other.time_unit_
     cut = fit(frame, lengths=[40, 20])
     assert cut.log_likelihood_ == pytest.approx(one.log_likelihood_, rel=1e-9)
-    ahead = one.forecast(pieces, 2)
-    assert [a.means.index[0] - x.index[-1] for a, x in zip(ahead, pieces, strict=True)] == [
+    forecasts = one.forecast(pieces, 2)
+    assert [a.means.index[0] - x.index[-1] for a, x in zip(forecasts, pieces, strict=True)] == [
         pd.Timedelta(seconds=one.time_unit_seconds_)
     ] * 2
     with pytest.raises(ValueError, match=r"X\[0\].*X\[1\]"):
@@ -497,9 +499,9 @@ def test_forecasts_support_dates_out_of_the_range_of_nanoseconds(values):
     days = np.datetime64("0500-03-01", "s") + np.arange(len(values)) * np.timedelta64(86_400, "s")
     old = pd.DataFrame(values, index=pd.DatetimeIndex(days))
     model = ProbabilisticSFA(1, tol=5.0).fit(old)
-    ahead = model.forecast(old, fh=[1, 2.5]).means.index
+    forecast_index = model.forecast(old, fh=[1, 2.5]).means.index
     expected = days[-1] + np.array([86_400, 216_000]).astype("timedelta64[s]")
-    np.testing.assert_array_equal(ahead.to_numpy(), expected)
+    np.testing.assert_array_equal(forecast_index.to_numpy(), expected)
     days = pd.date_range("2000", periods=len(old)).as_unit("ns").to_numpy()
     new = old.set_axis(pd.DatetimeIndex(days))
     far = model.forecast(new, fh=[1, 10**6]).means.index

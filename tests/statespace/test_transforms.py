@@ -188,8 +188,10 @@ def test_quantiles_without_transforms_are_those_of_the_normal_distribution(serie
     _, data, fitted = series
     filled, std = fitted.impute(data, return_std=True)
     np.testing.assert_allclose(fitted.impute(data, quantile=0.9), filled + norm.ppf(0.9) * std, rtol=1e-12)
-    ahead = fitted.forecast(data, 2)
-    np.testing.assert_allclose(ahead.quantile(0.9), ahead.means + norm.ppf(0.9) * ahead.std, rtol=1e-12)
+    forecast = fitted.forecast(data, 2)
+    np.testing.assert_allclose(
+        forecast.quantile(0.9), forecast.means + norm.ppf(0.9) * forecast.std, rtol=1e-12
+    )
     with pytest.raises(ValueError, match=r"quantile.*got 1\.0"):
         fitted.impute(data, quantile=1.0)
     with pytest.raises(ValueError, match="quantile.*return_std"):
@@ -198,15 +200,16 @@ def test_quantiles_without_transforms_are_those_of_the_normal_distribution(serie
 
 def test_forecasts_are_in_data_units(amounts):
     frame, fitted = amounts
-    ahead = fitted.forecast(frame, 3)
-    assert list(ahead.means.columns) == list(frame.columns) and list(ahead.means.index) == [120, 121, 122]
+    forecast = fitted.forecast(frame, 3)
+    assert list(forecast.means.columns) == list(frame.columns)
+    assert list(forecast.means.index) == [120, 121, 122]
     draws = fitted.sample_posterior(frame, 20_000, of="values", n_steps=3, random_state=1)[:, 120:]
     error = 5.0 * draws.std(axis=0) / np.sqrt(20_000)
-    assert np.all(np.abs(draws.mean(axis=0) - ahead.means.to_numpy()) < error)
-    high = ahead.quantile(0.95)
+    assert np.all(np.abs(draws.mean(axis=0) - forecast.means.to_numpy()) < error)
+    high = forecast.quantile(0.95)
     assert list(high.index) == [120, 121, 122] and high["share"].max() < 10.0
     np.testing.assert_allclose((draws < high.to_numpy()).mean(axis=0), 0.95, atol=0.012)
-    assert (ahead.quantile(0.001)["rain"] > 0.0).all()
+    assert (forecast.quantile(0.001)["rain"] > 0.0).all()
 
 
 def test_predictions_one_row_ahead_are_in_data_units(amounts):
@@ -222,8 +225,8 @@ def test_predictions_one_row_ahead_are_in_data_units(amounts):
     np.testing.assert_allclose(result.innovations, plain.innovations, rtol=1e-8)
     np.testing.assert_allclose(row_errors(result).distances, row_errors(plain).distances, rtol=1e-8)
     np.testing.assert_allclose(gains(result), gains(plain), rtol=1e-8)
-    onward = fitted.filter(frame[60:], fitted.filter(frame[:60]).state)
-    np.testing.assert_allclose(onward.predictions, result.predictions[60:], rtol=1e-8)
+    resumed = fitted.filter(frame[60:], fitted.filter(frame[:60]).state)
+    np.testing.assert_allclose(resumed.predictions, result.predictions[60:], rtol=1e-8)
     diagnostics = fitted.diagnose(frame)
     np.testing.assert_allclose(diagnostics.predictions, result.predictions, rtol=1e-8)
     np.testing.assert_allclose(diagnostics.innovations, result.innovations, rtol=1e-8)

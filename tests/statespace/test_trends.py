@@ -104,10 +104,10 @@ def test_a_trend_is_imputed_along_its_slope_and_continued():
     errors = np.abs(filled - x)[120:150]
     assert np.sqrt(np.mean(errors**2)) < 0.3
     assert np.mean(errors < 1.645 * std[120:150]) > 0.8
-    ahead = model.forecast(x, 20)
-    slope = np.diff(ahead.means[:, 0])
+    forecast = model.forecast(x, 20)
+    slope = np.diff(forecast.means[:, 0])
     np.testing.assert_allclose(slope, slope[0], rtol=1e-6)  # a straight line
-    assert np.all(np.diff(ahead.std[:, 0]) > 0.0)
+    assert np.all(np.diff(forecast.std[:, 0]) > 0.0)
     assert model.get_feature_names_out().tolist() == ["line0", "line0_slope"]
 
 
