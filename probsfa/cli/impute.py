@@ -147,9 +147,9 @@ def _select_model(
 
 def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
     """Raise an error for results that are not finite."""
-    bad = np.argwhere(~(np.isfinite(filled) & np.isfinite(std)))
-    if len(bad):
-        row, column = map(int, bad[0])
+    not_finite = np.argwhere(~(np.isfinite(filled) & np.isfinite(std)))
+    if len(not_finite):
+        row, column = map(int, not_finite[0])
         raise CommandError(
             f"{series.table.where(row, series.column_roles.data[column])}: the imputed value is not finite, "
             "so that no file was written. Check for extreme values or units (--missing-code, --exclude)."

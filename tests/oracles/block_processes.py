@@ -48,12 +48,12 @@ def diffusions(params):
 
 def innovation(params, gap):
     """Return the innovation covariance ``Q`` over a gap from a matrix exponential (Van Loan 1978)."""
-    found = []
+    covariances = []
     for drift, diffusion in zip(drifts(params), diffusions(params), strict=True):
         n = len(drift)
-        whole = expm(gap * np.block([[-drift, diffusion], [np.zeros((n, n)), drift.T]]))
-        found.append(whole[n:, n:].T @ whole[:n, n:])
-    return block_diag(*found)
+        exponential = expm(gap * np.block([[-drift, diffusion], [np.zeros((n, n)), drift.T]]))
+        covariances.append(exponential[n:, n:].T @ exponential[:n, n:])
+    return block_diag(*covariances)
 
 
 def transition(params, gap):
@@ -63,20 +63,20 @@ def transition(params, gap):
 
 def prior(params, times):
     """Return the covariance (N S, N S) of the states at the times of one or several sequences."""
-    sequences = []
-    for when in times:
+    covariances = []
+    for sequence_times in times:
         size = sum(map(len, drifts(params)))
-        blocks = np.zeros((len(when), size, len(when), size))
+        blocks = np.zeros((len(sequence_times), size, len(sequence_times), size))
         blocks[0, :, 0] = np.eye(size)
-        for t in range(1, len(when)):
-            move = transition(params, when[t] - when[t - 1])
+        for t in range(1, len(sequence_times)):
+            move = transition(params, sequence_times[t] - sequence_times[t - 1])
             blocks[t, :, :t] = np.einsum("ij,jsk->isk", move, blocks[t - 1, :, :t])
             blocks[:t, :, t] = blocks[t, :, :t].transpose(1, 2, 0)
             blocks[t, :, t] = move @ blocks[t - 1, :, t - 1] @ move.T + innovation(
-                params, when[t] - when[t - 1]
+                params, sequence_times[t] - sequence_times[t - 1]
             )
-        sequences.append(blocks.reshape(len(when) * size, -1))
-    return block_diag(*sequences)
+        covariances.append(blocks.reshape(len(sequence_times) * size, -1))
+    return block_diag(*covariances)
 
 
 def joint(params, data, times):
@@ -108,22 +108,24 @@ def draw(rng, params, times):
     z = directions @ (np.sqrt(np.maximum(variances, 0.0)) * rng.standard_normal(len(states)))
     noise = rng.standard_normal((n_rows, len(params.offset))) * np.sqrt(params.noise_variance)
     x = z.reshape(n_rows, -1) @ params.loadings.T + params.offset + noise
-    return np.split(x, np.cumsum([len(when) for when in times])[:-1])
+    return np.split(x, np.cumsum([len(t) for t in times])[:-1])
 
 
 def transition_moments(params, mean, covariance, times, gaps, gap_index):
     """Return sums of ``E e e'``, ``E e z'``, ``E z z'`` over transitions of each gap, all (U, S, S)."""
     n, first = mean.shape[1], 0
     power, moments, previous = (np.zeros((len(gaps), n, n)) for _ in range(3))
-    for when in times:
-        for t in range(first + 1, first + len(when)):
+    for sequence_times in times:
+        for t in range(first + 1, first + len(sequence_times)):
             gap = gap_index[t]
-            both = np.concatenate([mean[t - 1], mean[t]])
+            two_states = np.concatenate([mean[t - 1], mean[t]])
             rows = [t - 1, t]
-            second = np.block([[covariance[i, :, j, :] for j in rows] for i in rows]) + np.outer(both, both)
+            second = np.block([[covariance[i, :, j, :] for j in rows] for i in rows]) + np.outer(
+                two_states, two_states
+            )
             innovation = np.hstack([-transition(params, gaps[gap]), np.eye(n)])
             power[gap] += innovation @ second @ innovation.T
             moments[gap] += (innovation @ second)[:, :n]
             previous[gap] += second[:n, :n]
-        first += len(when)
+        first += len(sequence_times)
     return power, moments, previous

@@ -46,10 +46,10 @@ def log_density(name, x, eta, shape=()):
 
 def over_gaussian(function, mean, variance):
     """Return the expectation of a function of a Gaussian variable."""
-    spread = np.sqrt(variance)
+    std = np.sqrt(variance)
 
     def integrand(z):
-        return function(mean + spread * z) * stats.norm.pdf(z)
+        return function(mean + std * z) * stats.norm.pdf(z)
 
     return integrate.quad(integrand, -12.0, 12.0, epsabs=1e-13, epsrel=1e-12, limit=400)[0]
 
@@ -111,12 +111,12 @@ def best_gaussian(expected, decay, loadings, offset, n_steps):
     def loss(vector):
         mean, root = unpack(vector)
         covariance = root @ root.T
-        eta = (mapping @ mean).reshape(n_steps, -1) + offset
-        spread = np.einsum("ij,jk,ik->i", mapping, covariance, mapping).reshape(n_steps, -1)
+        eta_mean = (mapping @ mean).reshape(n_steps, -1) + offset
+        eta_variance = np.einsum("ij,jk,ik->i", mapping, covariance, mapping).reshape(n_steps, -1)
         divergence = 0.5 * (np.trace(inverse @ covariance) + mean @ inverse @ mean - size + log_det) - np.sum(
             np.log(np.abs(np.diag(root)))
         )
-        return divergence - expected(eta, spread)
+        return divergence - expected(eta_mean, eta_variance)
 
     start = np.concatenate([np.zeros(size), np.eye(size)[lower]])
     best = optimize.minimize(loss, start, method="BFGS", options={"gtol": 1e-7})
@@ -143,7 +143,7 @@ def sampled_latents(name, X, decay, loadings, offset, n_draws=8000):
         latent = numpyro.deterministic("latent", root @ white)
         eta = offset + latent[:, None] * loadings[:, 0]
         terms = family(eta).log_prob(np.where(observed, X, 0.0))
-        numpyro.factor("cells", jax.numpy.sum(jax.numpy.where(observed, terms, 0.0)))
+        numpyro.factor("values", jax.numpy.sum(jax.numpy.where(observed, terms, 0.0)))
 
     with jax.enable_x64(True):
         sampler = MCMC(NUTS(model), num_warmup=1000, num_samples=n_draws, progress_bar=False)

@@ -131,57 +131,67 @@ def exact(x):
 
 def prior(params, times, sequence):
     """Return the covariance of all states (N, S, N, S), which is zero between sequences."""
-    kinds, when = processes(params), exact(times)
+    covariance_functions, exact_times = processes(params), exact(times)
     n, size = len(times), params.loadings.shape[1]
-    whole = np.full((n, size, n, size), mp.mpf(0))
+    covariance = np.full((n, size, n, size), mp.mpf(0))
     for i in range(n):
-        start = when[np.flatnonzero(np.equal(sequence, sequence[i]))[0]]
+        start = exact_times[np.flatnonzero(np.equal(sequence, sequence[i]))[0]]
         for j in np.flatnonzero(np.equal(sequence, sequence[i])):
             first_state = 0
-            for kind in kinds:
-                block = np.array(kind(when[i] - start, when[j] - start), dtype=object)
+            for covariance_function in covariance_functions:
+                block = np.array(
+                    covariance_function(exact_times[i] - start, exact_times[j] - start), dtype=object
+                )
                 states = slice(first_state, first_state + len(block))
-                whole[i, states, j, states] = block
+                covariance[i, states, j, states] = block
                 first_state += len(block)
-    return whole
+    return covariance
 
 
 def posterior(params, values, times, sequence, prior=prior):
     """Return moments given values (N, D), NaN where missing, at times (N,) of sequences numbered (N,)."""
     row, column = np.nonzero(~np.isnan(values))
-    whole, loadings = prior(params, times, sequence), exact(params.loadings)
-    n, size, n_seen = len(times), params.loadings.shape[1], len(row)
-    crossed = [np.tensordot(loadings[d], whole[t], 1).ravel() for t, d in zip(row, column, strict=True)]
-    crossed = np.array(crossed, dtype=object).reshape(n_seen, n * size)
-    joint = [
-        [crossed[i, t * size : (t + 1) * size] @ loadings[d] for t, d in zip(row, column, strict=True)]
-        for i in range(n_seen)
+    prior_covariance, loadings = prior(params, times, sequence), exact(params.loadings)
+    n, size, n_observed = len(times), params.loadings.shape[1], len(row)
+    cross_covariances = [
+        np.tensordot(loadings[d], prior_covariance[t], 1).ravel() for t, d in zip(row, column, strict=True)
     ]
-    joint = np.array(joint, dtype=object).reshape(n_seen, n_seen)
-    joint[np.diag_indices(n_seen)] += exact(params.noise_variance)[column]
-    error = exact(values[row, column]) - exact(params.offset)[column]
+    cross_covariances = np.array(cross_covariances, dtype=object).reshape(n_observed, n * size)
+    joint = [
+        [
+            cross_covariances[i, t * size : (t + 1) * size] @ loadings[d]
+            for t, d in zip(row, column, strict=True)
+        ]
+        for i in range(n_observed)
+    ]
+    joint = np.array(joint, dtype=object).reshape(n_observed, n_observed)
+    joint[np.diag_indices(n_observed)] += exact(params.noise_variance)[column]
+    deviations = exact(values[row, column]) - exact(params.offset)[column]
     # Cholesky elimination, one value at a time. With U' U the covariance of the values, rows become U,
-    # U'^-1 crossed and U'^-1 error.
-    rows = np.hstack([joint, crossed, error[:, None]])
-    for i in range(n_seen):
+    # U'^-1 cross_covariances and U'^-1 deviations.
+    rows = np.hstack([joint, cross_covariances, deviations[:, None]])
+    for i in range(n_observed):
         rows[i] = rows[i] / mp.sqrt(rows[i, i])
-        rows[i + 1 :] = rows[i + 1 :] - rows[i, i + 1 : n_seen, None] * rows[i]
-    whitened, last = rows[:, n_seen:-1].reshape(n_seen, n, size), rows[:, -1]
-    terms = [-mp.log(2 * mp.pi) / 2 - mp.log(rows[i, i]) - last[i] ** 2 / 2 for i in range(n_seen)]
+        rows[i + 1 :] = rows[i + 1 :] - rows[i, i + 1 : n_observed, None] * rows[i]
+    whitened, whitened_deviations = rows[:, n_observed:-1].reshape(n_observed, n, size), rows[:, -1]
+    terms = [
+        -mp.log(2 * mp.pi) / 2 - mp.log(rows[i, i]) - whitened_deviations[i] ** 2 / 2
+        for i in range(n_observed)
+    ]
 
     def mean(t, known):
-        return whitened[known, t].T @ last[known]
+        return whitened[known, t].T @ whitened_deviations[known]
 
     def covariance(t, s, known):
-        return whole[t, :, s] - whitened[known, t].T @ whitened[known, s]
+        return prior_covariance[t, :, s] - whitened[known, t].T @ whitened[known, s]
 
-    everything, sofar = slice(None), [slice(np.searchsorted(row, t, "right")) for t in range(n)]
+    all_values, up_to_row = slice(None), [slice(np.searchsorted(row, t, "right")) for t in range(n)]
     blocks = (
-        [mean(t, everything) for t in range(n)],
-        [covariance(t, t, everything) for t in range(n)],
-        [covariance(t + 1, t, everything) for t in range(n - 1)],
-        [mean(t, sofar[t]) for t in range(n)],
-        [covariance(t, t, sofar[t]) for t in range(n)],
+        [mean(t, all_values) for t in range(n)],
+        [covariance(t, t, all_values) for t in range(n)],
+        [covariance(t + 1, t, all_values) for t in range(n - 1)],
+        [mean(t, up_to_row[t]) for t in range(n)],
+        [covariance(t, t, up_to_row[t]) for t in range(n)],
         [mp.fsum(terms[i] for i in np.flatnonzero(row == t)) for t in range(n)],
     )
     return Exact(*(np.array(block, dtype=float) for block in blocks))

@@ -11,10 +11,10 @@ def causal_charts(model, x, which, times=None):
     The statistics are quadratic forms of the values observed up to the row, from the joint Gaussian
     distribution of factors and values of a sequence. `which` are the factors of T2 and S2.
     """
-    sequences, when = [x], None if times is None else [times]
+    sequences, sequence_times = [x], None if times is None else [times]
     n, d = x.shape
     k = len(model.decay)
-    P = statespace.latent_covariance(model, sequences, when)
+    P = statespace.latent_covariance(model, sequences, sequence_times)
     H = statespace.observation_matrix(model, n)
     S = H @ P @ H.T + np.diag(np.tile(model.noise, n))
     observed = ~np.isnan(x).ravel()

@@ -41,9 +41,9 @@ class Dense(NamedTuple):
 def random_model(rng, n_features, n_components, noise=0.3):
     """Return a model with well separated decays, one of them negative if there are three or more."""
     decay = np.array([0.97, 0.8, -0.4, 0.5, 0.1])[:n_components]
-    spread = noise * rng.uniform(0.5, 1.5, n_features)
+    noise_variance = noise * rng.uniform(0.5, 1.5, n_features)
     loadings, offset = rng.standard_normal((n_features, n_components)), rng.standard_normal(n_features)
-    return Model(decay, loadings, spread, offset)
+    return Model(decay, loadings, noise_variance, offset)
 
 
 def simulate(rng, model, lengths, times=None):
@@ -64,23 +64,23 @@ def simulate(rng, model, lengths, times=None):
 
 def row_times(sequences, times=None):
     """Return sequence number and time of every row."""
-    which = np.concatenate([np.full(len(x), i) for i, x in enumerate(sequences)])
-    when = np.concatenate(
+    sequence_numbers = np.concatenate([np.full(len(x), i) for i, x in enumerate(sequences)])
+    all_times = np.concatenate(
         [np.arange(len(x), dtype=float) if times is None else times[i] for i, x in enumerate(sequences)]
     )
-    return which, when
+    return sequence_numbers, all_times
 
 
 def latent_covariance(model, sequences, times=None):
     """Return the prior covariance (N * K, N * K): a ** |t - s| within sequence and factor, otherwise zero."""
-    which, when = row_times(sequences, times)
-    n, k = len(which), len(model.decay)
+    sequence_numbers, all_times = row_times(sequences, times)
+    n, k = len(sequence_numbers), len(model.decay)
     P = np.zeros((n, k, n, k))
     for s in range(n):
         for t in range(n):
-            if which[s] == which[t]:
+            if sequence_numbers[s] == sequence_numbers[t]:
                 for j in range(k):
-                    P[s, j, t, j] = model.decay[j] ** abs(when[s] - when[t])
+                    P[s, j, t, j] = model.decay[j] ** abs(all_times[s] - all_times[t])
     return P.reshape(n * k, n * k)
 
 
@@ -125,16 +125,16 @@ def innovation_log_likelihood(decay, innovation_variance, weights, offset, seque
     for x in sequences:
         n, k = x.shape
         step = np.eye(n * k) - np.kron(np.eye(n, k=-1), np.diag(decay))
-        spread = np.diag(np.concatenate([first, np.tile(innovation_variance, n - 1)]))
+        input_covariance = np.diag(np.concatenate([first, np.tile(innovation_variance, n - 1)]))
         H = np.kron(np.eye(n), np.linalg.inv(weights)) @ np.linalg.inv(step)
-        total += multivariate_normal.logpdf(x.ravel(), np.tile(offset, n), H @ spread @ H.T)
+        total += multivariate_normal.logpdf(x.ravel(), np.tile(offset, n), H @ input_covariance @ H.T)
     return float(total)
 
 
 def exact_posterior(model, sequences, digits=70):
     """Return `joint_posterior` of evenly sampled sequences in decimal arithmetic, for small noise."""
     x = np.concatenate(sequences)
-    which, when = row_times(sequences)
+    sequence_numbers, all_times = row_times(sequences)
     n, k = len(x), len(model.decay)
     with localcontext() as context:
         context.prec = digits
@@ -142,9 +142,9 @@ def exact_posterior(model, sequences, digits=70):
         P = np.full((n * k, n * k), Decimal(0))
         for s in range(n):
             for t in range(n):
-                if which[s] == which[t]:
+                if sequence_numbers[s] == sequence_numbers[t]:
                     for j in range(k):
-                        gap = int(abs(when[s] - when[t]))
+                        gap = int(abs(all_times[s] - all_times[t]))
                         P[s * k + j, t * k + j] = a[j] ** gap if gap else Decimal(1)
         exact = np.vectorize(lambda v: Decimal(float(v)), otypes=[object])
         observed = ~np.isnan(x).ravel()
@@ -190,13 +190,13 @@ def kalman_loop(model, sequences, times=None):
     return Loop(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
 
-def _one_loop(model, x, when):
+def _one_loop(model, x, times):
     n, k = len(x), len(model.decay)
     mean, cov = np.zeros(k), np.eye(k)
     predicted, filtered, logs, steps = [], [], [], []
     for t in range(n):
         if t:
-            A = np.diag(model.decay ** (1.0 if when is None else when[t] - when[t - 1]))
+            A = np.diag(model.decay ** (1.0 if times is None else times[t] - times[t - 1]))
             steps.append(A)
             mean, cov = A @ mean, A @ cov @ A.T + np.eye(k) - A @ A.T
         predicted.append((mean, cov))
@@ -259,7 +259,7 @@ def forecast(model, sequence, n_steps):
 def expected_sums(model, sequences, gaps, times=None):
     """Return the sums of expected moments of the M-step by name, from the dense posterior of the factors."""
     dense, x = joint_posterior(model, sequences, times), np.concatenate(sequences)
-    which, when = row_times(sequences, times)
+    sequence_numbers, all_times = row_times(sequences, times)
     d, k = model.loadings.shape
     counts, power = np.zeros(d), np.zeros(d)
     moments, latent = np.zeros((d, k + 1)), np.zeros((d, k + 1, k + 1))
@@ -276,8 +276,8 @@ def expected_sums(model, sequences, gaps, times=None):
             power[j] += e**2 + model.loadings[j] @ V @ model.loadings[j]
             moments[j] += np.append(e * m - V @ model.loadings[j], e)
             latent[j] += second
-        if t and which[t] == which[t - 1]:
-            u = int(np.argmin(np.abs(gaps - (when[t] - when[t - 1]))))
+        if t and sequence_numbers[t] == sequence_numbers[t - 1]:
+            u = int(np.argmin(np.abs(gaps - (all_times[t] - all_times[t - 1]))))
             transitions[u] += 1
             for i in range(k):
                 a = model.decay[i] ** gaps[u]
@@ -301,13 +301,13 @@ def expected_sums(model, sequences, gaps, times=None):
 def expected_complete_log_likelihood(model, dense, sequences, times=None):
     """Return E[log p(x, z | model)] under a given distribution of z, term by term."""
     x = np.concatenate(sequences)
-    which, when = row_times(sequences, times)
+    sequence_numbers, all_times = row_times(sequences, times)
     total = 0.0
     for t in range(len(x)):
         m, V = dense.means[t], dense.full[t, :, t, :]
         for j, a in enumerate(model.decay):
-            if t and which[t] == which[t - 1]:
-                a = a ** (when[t] - when[t - 1])
+            if t and sequence_numbers[t] == sequence_numbers[t - 1]:
+                a = a ** (all_times[t] - all_times[t - 1])
                 p, before = dense.means[t - 1, j], dense.full[t - 1, j, t - 1, j]
                 power = (m[j] - a * p) ** 2 + V[j, j] - 2 * a * dense.full[t, j, t - 1, j] + a**2 * before
                 total -= 0.5 * (np.log(2 * np.pi * (1 - a**2)) + power / (1 - a**2))
@@ -463,6 +463,6 @@ def predict_hidden_values(model, sequences, hidden, times=None):
     for t in range(len(x)):
         for d in range(x.shape[1]):
             rest = np.where(hidden(t, d), np.nan, x)
-            mean, spread = complete_entries(model, np.split(rest, lengths), times)
-            means[t, d], std[t, d] = mean[t, d], spread[t, d]
+            completed, completed_std = complete_entries(model, np.split(rest, lengths), times)
+            means[t, d], std[t, d] = completed[t, d], completed_std[t, d]
     return means, std
