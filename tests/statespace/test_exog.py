@@ -461,8 +461,8 @@ def test_calendar_terms_are_those_of_the_clock():
 def test_trends_and_harmonics_continue_after_the_data():
     index = pd.date_range("2020-01-01", periods=100, freq="D")
     for make in (trend, lambda times: harmonics(times, "7D", 2)):
-        whole = make(index)
-        pd.testing.assert_frame_equal(whole[60:], make(index[60:]))
+        all_terms = make(index)
+        pd.testing.assert_frame_equal(all_terms[60:], make(index[60:]))
     assert trend(index)["trend"].iloc[0] == pytest.approx(20.0, abs=1e-3)
     waves = harmonics(np.arange(50.0), 10, 2)
     np.testing.assert_allclose(waves.to_numpy()[:, 2], np.cos(4 * np.pi * np.arange(50) / 10), atol=1e-12)

@@ -249,9 +249,9 @@ def test_streamed_fits_keep_fixed_loadings(series):
     _, x = series
     fixed = {"loadings": FREE, "noise": [NAN, NAN, NAN, 0.2]}
     streamed = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit_stream(x)
-    whole = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit(x)
+    in_memory = ProbabilisticSFA(2, fixed=fixed, **EXACT).fit(x)
     assert np.all(streamed.loadings_[~FREE] == 0.0)
-    assert streamed.log_likelihood_ == pytest.approx(whole.log_likelihood_, abs=1e-5)
+    assert streamed.log_likelihood_ == pytest.approx(in_memory.log_likelihood_, abs=1e-5)
 
 
 @pytest.mark.parametrize(

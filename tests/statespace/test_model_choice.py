@@ -562,13 +562,13 @@ def test_the_budget_is_kept(monkeypatch):
     monkeypatch.setattr(clock, "_now", fake_clock)
     X = mixture()
     requested = [{"n_components": k} for k in (1, 2, 1, 2, 1, 2)]
-    whole = select_model(X, requested, budget=10_000.0)
-    assert "the budget" not in whole.reason and len(whole.table) > 6
+    unlimited = select_model(X, requested, budget=10_000.0)
+    assert "the budget" not in unlimited.reason and len(unlimited.table) > 6
     fake_clock.now = 0.0
     part = select_model(X, requested, budget=60.0)
     assert fake_clock.now <= 60.0 + 5.0  # calls of the clock after the deadline
     assert "the budget ended the search" in part.reason
-    assert len(part.table) < len(whole.table)
+    assert len(part.table) < len(unlimited.table)
     fake_clock.now = 0.0
     with pytest.warns(ConvergenceWarning, match="budget"):
         least = select_model(X, requested, budget=3.0)

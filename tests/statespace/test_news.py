@@ -96,10 +96,10 @@ def test_rows_inserted_between_old_rows_are_news(case):
     index = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.cumsum([1, 1, 2, 1, 3] + 9 * [1]), unit="D")
     params = [np.abs(fitted.decay_), fitted.loadings_, fitted.noise_variance_, fitted.mean_]
     model = ProbabilisticSFA.from_parameters(*params, time_unit="1D")
-    whole = np.full_like(new, np.nan)
-    whole[:12] = old
-    whole[[4, 8]] = np.nan
-    frames = [pd.DataFrame(x, index=index) for x in (whole, new)]
+    old_values = np.full_like(new, np.nan)
+    old_values[:12] = old
+    old_values[[4, 8]] = np.nan
+    frames = [pd.DataFrame(x, index=index) for x in (old_values, new)]
     fewer = frames[0].drop(index[[4, 8, 12, 13]])
     expected = model.news(*frames, (index[13], 2))
     news = model.news(fewer, frames[1], (index[13], 2))

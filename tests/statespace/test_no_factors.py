@@ -82,9 +82,9 @@ def test_every_method_supports_zero_factors(X, noise, tmp_path):
 
 
 def test_a_stream_is_fitted_like_an_array(X):
-    whole = ProbabilisticSFA(0, noise="diagonal").fit(X)
+    in_memory = ProbabilisticSFA(0, noise="diagonal").fit(X)
     streamed = ProbabilisticSFA(0, noise="diagonal").fit_stream(X)
-    assert streamed.log_likelihood_ == pytest.approx(whole.log_likelihood_, abs=1e-6)
+    assert streamed.log_likelihood_ == pytest.approx(in_memory.log_likelihood_, abs=1e-6)
 
 
 @pytest.mark.parametrize("robust", ["cell", "row"])

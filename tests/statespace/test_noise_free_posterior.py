@@ -62,11 +62,11 @@ def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
     incomplete = [with_missing(X[:12], rng, "scattered"), with_missing(X[12:], rng, "rows")]
     limit = square(model)._replace(noise=np.full(3, 1e-20))  # the oracle has decimal numbers
     expected = oracle.exact_posterior(limit, incomplete)
-    whole = model._model._posterior(model._check(incomplete, None, None))
-    np.testing.assert_allclose(whole.means, expected.means, atol=1e-7)
-    np.testing.assert_allclose(whole.covariances, expected.covariances, atol=1e-7)
+    posterior = model._model._posterior(model._check(incomplete, None, None))
+    np.testing.assert_allclose(posterior.means, expected.means, atol=1e-7)
+    np.testing.assert_allclose(posterior.covariances, expected.covariances, atol=1e-7)
     inside = np.delete(np.arange(29), 11)
-    np.testing.assert_allclose(whole.lag_one_covariances[inside], expected.lag_one[inside], atol=1e-7)
+    np.testing.assert_allclose(posterior.lag_one_covariances[inside], expected.lag_one[inside], atol=1e-7)
     assert model.log_likelihood(incomplete) == pytest.approx(expected.log_likelihood, abs=1e-6)
 
 

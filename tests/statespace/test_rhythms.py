@@ -132,8 +132,8 @@ def test_saved_and_loaded_is_the_same_model(fitted, series, tmp_path):
 
 def test_a_stream_and_lists_give_the_same_fit(fitted, series):
     model = ProbabilisticSFA(0, rhythms=[PERIOD], max_iter=100, tol=1e-4)
-    whole = model.fit(series).log_likelihood_
-    assert abs(model.fit_stream(series).log_likelihood_ - whole) < 1e-2
+    log_likelihood = model.fit(series).log_likelihood_
+    assert abs(model.fit_stream(series).log_likelihood_ - log_likelihood) < 1e-2
     assert model.rhythm_periods_.shape == (1,) and not hasattr(model, "smooth_timescales_")
     parts = [series[:90], series[90:]]
     assert [z.shape for z in fitted.transform(parts)] == [(90, 5), (70, 5)]

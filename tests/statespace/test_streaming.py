@@ -117,8 +117,8 @@ def test_masked_blocks_are_missing_and_not_their_fill_values(incomplete, blocks)
     np.testing.assert_array_equal(found.loadings_, expected.loadings_)
     assert found.log_likelihood_ == expected.log_likelihood_
     np.testing.assert_array_equal(found.mean_, expected.mean_)
-    whole = np.ma.masked_invalid(incomplete)
-    assert ProbabilisticSFA(1).fit_stream(whole).log_likelihood_ == expected.log_likelihood_
+    masked = np.ma.masked_invalid(incomplete)
+    assert ProbabilisticSFA(1).fit_stream(masked).log_likelihood_ == expected.log_likelihood_
 
 
 def test_a_variable_of_a_netcdf_file_is_read_with_its_missing_values(incomplete, blocks, tmp_path):
@@ -213,10 +213,10 @@ def test_a_streamed_fit_to_times_is_the_fit(rng):
     X = np.cumsum(rng.standard_normal((90, 3)), axis=0)
     X[rng.random(X.shape) < 0.1] = np.nan
     at = {"lengths": [50, 40], "times": times * 60.0}
-    whole, streamed = ProbabilisticSFA(1).fit(X, **at), ProbabilisticSFA(1).fit_stream(X, **at)
-    assert streamed.time_unit_ == whole.time_unit_
-    np.testing.assert_allclose(streamed.log_likelihood_, whole.log_likelihood_, atol=1e-3)
-    np.testing.assert_allclose(streamed.timescales_, whole.timescales_, rtol=1e-2)
+    in_memory, streamed = ProbabilisticSFA(1).fit(X, **at), ProbabilisticSFA(1).fit_stream(X, **at)
+    assert streamed.time_unit_ == in_memory.time_unit_
+    np.testing.assert_allclose(streamed.log_likelihood_, in_memory.log_likelihood_, atol=1e-3)
+    np.testing.assert_allclose(streamed.timescales_, in_memory.timescales_, rtol=1e-2)
     np.testing.assert_allclose(streamed.log_likelihood(X, **at), streamed.log_likelihood_, atol=1e-6)
 
 

@@ -79,12 +79,12 @@ def test_weights_divide_noise_variances_in_every_strategy(weighted, strategy):
         observed, 0.5 * np.log(weights) + 0.5 * (weights - 1.0) * np.log(2 * np.pi * model.noise), 0
     )
     with use_strategy(strategy):
-        whole, stats = smooth(params, panel), expected_statistics(params, panel)
+        posterior, stats = smooth(params, panel), expected_statistics(params, panel)
         value = log_likelihood(params, panel)
-    assert scaled_error(whole.means, dense.means) < EXACT
-    assert scaled_error(whole.covariances, dense.covariances) < EXACT
-    assert scaled_error(whole.lag_one_covariances, dense.lag_one) < EXACT
-    for each in (value, whole.log_likelihood, stats.log_likelihood):
+    assert scaled_error(posterior.means, dense.means) < EXACT
+    assert scaled_error(posterior.covariances, dense.covariances) < EXACT
+    assert scaled_error(posterior.lag_one_covariances, dense.lag_one) < EXACT
+    for each in (value, posterior.log_likelihood, stats.log_likelihood):
         assert each + surplus.sum() == pytest.approx(dense.log_likelihood, rel=EXACT)
     # Sums over observed values, by definition.
     power, moments = np.zeros(5), np.zeros((5, 4))
@@ -208,8 +208,8 @@ def test_rows_left_out_are_those_of_the_dense_definition(weighted):
     params, panel = to_parameters(model), to_panel([x])
     filled = np.zeros(panel.values.shape)
     filled[: len(x)] = np.where(np.isnan(x), 0.0, weights)
-    whole = smooth(params, panel.weighted(filled))
-    means, explained = left_out_row_moments(params, x, whole.means, whole.covariances, weights)
+    posterior = smooth(params, panel.weighted(filled))
+    means, explained = left_out_row_moments(params, x, posterior.means, posterior.covariances, weights)
     for row in (0, 12, 40):
         without = x.copy()
         without[row] = np.nan
@@ -331,9 +331,9 @@ def test_outlier_scores_rank_outliers_first_and_keep_missing_values_and_frames(r
     without = x.copy()
     without[row, column] = np.nan
     filled = fitted.impute(without)[row, column]
-    whole = fitted.posterior(without)
+    posterior = fitted.posterior(without)
     c = fitted.loadings_[column]
-    std = np.sqrt(c @ whole.covariances[row] @ c + fitted.noise_variance_[column])
+    std = np.sqrt(c @ posterior.covariances[row] @ c + fitted.noise_variance_[column])
     assert scores[row, column] == pytest.approx(abs(x[row, column] - filled) / std, rel=0.02)
 
 
@@ -378,10 +378,12 @@ def test_one_gross_value_does_not_determine_the_units(recording):
 
 def test_noise_with_many_degrees_of_freedom_is_normal(recording):
     model, clean, _, _, gaussian, _ = recording
-    given, plain = estimator_of(model, 1e9), ProbabilisticSFA.from_parameters(*model)
-    assert given.log_likelihood(clean) == pytest.approx(plain.log_likelihood(clean), rel=1e-7)
-    np.testing.assert_allclose(given.transform(clean), plain.transform(clean), atol=1e-6)
-    results = given.filter(clean), plain.filter(clean)
+    nearly_normal, gaussian_model = estimator_of(model, 1e9), ProbabilisticSFA.from_parameters(*model)
+    assert nearly_normal.log_likelihood(clean) == pytest.approx(
+        gaussian_model.log_likelihood(clean), rel=1e-7
+    )
+    np.testing.assert_allclose(nearly_normal.transform(clean), gaussian_model.transform(clean), atol=1e-6)
+    results = nearly_normal.filter(clean), gaussian_model.filter(clean)
     np.testing.assert_allclose(results[0].means, results[1].means, atol=1e-6)
     np.testing.assert_allclose(results[0].covariances, results[1].covariances, atol=1e-6)
     np.testing.assert_allclose(results[0].row_log_likelihoods, results[1].row_log_likelihoods, atol=1e-5)
@@ -432,7 +434,7 @@ def test_interrupted_fit_keeps_the_best(rng):
     _, x, _ = simulate_outliers(rng, model, 60)
     panel = to_panel([(x - x.mean(axis=0)) / x.std(axis=0)])
     noise = Noise(NoiseVariances.diagonal(3), np.full(3, 1e-9), 1e-4)
-    whole = []
+    reported = []
 
     def fit(report=None):
         return robust.fit_robust(
@@ -445,12 +447,12 @@ def test_interrupted_fit_keeps_the_best(rng):
         )
 
     def count(n, best):
-        whole.append(best)
+        reported.append(best)
 
     complete = fit(count)
     assert complete.status == "converged" and complete.tails is not None
 
-    for last in (2, len(whole) - 3):
+    for last in (2, len(reported) - 3):
 
         def stop(n, best, last=last):
             if n >= last:
@@ -458,7 +460,7 @@ def test_interrupted_fit_keeps_the_best(rng):
 
         result = fit(stop)
         assert result.status == "interrupted" and result.tails is not None
-        assert np.isfinite(result.log_likelihood) and result.log_likelihood <= max(whole) + 1e-6
+        assert np.isfinite(result.log_likelihood) and result.log_likelihood <= max(reported) + 1e-6
 
 
 # --------------------------------------------------------------------------------------------------- methods
@@ -485,9 +487,9 @@ def test_first_row_of_the_filter_is_the_fixed_point_of_that_row(recording):
     model, _, x, _, _, _ = recording
     for kind in ("cell", "row"):
         fitted = estimator_of(model, 3.0, robust=kind)
-        filtered, whole = fitted.filter(x[:1]), fitted.posterior(x[:1])
-        np.testing.assert_allclose(filtered.means, whole.means, atol=1e-3)
-        assert filtered.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-4)
+        filtered, posterior = fitted.filter(x[:1]), fitted.posterior(x[:1])
+        np.testing.assert_allclose(filtered.means, posterior.means, atol=1e-3)
+        assert filtered.log_likelihood == pytest.approx(posterior.log_likelihood, abs=1e-4)
 
 
 def test_imputed_values_have_the_noise_variance_of_their_row(recording):
@@ -498,8 +500,8 @@ def test_imputed_values_have_the_noise_variance_of_their_row(recording):
     for kind in ("cell", "row"):
         fitted = estimator_of(model, 4.0, robust=kind)
         _, std = fitted.impute(x, return_std=True)
-        whole = fitted.posterior(x)
-        explained = fitted.loadings_[1] @ whole.covariances[20] @ fitted.loadings_[1]
+        posterior = fitted.posterior(x)
+        explained = fitted.loadings_[1] @ posterior.covariances[20] @ fitted.loadings_[1]
         if kind == "cell":
             assert std[20, 1] ** 2 == pytest.approx(explained + 2.0 * model.noise[1], rel=1e-9)
         else:  # the noise of a value has the inferred scale of its row
@@ -582,16 +584,16 @@ def ar1_model():
     """A model with AR(1) and Student-t noise, its state-space form for the oracle, and a series."""
     rng = np.random.default_rng(11)
     d, decay, scale = 3, np.array([0.8, 0.5, 0.3]), np.array([0.7, 0.5, 0.9])
-    given = dict(
+    options = dict(
         decay=[0.95],
         loadings=rng.standard_normal((d, 1)),
         noise_variance=[0.1, 0.2, 0.3],
         offset=[1.0, 0.0, 2.0],
     )
     fitted = ProbabilisticSFA.from_parameters(
-        **given, noise_decay=decay, noise_scale=scale, robust=True, degrees_of_freedom=3.0
+        **options, noise_decay=decay, noise_scale=scale, robust=True, degrees_of_freedom=3.0
     )
-    whole = oracle.Model(
+    model = oracle.Model(
         np.append(fitted.decay_, decay),
         np.hstack([fitted.loadings_, np.diag(scale)]),
         fitted.noise_variance_,
@@ -600,34 +602,34 @@ def ar1_model():
     x = fitted.sample(25, random_state=1)[0]
     x[7, 1] += 25.0
     x[12] = x[18, 2] = np.nan
-    return fitted, whole, x
+    return fitted, model, x
 
 
 def test_ar1_noise_with_student_t_noise_equals_the_dense_definition(ar1_model):
-    fitted, whole, x = ar1_model
+    fitted, model, x = ar1_model
     inferred = fitted._model._infer(fitted._check(x, None, None))[1]
     weights = np.where(np.isnan(x), 1.0, inferred.weights.values[: len(x)])
     assert weights[7, 1] == weights.min() < 0.05
-    dense = definition.weighted_posterior(whole, x, weights)
+    dense = definition.weighted_posterior(model, x, weights)
     posterior = fitted.posterior(x)
     assert posterior.means.shape == (25, 1)
     assert scaled_error(posterior.means, dense.means[:, :1]) < EXACT
     assert scaled_error(posterior.covariances, dense.covariances[:, :1, :1]) < EXACT
-    gammas = definition.best_gammas(whole, x, dense, 3.0, by_row=False)
-    assert fitted.log_likelihood(x) == pytest.approx(definition.bound(whole, x, dense, gammas, 3.0), abs=1e-5)
+    gammas = definition.best_gammas(model, x, dense, 3.0, by_row=False)
+    assert fitted.log_likelihood(x) == pytest.approx(definition.bound(model, x, dense, gammas, 3.0), abs=1e-5)
     filled, std = fitted.impute(x, return_std=True)
     for row, column in ((12, 0), (18, 2)):
-        c = whole.loadings[column]
-        assert filled[row, column] == pytest.approx(whole.offset[column] + c @ dense.means[row])
-        variance = c @ dense.covariances[row] @ c + 3.0 * whole.noise[column]
+        c = model.loadings[column]
+        assert filled[row, column] == pytest.approx(model.offset[column] + c @ dense.means[row])
+        variance = c @ dense.covariances[row] @ c + 3.0 * model.noise[column]
         assert std[row, column] ** 2 == pytest.approx(variance)
     forecast = fitted.forecast(x, 3)
-    steps = whole.decay ** np.arange(1, 4)[:, None]
-    assert scaled_error(forecast.means, whole.offset + (steps * dense.means[-1]) @ whole.loadings.T) < EXACT
+    steps = model.decay ** np.arange(1, 4)[:, None]
+    assert scaled_error(forecast.means, model.offset + (steps * dense.means[-1]) @ model.loadings.T) < EXACT
 
 
 def test_methods_of_ar1_noise_with_student_t_noise(ar1_model, tmp_path):
-    fitted, whole, x = ar1_model
+    fitted, model, x = ar1_model
     scores = fitted.outlier_scores(x)
     assert np.unravel_index(np.nanargmax(scores), x.shape) == (7, 1)
     filtered = fitted.filter(x)
@@ -744,10 +746,10 @@ def test_uneven_times_and_sequences(rng):
 def test_weights_of_a_panel_are_read_only():
     """The engine caches arrays: after a change in place, it could use old or new weights."""
     weights = np.ones((4, 2))
-    whole = make_panel(Sequences(np.zeros((4, 2)), (4,)), pad=False).weighted(weights)
+    panel = make_panel(Sequences(np.zeros((4, 2)), (4,)), pad=False).weighted(weights)
     with pytest.raises(ValueError, match="read-only"):
         weights[0] = 2.0
-    assert whole.value_weights is weights
+    assert panel.value_weights is weights
 
 
 def test_columns_with_many_equal_values_are_repetitive(rng):
