@@ -266,7 +266,7 @@ def dynamics_standard_errors(
         other processes (:meth:`.Process.standard_errors`). Errors of time scales are NaN for decays that are
         not positive.
     """
-    derivative = np.abs(ar1.slope(params.decay, evenly_sampled=evenly_sampled))
+    derivative = np.abs(ar1.decay_derivative(params.decay, evenly_sampled=evenly_sampled))
     decay = derivative * np.sqrt(np.diagonal(covariance)[: params.n_components])
     positive = np.where(params.decay > 0.0, params.decay, np.nan)
     # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
@@ -508,7 +508,7 @@ def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: boo
 def dynamics_damping(params: StateSpace, n_rows: float, *, evenly_sampled: bool) -> FloatArray:
     """Return the information of `n_rows` transitions on the coordinates if the states were observed."""
     decay = params.decay
-    by_decays = n_rows * (1.0 + decay**2) * ar1.ratio(decay, evenly_sampled=evenly_sampled) ** 2
+    by_decays = n_rows * (1.0 + decay**2) * ar1.atanh_derivative(decay, evenly_sampled=evenly_sampled) ** 2
     return np.concatenate([by_decays, *(process.damping(n_rows).ravel() for process in params.processes)])
 
 

@@ -16,11 +16,11 @@ __all__ = [
     "MAX_DECAY",
     "MIN_DECAY",
     "OF_AR1",
+    "atanh_derivative",
     "cubic_decay",
+    "decay_derivative",
     "from_free",
     "maximized",
-    "ratio",
-    "slope",
     "spectra",
     "to_free",
 ]
@@ -53,16 +53,16 @@ def from_free(free: FloatArray, *, evenly_sampled: bool) -> FloatArray:
     return np.clip(np.exp(-np.exp(free)), MIN_DECAY, MAX_DECAY)
 
 
-def slope(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
+def decay_derivative(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
     """Return the derivative of the decay with respect to its coordinate."""
     if evenly_sampled:
         return (1.0 - decay) * (1.0 + decay)
     return decay * np.log(decay)
 
 
-def ratio(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
+def atanh_derivative(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
     """Return the derivative of ``atanh a`` with respect to the coordinate."""
-    return slope(decay, evenly_sampled=evenly_sampled) / ((1.0 - decay) * (1.0 + decay))
+    return decay_derivative(decay, evenly_sampled=evenly_sampled) / ((1.0 - decay) * (1.0 + decay))
 
 
 def spectra(decay: FloatArray, omega: FloatArray, *, evenly_sampled: bool) -> tuple[FloatArray, FloatArray]:
@@ -76,7 +76,7 @@ def spectra(decay: FloatArray, omega: FloatArray, *, evenly_sampled: bool) -> tu
     ) ** 2
     spectrum = innovation / transfer
     by_decay = -2.0 * decay - 2.0 * (decay - np.cos(omega[:, None])) * spectrum
-    return spectrum, spectrum * by_decay * ratio(decay, evenly_sampled=evenly_sampled)
+    return spectrum, spectrum * by_decay * atanh_derivative(decay, evenly_sampled=evenly_sampled)
 
 
 def maximized(

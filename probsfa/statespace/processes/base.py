@@ -304,16 +304,16 @@ class Process(ABC):
 
     # ----------------------------------------------------------------------- estimation
 
-    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+    def transition_derivatives(self, gaps: FloatArray) -> list[Transitions]:
         """Return derivatives of ``A`` and ``Q``, both (U, N, B, B), with respect to each coordinate."""
-        free, slopes = self.to_free(), []
+        free, derivatives = self.to_free(), []
         for forward, backward in self._difference_steps(free):
             after, before = (self.at(free + step).transitions(gaps) for step in (forward, backward))
             matrix, innovation = (
                 (x - y) / (2.0 * _DIFFERENCE_STEP) for x, y in zip(after, before, strict=True)
             )
-            slopes.append((matrix, innovation))
-        return slopes
+            derivatives.append((matrix, innovation))
+        return derivatives
 
     def _difference_steps(self, free: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         """Yield both steps of the central differences for each coordinate."""
@@ -335,7 +335,7 @@ class Process(ABC):
         return np.array(
             [
                 np.sum(by_matrix * matrix + by_innovation * innovation, axis=(0, 2, 3))
-                for matrix, innovation in self.slopes(gaps)
+                for matrix, innovation in self.transition_derivatives(gaps)
             ]
         )
 
@@ -395,13 +395,13 @@ class Process(ABC):
     def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return spectra (W, N, S) of the states with loadings, and their derivatives (W, N, S, C)."""
         free = self.to_free()
-        slopes = [
+        derivatives = [
             (self.at(free + upper)._spectrum(omega) - self.at(free + lower)._spectrum(omega))
             / (2.0 * _DIFFERENCE_STEP)
             for upper, lower in self._difference_steps(free)
         ]
         values = self._spectrum(omega)
-        return values, np.stack(slopes, axis=-1) if slopes else np.zeros((*values.shape, 0))
+        return values, np.stack(derivatives, axis=-1) if derivatives else np.zeros((*values.shape, 0))
 
     def _spectrum(self, omega: FloatArray) -> FloatArray:
         """Return the spectra (W, N, S) of the states with loadings.
@@ -424,7 +424,7 @@ class Process(ABC):
             return np.zeros((0, len(self)))
         inverse = np.linalg.inv(self.transitions(np.ones(1))[1][0])
         information = []
-        for matrix, innovation in self.slopes(np.ones(1)):
+        for matrix, innovation in self.transition_derivatives(np.ones(1)):
             scaled = inverse @ innovation[0]
             by_matrix = np.einsum("nij,njk,nik->n", inverse, matrix[0], matrix[0])
             information.append(n_rows * (by_matrix + 0.5 * np.einsum("nij,nji->n", scaled, scaled)))
@@ -455,11 +455,11 @@ class Process(ABC):
         if not zeros or not self.n_free():
             return tuple(zeros)
         free, loadings = self.to_free(), np.zeros((1, len(self), self.n_states))
-        slopes = []
+        derivatives = []
         for steps in self._difference_steps(free):
             after, before = (self.at(free + step).attributes(loadings, time_unit) for step in steps)
             triples = zip(self.quantities, after, before, strict=True)
-            slopes.append(
+            derivatives.append(
                 [(x - y) / (2.0 * _DIFFERENCE_STEP) for quantity, x, y in triples if quantity.scale]
             )
-        return tuple(np.sqrt(np.einsum("cqn,cdn,dqn->qn", slopes, covariances, slopes)))
+        return tuple(np.sqrt(np.einsum("cqn,cdn,dqn->qn", derivatives, covariances, derivatives)))

@@ -133,7 +133,7 @@ class Matern32(Process):
         """See :class:`.Process`."""
         return np.zeros(len(self)), 1.0 - np.exp(-self.rate)
 
-    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+    def transition_derivatives(self, gaps: FloatArray) -> list[Transitions]:
         """See :class:`.Process`; in closed form.
 
         With the drift ``F`` and the second column ``a`` of ``A``, the derivatives with respect to ``d`` are
@@ -161,14 +161,14 @@ class Matern32(Process):
         hyperbolic = np.where(d < 0.1, series, np.sinh(d) - d * np.cosh(d))
         numerator = one_minus_a**2 * at_zero + 4.0 * a**2 * s * hyperbolic
         t = one_minus_a**2 + 2.0 * a * s
-        numerator_slope = (
+        numerator_derivative = (
             2.0 * a * one_minus_a * at_zero
             + one_minus_a**2 * (2.0 * a**2 + 2.0 * a - 2.0 * d * a)
             - 4.0 * a**2 * s * (2.0 * hyperbolic + d * np.sinh(d))
         )
-        t_slope = 2.0 * a * one_minus_a - 2.0 * a * s
-        slopes = d * (numerator_slope / t**2 - 2.0 * numerator * t_slope / t**3)
-        return (numerator / t**2)[:, :, None], slopes[:, :, None, None]
+        t_derivative = 2.0 * a * one_minus_a - 2.0 * a * s
+        derivatives = d * (numerator_derivative / t**2 - 2.0 * numerator * t_derivative / t**3)
+        return (numerator / t**2)[:, :, None], derivatives[:, :, None, None]
 
 
 @cache
@@ -227,9 +227,9 @@ class Matern52(Matern32):
         rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 
-    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+    def transition_derivatives(self, gaps: FloatArray) -> list[Transitions]:
         """See :class:`.Process`."""
-        return Process.slopes(self, gaps)
+        return Process.transition_derivatives(self, gaps)
 
     def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`.Process`."""

@@ -158,7 +158,7 @@ class Rhythm(Process):
             frequency = np.clip(frequency, *bounds)
         return type(self)(self.decay, frequency), np.stack([closest.real, closest.imag], axis=2)
 
-    def slopes(self, gaps: FloatArray) -> list[Transitions]:
+    def transition_derivatives(self, gaps: FloatArray) -> list[Transitions]:
         """See :class:`.Process`; in closed form."""
         matrix, _ = self.transitions(gaps)
         elapsed = gaps[:, None, None, None]
@@ -201,12 +201,12 @@ class Rhythm(Process):
             detuning = omega[:, None] - sign * self.frequency
             transfer = (1.0 - decay) ** 2 + 4.0 * decay * np.sin(0.5 * detuning) ** 2
             spectrum = (1.0 - decay) * (1.0 + decay) / transfer
-            slope = (-2.0 * decay - 2.0 * (decay - np.cos(detuning)) * spectrum) / transfer
+            derivative = (-2.0 * decay - 2.0 * (decay - np.cos(detuning)) * spectrum) / transfer
             values += 0.5 * spectrum
-            by_rate += 0.5 * decay * np.log(decay) * slope
+            by_rate += 0.5 * decay * np.log(decay) * derivative
             by_frequency += sign * spectrum * decay * np.sin(detuning) / transfer
-        slopes = np.stack([by_rate, by_frequency], axis=2)
-        return np.repeat(values[:, :, None], 2, axis=2), np.repeat(slopes[:, :, None], 2, axis=2)
+        derivatives = np.stack([by_rate, by_frequency], axis=2)
+        return np.repeat(values[:, :, None], 2, axis=2), np.repeat(derivatives[:, :, None], 2, axis=2)
 
     def curvature(self, gradient: FloatArray) -> FloatArray:
         """See :class:`.Process`."""
