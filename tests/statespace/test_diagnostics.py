@@ -91,19 +91,19 @@ def test_errors_of_left_out_values_and_rows_equal_the_dense_conditional(rng):
     moments = observation_moments(params, posterior.means, posterior.covariances)
     rows, value_index = np.arange(15)[:, None] + np.zeros((1, 4), dtype=int), np.arange(60).reshape(15, 4)
     means, std = oracle.predict_hidden_values(model, data, lambda t, d: value_index == value_index[t, d])
-    got = left_out_errors(x, *moments, params.noise_variance)
-    np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
+    errors = left_out_errors(x, *moments, params.noise_variance)
+    np.testing.assert_allclose(errors, (x - means) / std, atol=1e-8)
     means, std = oracle.predict_hidden_values(model, data, lambda t, d: rows == t)
-    got = left_out_rows(params, x, posterior.means, posterior.covariances)
-    np.testing.assert_allclose(got, (x - means) / std, atol=1e-8)
+    errors = left_out_rows(params, x, posterior.means, posterior.covariances)
+    np.testing.assert_allclose(errors, (x - means) / std, atol=1e-8)
 
 
 def test_errors_of_rows_are_finite_or_nan_with_near_zero_noise(rng):
     model, data, _ = small_case(rng)
     params = to_parameters(model._replace(noise=np.full(4, 1e-13)))
     posterior = smooth(params, to_panel(data))
-    got = left_out_rows(params, np.concatenate(data), posterior.means, posterior.covariances)
-    assert np.isnan(got).all() or np.isfinite(got[~np.isnan(got)]).all()
+    errors = left_out_rows(params, np.concatenate(data), posterior.means, posterior.covariances)
+    assert np.isnan(errors).all() or np.isfinite(errors[~np.isnan(errors)]).all()
 
 
 # ------------------------------------------------------------------------- advice

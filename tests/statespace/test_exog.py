@@ -150,14 +150,16 @@ def numerical_standard_errors(x, exog, fitted):
 def test_standard_errors_are_those_of_numerical_second_derivatives(with_effects):
     x, exog, fitted = with_effects
     errors = numerical_standard_errors(x, exog, fitted)
-    got = fitted.standard_errors(x, exog=exog)
-    np.testing.assert_allclose(got.exog_coef.ravel(), errors[7:], rtol=2e-3)
-    np.testing.assert_allclose(got.offset, errors[5:7], rtol=2e-3)
-    np.testing.assert_allclose(got.loadings[:, 0], errors[1:3], rtol=2e-3)
-    np.testing.assert_allclose(got.noise_variance, errors[3:5] * fitted.noise_variance_, rtol=2e-3)
-    lower, upper = got.interval("exog_coef", 0.9)
-    np.testing.assert_allclose(upper - lower, 2 * 1.6448536 * got.exog_coef, rtol=1e-6)
-    assert got.interval("timescales").lower[0] > 0.0
+    standard_errors = fitted.standard_errors(x, exog=exog)
+    np.testing.assert_allclose(standard_errors.exog_coef.ravel(), errors[7:], rtol=2e-3)
+    np.testing.assert_allclose(standard_errors.offset, errors[5:7], rtol=2e-3)
+    np.testing.assert_allclose(standard_errors.loadings[:, 0], errors[1:3], rtol=2e-3)
+    np.testing.assert_allclose(
+        standard_errors.noise_variance, errors[3:5] * fitted.noise_variance_, rtol=2e-3
+    )
+    lower, upper = standard_errors.interval("exog_coef", 0.9)
+    np.testing.assert_allclose(upper - lower, 2 * 1.6448536 * standard_errors.exog_coef, rtol=1e-6)
+    assert standard_errors.interval("timescales").lower[0] > 0.0
 
 
 def test_the_error_of_a_mean_includes_that_of_the_coefficients(with_effects):
@@ -276,13 +278,13 @@ def test_forecasts_use_the_covariates_of_their_steps(with_effects):
     more = np.vstack([exog, following])
     effects = following @ fitted.exog_coef_.T
     expected = plain.forecast(x - exog @ fitted.exog_coef_.T, 3)
-    got = fitted.forecast(x, 3, exog=more)
-    np.testing.assert_allclose(got.means, expected.means + effects, rtol=1e-9)
-    np.testing.assert_allclose(got.std, expected.std, rtol=1e-9)
-    np.testing.assert_allclose(got.quantile(0.2), expected.quantile(0.2) + effects, rtol=1e-9)
-    np.testing.assert_allclose(fitted.forecast([x], 3, exog=[more])[0].means, got.means, rtol=1e-12)
+    forecast = fitted.forecast(x, 3, exog=more)
+    np.testing.assert_allclose(forecast.means, expected.means + effects, rtol=1e-9)
+    np.testing.assert_allclose(forecast.std, expected.std, rtol=1e-9)
+    np.testing.assert_allclose(forecast.quantile(0.2), expected.quantile(0.2) + effects, rtol=1e-9)
+    np.testing.assert_allclose(fitted.forecast([x], 3, exog=[more])[0].means, forecast.means, rtol=1e-12)
     draws = fitted.sample_posterior(x, 4000, of="values", n_steps=3, exog=more, random_state=0)[:, 60:]
-    np.testing.assert_allclose(draws.mean(axis=0), got.means, atol=0.1)
+    np.testing.assert_allclose(draws.mean(axis=0), forecast.means, atol=0.1)
     drawn, _ = fitted.sample(3, exog=following, random_state=0)
     np.testing.assert_allclose(drawn, plain.sample(3, random_state=0)[0] + effects, rtol=1e-9)
     news = fitted.news(x[:59], np.vstack([x[:59], [[1.0, np.nan]]]), target=(61, 1), exog=more[:62])

@@ -48,9 +48,9 @@ def test_standard_errors_follow_from_covariances_of_coordinates(rng):
     root = rng.standard_normal((2, 2, 2))
     covariances = np.einsum("cdn,edn->cen", root, root)
     free = process.to_free()
-    for n, got in enumerate(Process.standard_errors(process, covariances, 3.0)[0]):
+    for n, error in enumerate(Process.standard_errors(process, covariances, 3.0)[0]):
         gradient = 3.0 * free[::-1, n]
-        assert got == pytest.approx(np.sqrt(gradient @ covariances[:, :, n] @ gradient), rel=1e-8)
+        assert error == pytest.approx(np.sqrt(gradient @ covariances[:, :, n] @ gradient), rel=1e-8)
 
 
 def test_standard_errors_of_cycles_are_those_of_differences():

@@ -74,9 +74,9 @@ def test_moments_are_integrals(one, mean, std):
         return sum(quad(integrand, a, b, epsabs=1e-14, epsrel=1e-12)[0] for a, b in pieces)
 
     centre = integral(1, 0.0)
-    got = one.moments(np.array([mean]), np.array([std]))
-    np.testing.assert_allclose(got[0], [centre], rtol=1e-8)
-    np.testing.assert_allclose(got[1], [np.sqrt(integral(2, centre))], rtol=1e-6)
+    moments = one.moments(np.array([mean]), np.array([std]))
+    np.testing.assert_allclose(moments[0], [centre], rtol=1e-8)
+    np.testing.assert_allclose(moments[1], [np.sqrt(integral(2, centre))], rtol=1e-6)
 
 
 def test_the_mean_of_a_clipped_square_has_its_closed_form():
@@ -94,9 +94,9 @@ def test_the_mean_of_a_clipped_exponential_has_its_closed_form():
 
 def test_moments_with_zero_standard_deviation():
     for one in MAPS:
-        got = one.moments(np.array([0.4]), np.zeros(1))
-        np.testing.assert_allclose(got[0], one.inverse(np.array([0.4])), rtol=1e-14)
-        assert got[1] == 0.0
+        moments = one.moments(np.array([0.4]), np.zeros(1))
+        np.testing.assert_allclose(moments[0], one.inverse(np.array([0.4])), rtol=1e-14)
+        assert moments[1] == 0.0
 
 
 @settings(deadline=None, max_examples=60)

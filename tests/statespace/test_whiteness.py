@@ -26,7 +26,7 @@ def sinusoid(n, period):
 
 def test_autocorrelation_is_the_mean_product_of_the_pairs_that_are_observed(rng):
     errors = with_missing(rng, rng.standard_normal((30, 3)))
-    got = autocorrelation(errors, [18, 12], np.array([1, 4]))
+    estimate = autocorrelation(errors, [18, 12], np.array([1, 4]))
     for j in range(3):
         x = errors[:, j] - np.nanmean(errors[:, j])
         for i, lag in enumerate((1, 4)):
@@ -35,16 +35,16 @@ def test_autocorrelation_is_the_mean_product_of_the_pairs_that_are_observed(rng)
                 for t in range(30 - lag)
                 if (t < 18) == (t + lag < 18) and not np.isnan(x[t] * x[t + lag])
             ]
-            assert got.n_pairs[i, j] == len(pairs)
-            assert got.values[i, j] == pytest.approx(np.mean(pairs) / np.nanmean(x**2), rel=1e-12)
+            assert estimate.n_pairs[i, j] == len(pairs)
+            assert estimate.values[i, j] == pytest.approx(np.mean(pairs) / np.nanmean(x**2), rel=1e-12)
 
 
 def test_ljung_box_is_that_of_statsmodels_without_missing_values(rng):
     diagnostic = pytest.importorskip("statsmodels.stats.diagnostic")
     x = rng.standard_normal((200, 1))
     expected = diagnostic.acorr_ljungbox(x[:, 0], lags=[10]).lb_pvalue.iloc[0]
-    got = ljung_box(autocorrelation(x, [200], np.arange(1, 11)))
-    assert got[0] == pytest.approx(expected, rel=1e-9)
+    p_values = ljung_box(autocorrelation(x, [200], np.arange(1, 11)))
+    assert p_values[0] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -57,10 +57,10 @@ def test_ljung_box_is_uniform_for_white_noise_with_missing_values(share):
 
 def test_tails_are_those_of_the_best_t(rng):
     x = rng.standard_t(4.0, (800, 1)) * 2.0
-    got = heavy_tails(with_missing(rng, x, 0.1))
+    tails = heavy_tails(with_missing(rng, x, 0.1))
     nu, _, _ = scipy.stats.t.fit(x[:, 0] - np.median(x), floc=0.0)
-    assert got.degrees_of_freedom[0] == pytest.approx(nu, rel=0.25)
-    assert got.p_values[0] < 1e-6 and got.excess_kurtosis[0] > 1.0
+    assert tails.degrees_of_freedom[0] == pytest.approx(nu, rel=0.25)
+    assert tails.p_values[0] < 1e-6 and tails.excess_kurtosis[0] > 1.0
     assert heavy_tails(rng.standard_normal((800, 1))).p_values[0] > 0.01
     assert np.isnan(heavy_tails(np.full((20, 1), np.nan)).p_values).all()
 
@@ -78,10 +78,10 @@ def test_a_cycle_is_found_with_its_period_and_share(lengths):
     rng = np.random.default_rng(7)
     x = rng.standard_normal((900, 40)) + 0.6 * sinusoid(900, 24.5)[:, None]
     # Rows are half an hour apart, so that a period of 24.5 rows is 12.25 hours.
-    got = highest_peak(with_missing(rng, x), lengths, 0.5 * np.arange(900.0))
-    assert np.all(got.p_values < 1e-3)
-    assert np.all(np.abs(1.0 / got.periods - 1.0 / 12.25) < 0.5 * got.resolution)
-    assert np.median(got.shares) == pytest.approx(0.18 / 1.18, rel=0.2)
+    peaks = highest_peak(with_missing(rng, x), lengths, 0.5 * np.arange(900.0))
+    assert np.all(peaks.p_values < 1e-3)
+    assert np.all(np.abs(1.0 / peaks.periods - 1.0 / 12.25) < 0.5 * peaks.resolution)
+    assert np.median(peaks.shares) == pytest.approx(0.18 / 1.18, rel=0.2)
 
 
 def test_errors_without_a_cycle_are_orthogonal_to_it(rng):
