@@ -34,10 +34,10 @@ def orders(y):
     labels = sorted(set(y))
     blocks = [[i for i in range(len(y)) if y[i] == label] for label in labels]
     for pieces in itertools.product(*(itertools.permutations(block) for block in blocks)):
-        place = [0] * len(y)
+        sample_ranks = [0] * len(y)
         for p, i in enumerate(itertools.chain(*pieces)):
-            place[i] = p + 1
-        yield place
+            sample_ranks[i] = p + 1
+        yield sample_ranks
 
 
 def ranks(y):
@@ -87,8 +87,8 @@ def mixed(groups):
     ends = (0, max(groups))
 
     def weight(i, j):
-        apart = abs(int(groups[i]) - int(groups[j]))
-        return 2 if apart == 0 and groups[i] in ends else apart <= 1
+        distance = abs(int(groups[i]) - int(groups[j]))
+        return 2 if distance == 0 and groups[i] in ends else distance <= 1
 
     return edge_weights(weight, len(groups)), np.ones(len(groups))
 

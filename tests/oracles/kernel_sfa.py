@@ -37,8 +37,8 @@ def errors(K, support):
     support = list(support)
     if not support:
         return np.diag(K).copy()
-    inner = np.linalg.solve(K[np.ix_(support, support)], K[support])
-    return np.diag(K) - np.sum(K[support] * inner, axis=0)
+    coefficients = np.linalg.solve(K[np.ix_(support, support)], K[support])
+    return np.diag(K) - np.sum(K[support] * coefficients, axis=0)
 
 
 def mp_mah(K, n_support):

@@ -124,9 +124,9 @@ def innovation_log_likelihood(decay, innovation_variance, weights, offset, seque
     total = 0.0
     for x in sequences:
         n, k = x.shape
-        step = np.eye(n * k) - np.kron(np.eye(n, k=-1), np.diag(decay))
+        differences = np.eye(n * k) - np.kron(np.eye(n, k=-1), np.diag(decay))
         input_covariance = np.diag(np.concatenate([first, np.tile(innovation_variance, n - 1)]))
-        H = np.kron(np.eye(n), np.linalg.inv(weights)) @ np.linalg.inv(step)
+        H = np.kron(np.eye(n), np.linalg.inv(weights)) @ np.linalg.inv(differences)
         total += multivariate_normal.logpdf(x.ravel(), np.tile(offset, n), H @ input_covariance @ H.T)
     return float(total)
 
@@ -205,10 +205,10 @@ def _one_loop(model, x, times):
         e = (x[t] - model.offset)[observed] - C @ mean
         S = C @ cov @ C.T + R
         gain = cov @ C.T @ np.linalg.inv(S)
-        rest = np.eye(k) - gain @ C
-        distance = np.linalg.slogdet(S)[1] + e @ np.linalg.solve(S, e)
-        logs.append(-0.5 * (observed.sum() * np.log(2 * np.pi) + distance))
-        mean, cov = mean + gain @ e, rest @ cov @ rest.T + gain @ R @ gain.T
+        shrinkage = np.eye(k) - gain @ C
+        deviance_term = np.linalg.slogdet(S)[1] + e @ np.linalg.solve(S, e)
+        logs.append(-0.5 * (observed.sum() * np.log(2 * np.pi) + deviance_term))
+        mean, cov = mean + gain @ e, shrinkage @ cov @ shrinkage.T + gain @ R @ gain.T
         filtered.append((mean, cov))
     smoothed = [filtered[-1]]
     for t in reversed(range(n - 1)):
@@ -263,13 +263,13 @@ def expected_sums(model, sequences, gaps, times=None):
     d, k = model.loadings.shape
     counts, power = np.zeros(d), np.zeros(d)
     moments, latent = np.zeros((d, k + 1)), np.zeros((d, k + 1, k + 1))
-    anything = np.zeros((k + 1, k + 1))
+    total_moments = np.zeros((k + 1, k + 1))
     transitions, innovation = np.zeros(len(gaps)), np.zeros((len(gaps), k))
     cross, previous = np.zeros((len(gaps), k)), np.zeros((len(gaps), k))
     for t in range(len(x)):
         m, V = dense.means[t], dense.full[t, :, t, :]
         second = np.block([[V + np.outer(m, m), m[:, None]], [m, np.ones(1)]])
-        anything += second * (not np.isnan(x[t]).all())
+        total_moments += second * (not np.isnan(x[t]).all())
         for j in np.flatnonzero(~np.isnan(x[t])):
             e = x[t, j] - model.offset[j] - model.loadings[j] @ m
             counts[j] += 1
@@ -281,16 +281,27 @@ def expected_sums(model, sequences, gaps, times=None):
             transitions[u] += 1
             for i in range(k):
                 a = model.decay[i] ** gaps[u]
-                p, Vp, Vc = dense.means[t - 1, i], dense.full[t - 1, i, t - 1, i], dense.full[t, i, t - 1, i]
-                innovation[u, i] += (m[i] - a * p) ** 2 + V[i, i] - 2 * a * Vc + a**2 * Vp
-                cross[u, i] += (m[i] - a * p) * p + Vc - a * Vp
-                previous[u, i] += p**2 + Vp
+                previous_mean, previous_variance, lag_covariance = (
+                    dense.means[t - 1, i],
+                    dense.full[t - 1, i, t - 1, i],
+                    dense.full[t, i, t - 1, i],
+                )
+                innovation[u, i] += (
+                    (m[i] - a * previous_mean) ** 2
+                    + V[i, i]
+                    - 2 * a * lag_covariance
+                    + a**2 * previous_variance
+                )
+                cross[u, i] += (
+                    (m[i] - a * previous_mean) * previous_mean + lag_covariance - a * previous_variance
+                )
+                previous[u, i] += previous_mean**2 + previous_variance
     return {
         "counts": counts,
         "residual_power": power,
         "residual_moments": moments,
         "latent_moments": latent,
-        "total_moments": anything,
+        "total_moments": total_moments,
         "transitions": transitions,
         "innovation_power": innovation,
         "innovation_moments": cross,
@@ -308,8 +319,13 @@ def expected_complete_log_likelihood(model, dense, sequences, times=None):
         for j, a in enumerate(model.decay):
             if t and sequence_numbers[t] == sequence_numbers[t - 1]:
                 a = a ** (all_times[t] - all_times[t - 1])
-                p, before = dense.means[t - 1, j], dense.full[t - 1, j, t - 1, j]
-                power = (m[j] - a * p) ** 2 + V[j, j] - 2 * a * dense.full[t, j, t - 1, j] + a**2 * before
+                previous_mean, previous_variance = dense.means[t - 1, j], dense.full[t - 1, j, t - 1, j]
+                power = (
+                    (m[j] - a * previous_mean) ** 2
+                    + V[j, j]
+                    - 2 * a * dense.full[t, j, t - 1, j]
+                    + a**2 * previous_variance
+                )
                 total -= 0.5 * (np.log(2 * np.pi * (1 - a**2)) + power / (1 - a**2))
             else:
                 total -= 0.5 * (np.log(2 * np.pi) + m[j] ** 2 + V[j, j])
@@ -377,16 +393,16 @@ def best_next_model(model, dense, sequences, kind, times=None):
 
     start = pack(model, kind, even)
     for _ in range(3):
-        slope = partial(numerical_gradient, loss)
-        found = minimize(loss, start, jac=slope, method="BFGS", options={"gtol": 1e-9})
-        start = found.x
-    return unpack(found.x, model, kind, even)
+        gradient = partial(numerical_gradient, loss)
+        optimum = minimize(loss, start, jac=gradient, method="BFGS", options={"gtol": 1e-9})
+        start = optimum.x
+    return unpack(optimum.x, model, kind, even)
 
 
 def spectral_density(model, omega):
     """Return the spectrum of the observations from geometric series of the factors' autocovariances."""
-    turn = np.exp(-1j * omega)
-    f = np.array([(1 / (1 - a * turn) + 1 / (1 - a * np.conj(turn)) - 1).real for a in model.decay])
+    phase = np.exp(-1j * omega)
+    f = np.array([(1 / (1 - a * phase) + 1 / (1 - a * np.conj(phase)) - 1).real for a in model.decay])
     return (model.loadings * f) @ model.loadings.T + np.diag(model.noise)
 
 
@@ -402,8 +418,10 @@ def whittle_information(model, n_frequencies=4000, step=1e-5):
         for i in range(n):
             e = np.zeros_like(at)
             e[i] = step
-            up, down = (spectral_density(unpack(at + s * e, model, "diagonal"), omega) for s in (1, -1))
-            slopes.append(inverse @ (up - down) / (2 * step))
+            forward, backward = (
+                spectral_density(unpack(at + s * e, model, "diagonal"), omega) for s in (1, -1)
+            )
+            slopes.append(inverse @ (forward - backward) / (2 * step))
         flat = np.array(slopes)
         total += 0.5 * np.einsum("iab,jba->ij", flat, flat)
     info = np.zeros((n + d, n + d))
@@ -458,11 +476,11 @@ def predict_hidden_values(model, sequences, hidden, times=None):
     including (t, d) itself.
     """
     x = np.concatenate(sequences)
-    lengths = np.cumsum([len(s) for s in sequences])[:-1]
+    boundaries = np.cumsum([len(s) for s in sequences])[:-1]
     means, std = np.full(x.shape, np.nan), np.full(x.shape, np.nan)
     for t in range(len(x)):
         for d in range(x.shape[1]):
             rest = np.where(hidden(t, d), np.nan, x)
-            completed, completed_std = complete_entries(model, np.split(rest, lengths), times)
+            completed, completed_std = complete_entries(model, np.split(rest, boundaries), times)
             means[t, d], std[t, d] = completed[t, d], completed_std[t, d]
     return means, std

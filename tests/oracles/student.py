@@ -23,7 +23,7 @@ def weighted_posterior(model, x, weights):
     return oracle.Dense((gain @ e).reshape(n, k), full.reshape(n, k, n, k), float(value))
 
 
-def shares(observed, by_row):
+def weight_groups(observed, by_row):
     """Return groups of observed values that have one common weight, as lists of (row, column)."""
     entries = [list(zip([t] * row.sum(), np.flatnonzero(row), strict=True)) for t, row in enumerate(observed)]
     return [row for row in entries if row] if by_row else [[entry] for row in entries for entry in row]
@@ -32,7 +32,7 @@ def shares(observed, by_row):
 def best_gammas(model, x, posterior, nu, by_row):
     """Return shape and rate of ``q(w)`` for each group of values, given ``q(z)``."""
     out = []
-    for entries in shares(~np.isnan(x), by_row):
+    for entries in weight_groups(~np.isnan(x), by_row):
         s = 0.0
         for row, d in entries:
             c = model.loadings[d]
@@ -86,20 +86,20 @@ def log_likelihood(model, x, nu, by_row, n_nodes=400, reach=7.0):
 
 def distribution(error, explained, scale, nu):
     """Return the distribution function, at an error, of the sum of a normal and a Student-t variable."""
-    width = np.sqrt(explained)
+    std = np.sqrt(explained)
 
     def integrand(z):
-        return norm.pdf(z) * t.cdf((error - width * z) / np.sqrt(scale), nu)
+        return norm.pdf(z) * t.cdf((error - std * z) / np.sqrt(scale), nu)
 
     return quad(integrand, -12, 12, epsabs=1e-14, epsrel=1e-12, limit=400)[0]
 
 
 def density(error, explained, scale, nu):
     """Return the density, at an error, of the sum of a normal and a Student-t variable."""
-    width = np.sqrt(explained)
+    std = np.sqrt(explained)
 
     def integrand(z):
-        return norm.pdf(z) * t.pdf((error - width * z) / np.sqrt(scale), nu) / np.sqrt(scale)
+        return norm.pdf(z) * t.pdf((error - std * z) / np.sqrt(scale), nu) / np.sqrt(scale)
 
-    at = np.clip(error / width, -38, 38)
-    return quad(integrand, -40, 40, points=[0.0, at], epsabs=1e-300, epsrel=1e-11, limit=800)[0]
+    t_mode = np.clip(error / std, -38, 38)
+    return quad(integrand, -40, 40, points=[0.0, t_mode], epsabs=1e-300, epsrel=1e-11, limit=800)[0]

@@ -20,13 +20,13 @@ def sources(X, n_sources, degree, source_degree, least_variance, lengths, lag=1)
     z = z - z.mean(axis=0)
     U, s, _ = np.linalg.svd(z / z.std(axis=0), full_matrices=False)
     z = U[:, s > 1e-6 * s[0]] * np.sqrt(len(z))
-    found, deltas = [], []
+    outputs, deltas = [], []
     for _ in range(n_sources):
         residual = z
-        if found:
-            n = monomials(np.column_stack(found), source_degree)
-            n = n - n.mean(axis=0)
-            residual = z - n @ np.linalg.lstsq(n, z, rcond=1e-10)[0]
+        if outputs:
+            functions_of_outputs = monomials(np.column_stack(outputs), source_degree)
+            functions_of_outputs = functions_of_outputs - functions_of_outputs.mean(axis=0)
+            residual = z - functions_of_outputs @ np.linalg.lstsq(functions_of_outputs, z, rcond=1e-10)[0]
         values, V = np.linalg.eigh(residual.T @ residual / len(residual))
         retained = values > least_variance
         y = residual @ V[:, retained] / np.sqrt(values[retained])
@@ -34,6 +34,6 @@ def sources(X, n_sources, degree, source_degree, least_variance, lengths, lag=1)
         changes = [y[a + lag : b] - y[a : b - lag] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
         dy = np.concatenate(changes)
         slowness, Q = np.linalg.eigh(dy.T @ dy / len(dy))
-        found.append(y @ Q[:, 0])
+        outputs.append(y @ Q[:, 0])
         deltas.append(slowness[0])
-    return np.column_stack(found), np.array(deltas)
+    return np.column_stack(outputs), np.array(deltas)
