@@ -644,8 +644,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         free = free_coordinates(coordinates, params, self._noise_floors(sequences))
         if not free[component]:
             raise ValueError(f"The decay of factor {component} is fixed and has no profile.")
-        learned = fitted.options.learned_noise(fitted.scale)
-        noise = learned if learned.prior > 0.0 else None
+        standardized = fitted.options.standardized_noise(fitted.scale)
+        noise = standardized if standardized.prior > 0.0 else None
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
 
     def _noise_floors(self, sequences: Sequences) -> FloatArray:
@@ -654,7 +654,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         Parameters at a lower bound have no standard error.
         """
         resolution = resolution_variance(sequences) / self.fitted.scale**2
-        minimum = self.fitted.options.learned_noise(self.fitted.scale, resolution).floor
+        minimum = self.fitted.options.standardized_noise(self.fitted.scale, resolution).floor
         return np.column_stack([minimum, np.tile(self.fitted.options.noise_floors, (minimum.size, 1))])
 
     def _panel(self, sequences: Sequences) -> Panel:

@@ -588,7 +588,7 @@ def test_rounds_continue_while_the_posterior_density_increases(
         return FitResult(at.replace(noise_variance=variance), -history[1], history, 1, "converged")
 
     prior = types.SimpleNamespace(log_prior=lambda variance: prior_gain * min(variance[0], last_gain))
-    monkeypatch.setattr(FitOptions, "learned_noise", lambda options, *_: prior)
+    monkeypatch.setattr(FitOptions, "standardized_noise", lambda options, *_: prior)
     none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
     monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
     monkeypatch.setattr(joint, "_maximize", maximize)

@@ -383,7 +383,7 @@ class Search:
             fixed_parameters = problem.options.initial_processes(
                 problem.time_unit, evenly_sampled=panel.evenly_sampled
             )
-            noise = problem.learned_noise
+            noise = problem.standardized_noise
             starts.append(enlarged(closest(fewer), panel, latents, noise, fixed_parameters))
         if more:
             starts.append(reduced(closest(more), latents))

@@ -44,8 +44,8 @@ _MAX_FIT_COST = 1e9
 # integrated out. With 50 columns and 1,000 rows, integration halves the time of a fit, and imputation
 # errors are equal or up to 5 % larger (missing blocks of 50 sensors: 0.166 instead of 0.158).
 _MAX_FIT_COST_BY_STATES = 5e8
-# Maximum cost with AR(1) noise of all columns; at higher cost, the number of factors is reduced, not the
-# number of rows.
+# Maximum cost of an EM iteration with integrated AR(1) noise; at higher cost, the number of factors is
+# reduced, not the number of rows.
 _MAX_FIT_COST_AR1_NOISE = 1.5e9
 # Number of multiplications per value to solve a tridiagonal system, including multiplication by weights.
 _TRIDIAGONAL_COST = 12

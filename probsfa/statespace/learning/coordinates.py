@@ -1,13 +1,13 @@
 """Unconstrained coordinates of the parameters for optimizers, and constraints of the parameters.
 
-The vector of coordinates consists of four parts:
+The vector of coordinates consists of four parts::
 
-dynamics         atanh a            evenly sampled rows, decay a in (-1, 1)
-                 log(-log a)        unevenly sampled rows, a in (0, 1): the logarithm of the rate
-                                    then the coordinates of other processes (:meth:`.Process.to_free`)
-loadings         C                  on the states that enter observations (not on velocities, for example)
-noise variance   log r              one for each group of columns that share a variance
-offset           mu
+    dynamics         atanh a        evenly sampled rows, decay a in (-1, 1)
+                     log(-log a)    unevenly sampled rows, a in (0, 1): the logarithm of the rate
+                                    then the coordinates of other processes (Process.to_free)
+    loadings         C              on the states that enter observations (not on velocities, for example)
+    noise variance   log r          one for each group of columns that share a variance
+    offset           mu
 
 If columns have AR(1) noise, the modules of this package treat the noise processes as states
 (:attr:`.StateSpace.state_space`). The noise processes are the last AR(1) processes. Each has one free

@@ -257,9 +257,10 @@ class _Search:
     def with_processes(self, coordinates: Coordinates) -> FitResult:
         """Maximize a model with cycles, smooth factors or trends.
 
-        The model without these processes is fitted first, with the same maximum number of evaluations. The
-        processes are then added to this fit and to the candidates of :mod:`.starts`, and all candidates are
-        refined. The result is at least as likely as the model without these processes, unless it has trends.
+        If there are AR(1) factors, the model with these factors only is fitted first, with the same maximum
+        number of evaluations. The processes are then added to this fit and to the candidates of
+        :mod:`.starts`, and all candidates are refined. The result is at least as likely as the model without
+        the processes, unless they are trends.
         """
         limit, nested = self.evaluate.limit, None
         if coordinates.latents.n_components:

@@ -388,9 +388,9 @@ class FitProblem(NamedTuple):
     n_full_evaluations: int = 0
 
     @property
-    def learned_noise(self) -> Noise:
+    def standardized_noise(self) -> Noise:
         """Constraints and prior of the noise variances."""
-        return self.options.learned_noise(self.scale, self.resolution)
+        return self.options.standardized_noise(self.scale, self.resolution)
 
     @property
     def coordinates(self) -> Coordinates:
@@ -664,7 +664,7 @@ def maximize(
     result = optimize(
         observations.panel,
         problem.coordinates,
-        problem.learned_noise,
+        problem.standardized_noise,
         problem.optimizer,
         initial_processes=options.initial_processes(problem.time_unit, evenly_sampled=evenly_sampled),
         start=start if start is None or is_integrated else start.state_space,
@@ -810,7 +810,7 @@ def _noise_note(params: StateSpace, problem: FitProblem) -> Note:
             "factors, or set noise_floor."
         )
         return Note("heywood", text, {"columns": lowest.tolist()})
-    at_floor = np.flatnonzero(is_varying & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
+    at_floor = np.flatnonzero(is_varying & np.isclose(variance, problem.standardized_noise.floor, rtol=1e-6))
     text = (
         f"The noise variance of {at_floor.size} of {variance.size} columns is at its lower bound "
         f"({list_columns(at_floor, problem.feature_names)})."

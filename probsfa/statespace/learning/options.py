@@ -164,7 +164,7 @@ def _as_array(value: tuple[Any, ...]) -> FloatArray:
     return np.array(value, dtype=np.float64)
 
 
-def _standardized_noise(variance: FloatArray, scale: FloatArray) -> FloatArray:
+def _standardized_variances(variance: FloatArray, scale: FloatArray) -> FloatArray:
     """Return fixed variances (D,) divided by ``scale**2``, raised to the minimum of known variances."""
     return np.maximum(variance / scale**2, MIN_KNOWN_NOISE)
 
@@ -671,7 +671,7 @@ class FitOptions:
         loadings = arrays["loadings"] / scale[:, None]
         without_loadings = np.setdiff1d(np.arange(latents.n_states), latents.loaded_states)
         loadings[:, without_loadings] = np.nan
-        noise = _standardized_noise(arrays["noise"], scale)
+        noise = _standardized_variances(arrays["noise"], scale)
         cycle_states = latents.states.get(Rhythm, slice(0, 0))
         return Limits(arrays["decays"], loadings, noise, frequencies, cycle_states)
 
@@ -754,7 +754,7 @@ class FitOptions:
             raise ValueError(f"noise has {variances.size} variances; X has {scale.size} columns.")
         return variances / scale**2
 
-    def learned_noise(self, scale: FloatArray, resolution: FloatArray | float = 0.0) -> Noise:
+    def standardized_noise(self, scale: FloatArray, resolution: FloatArray | float = 0.0) -> Noise:
         """Return constraints and prior of the noise variances divided by ``scale**2``.
 
         Parameters
@@ -770,7 +770,7 @@ class FitOptions:
         floor = np.broadcast_to(minimum, scale.shape).copy() if known is None else known
         fixed = None
         if self.fixed is not None and "noise" in self.fixed:
-            fixed = _standardized_noise(_as_array(self.fixed["noise"]), scale)
+            fixed = _standardized_variances(_as_array(self.fixed["noise"]), scale)
         prior = 0.0 if self.noise_prior is None else WEAK_PRIOR
         return Noise(self.variances(scale.size), floor, prior, fixed)
 

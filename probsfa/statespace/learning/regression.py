@@ -274,7 +274,7 @@ class _JointFit:
     def maximize_from(self, start: _FitState) -> _FitState:
         """Alternate least squares and optimization of the other parameters until convergence."""
         problem, tol = self.problem, self.problem.tol
-        noise = problem.learned_noise
+        noise = problem.standardized_noise
         best, result, coefficients = start, start.result, start.coefficients
         params = result.params.state_space
         value = start.log_likelihood + noise.log_prior(params.noise_variance)

@@ -128,9 +128,9 @@ def test_options_are_those_of_an_estimator_and_are_checked():
 def test_a_fixed_noise_variance_is_converted_to_standardized_units():
     scale = np.array([2.0, 4.0])
     np.testing.assert_array_equal(FitOptions(1, noise=8.0).known_noise(scale), [2.0, 0.5])
-    np.testing.assert_array_equal(FitOptions(1, noise=8.0).learned_noise(scale).floor, [2.0, 0.5])
+    np.testing.assert_array_equal(FitOptions(1, noise=8.0).standardized_noise(scale).floor, [2.0, 0.5])
     assert FitOptions(1).known_noise(scale) is None
-    np.testing.assert_array_equal(FitOptions(1, noise_floor=0.1).learned_noise(scale).floor, [0.1, 0.1])
+    np.testing.assert_array_equal(FitOptions(1, noise_floor=0.1).standardized_noise(scale).floor, [0.1, 0.1])
 
 
 def test_imputation_tolerance_increases_with_values_and_parameters():
