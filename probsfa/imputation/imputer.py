@@ -50,6 +50,9 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     fill_values_ : ndarray (D,)
         Replacement of missing values in all columns that are not modelled: the constant of a column that does
         not vary, 0 for a column without observed values. NaN for the columns in `modelled_features_`.
+    fill_std_ : ndarray (D,)
+        Standard deviation of each value in `fill_values_`: 0 for a constant column, infinite for a column
+        with a single observed value, whose variance cannot be estimated, and NaN for all other columns.
     empty_features_ : ndarray of bool (D,)
         Columns without any observed value in `fit`.
     n_features_in_, feature_names_in_
@@ -150,6 +153,8 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         self.modelled_features_ = low < high
         constants = np.where(self.empty_features_, 0.0, low)
         self.fill_values_ = np.where(self.modelled_features_, np.nan, constants)
+        counts = np.count_nonzero(series.sequences.mask, axis=0)
+        self.fill_std_ = np.select([low < high, counts > 1, counts == 1], [np.nan, 0.0, np.inf], np.nan)
         self.indicator_ = None
         if self.add_indicator:
             from sklearn.impute import MissingIndicator
@@ -210,8 +215,8 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         filled : array or DataFrame (T, D'), or list of them
             As in `transform`, without indicators.
         std : like `filled`
-            Only with `return_std`: standard deviation of each imputed value. It is zero for observed values
-            and for columns that did not vary in `fit`, and NaN for columns without observed values in `fit`.
+            Only with `return_std`: standard deviation of each imputed value, zero for observed values. For
+            columns that did not vary in `fit`, see `fill_std_`.
         """
         series = self._read(X, lengths, times, groups)
         filled, std = self._impute(series, return_std)
@@ -291,7 +296,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         """Return completed values of the output columns, and their standard deviations or None."""
         sequences, modelled = series.sequences, self.modelled_features_
         filled = np.where(sequences.mask, sequences.values, self.fill_values_)
-        std = np.where(sequences.mask | ~self.empty_features_, 0.0, np.nan)
+        std = np.where(sequences.mask, 0.0, self.fill_std_)
         if self.estimator_ is not None:
             result = self.estimator_.impute(
                 self._model_input(series), return_std=return_std, **series.model_arguments

@@ -127,8 +127,10 @@ def test_columns_and_names_agree_with_iterative_imputer(odd, options):
 
 
 def test_standard_deviations_of_columns_without_a_model(odd):
+    odd["once"] = np.where(np.arange(len(odd)) == 2, 1.0, NAN)
     _, std = imputer(keep_empty_features=True).fit(odd).impute(odd, return_std=True)
     assert list(std.columns) == list(odd.columns)
+    np.testing.assert_array_equal(std["once"], np.where(odd["once"].isna(), np.inf, 0.0))
     assert std["empty"].isna().all() and (std["constant"] == 0.0).all() and (std["full"] == 0.0).all()
     assert (std["a"][odd["a"].isna()] > 0.0).all()
 

@@ -826,17 +826,17 @@ def _constants_note(problem: FitProblem) -> Note:
     columns = _named_columns(constant, problem)
     observed_once = problem.observations.counts[constant] <= 1.0
     std = (
-        "infinite"
+        "infinite standard deviation"
         if observed_once.all()
-        else "0, infinite where one value is observed"
+        else "standard deviation 0 (infinite where one value is observed)"
         if observed_once.any()
-        else "0"
+        else "standard deviation 0"
     )
     is_single = constant.size == 1
     text = (
         f"{columns[0].upper() + columns[1:]} {'is' if is_single else 'are'} constant: "
         f"{'its variance' if is_single else 'their variances'} cannot be estimated. Missing values are "
-        f"imputed by the constant, with standard deviation {std}; likelihoods exclude the "
+        f"imputed by the constant, with {std}; likelihoods exclude the "
         f"column{'' if is_single else 's'}."
     )
     return Note("constant_columns", text, {"columns": constant.tolist()})
