@@ -89,9 +89,9 @@ typedef struct {
     /* Computes `draws` (T, M, K) from standard normal variables (T, M, K). `after` (M, K) contains draws of the state after the
      * rows, and on return those of the first state. */
     void (*draw)(const rows_work *, int64_t n_draws, const double *normals, double *after, double *draws, double *scratch);
-    /* Computes `scores` e and `precisions` d (T, D): given all other values, a value x has the mean x - e / d and the variance
-     * 1 / d. `states` (T, K + K^2) is scratch memory. */
-    void (*leave_one_out)(const rows_work *, double *scores, double *precisions, double *states, double *scratch);
+    /* Computes `smoothing_errors` e and `precisions` d (T, D): given all other values, a value x has the mean x - e / d and
+     * the variance 1 / d. `states` (T, K + K^2) is scratch memory. */
+    void (*leave_one_out)(const rows_work *, double *smoothing_errors, double *precisions, double *states, double *scratch);
     /* Causal filter under Student-t noise with a weight for each value, or for each row if `by_row`. `mean` and `root` as in
      * `filter`. */
     void (*filter_student)(const rows_work *, double degrees, int64_t by_row, double *mean, double *root, double *scratch);

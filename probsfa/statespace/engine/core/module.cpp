@@ -342,10 +342,11 @@ class Rows {
         nb::gil_scoped_release unlocked;
         level_->rows->draw(&work, n_draws, variables, next_state, states, scratch.get());
     }
-    void leave_one_out(Doubles scores, Doubles precisions, Doubles states) {
+    void leave_one_out(Doubles smoothing_errors, Doubles precisions, Doubles states) {
         const int64_t k = work.n_states, size = work.n_rows * work.n_features;
         require({work.values, work.weights, work.gap_index, work.transition, work.innovation, work.loadings, work.noise, work.offset});
-        double *const e = checked_data(scores, size, "scores"), *const d = checked_data(precisions, size, "precisions");
+        double *const e = checked_data(smoothing_errors, size, "smoothing_errors");
+        double *const d = checked_data(precisions, size, "precisions");
         double *const predicted = checked_data(states, work.n_rows * (k + k * k), "states");
         const auto scratch = scratch_space();
         nb::gil_scoped_release unlocked;
@@ -509,5 +510,5 @@ NB_MODULE(_probsfa_core, m) {
         .def("filter_student", &Rows::filter_student, "degrees"_a, "by_row"_a, "mean"_a, "root"_a)
         .def("smooth", &Rows::smooth, "full"_a, "n_single"_a, "n_triples"_a, "mean"_a, "covariance"_a)
         .def("draw", &Rows::draw, "n_draws"_a, "normals"_a, "after"_a, "draws"_a)
-        .def("leave_one_out", &Rows::leave_one_out, "scores"_a, "precisions"_a, "states"_a);
+        .def("leave_one_out", &Rows::leave_one_out, "smoothing_errors"_a, "precisions"_a, "states"_a);
 }

@@ -604,13 +604,14 @@ ALWAYS_INLINE void update_by_values(const rows_work *w, int n, int64_t t, double
     }
 }
 
-/* Leave-one-out scores e and precisions d (T, D) of all values. The backward pass accumulates score s and information N of
+/* Smoothing errors e and precisions d (T, D) of all values. The backward pass accumulates score s and information N of
  * later values about a state, as in the disturbance smoother (de Jong 1989):
  *
  *     e = v / f - g' s,   d = 1 / f + g' N g,   s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
  *
  * `states` (T, K + K^2) is scratch memory for the predicted means and covariances. */
-ALWAYS_INLINE void leave_out(const rows_work *w, const int n, double *scores, double *precisions, double *states, double *scratch) {
+ALWAYS_INLINE void leave_out(const rows_work *w, const int n, double *smoothing_errors, double *precisions, double *states,
+                             double *scratch) {
     const int d = (int)w->n_features;
     double *mean = allocate(&scratch, n), *covariance = allocate(&scratch, n * n), *temporary = allocate(&scratch, n * n + n);
     double *updates = allocate(&scratch, (int64_t)d * (n + 2)), *information = allocate(&scratch, n * n), *score = allocate(&scratch, n);
@@ -641,13 +642,13 @@ ALWAYS_INLINE void leave_out(const rows_work *w, const int n, double *scores, do
         update_by_values(w, n, t, mean, covariance, updates, temporary);
         for (int i = d - 1; i >= 0; i--) {
             const int64_t at = t * d + i;
-            scores[at] = precisions[at] = 0.0;
+            smoothing_errors[at] = precisions[at] = 0.0;
             if (!(w->weights[at] > 0.0)) continue;
             const double *const c = w->loadings + (int64_t)i * n, *const g = updates + (int64_t)i * (n + 2);
             times(n, n, information, g, temporary);
-            scores[at] = g[n] / g[n + 1] - dot(n, g, score);
+            smoothing_errors[at] = g[n] / g[n + 1] - dot(n, g, score);
             precisions[at] = 1.0 / g[n + 1] + dot(n, g, temporary);
-            add(n, scores[at], c, score);
+            add(n, smoothing_errors[at], c, score);
             add(n, -0.5 * precisions[at], c, temporary);
             for (int k = 0; k < n; k++) {
                 add(n, -c[k], temporary, information + k * n);
@@ -690,8 +691,8 @@ static void filter_student(const rows_work *w, double degrees, int64_t by_row, d
     student_rows(w, (int)w->n_states, degrees, (int)by_row, mean, root, scratch);
 }
 
-static void leave_one_out(const rows_work *w, double *scores, double *precisions, double *states, double *scratch) {
-    leave_out(w, (int)w->n_states, scores, precisions, states, scratch);
+static void leave_one_out(const rows_work *w, double *smoothing_errors, double *precisions, double *states, double *scratch) {
+    leave_out(w, (int)w->n_states, smoothing_errors, precisions, states, scratch);
 }
 
 const rows_kernels NAMED(rows_kernels, LEVEL) = {scratch_size, filter, smooth, draw, leave_one_out, filter_student};
