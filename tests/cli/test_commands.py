@@ -428,8 +428,8 @@ def test_too_few_values_to_hide_are_one_error_message(command, tmp_path):
 @pytest.fixture
 def short_weather(monkeypatch):
     """Reduce the data of the demo to ten days."""
-    whole = probsfa.datasets.load_nyc_weather()
-    short = type(whole)(data=whole.data[1000:1400], time=whole.time[1000:1400])
+    complete = probsfa.datasets.load_nyc_weather()
+    short = type(complete)(data=complete.data[1000:1400], time=complete.time[1000:1400])
     monkeypatch.setattr(demo, "load_nyc_weather", lambda **options: short)
     return short.data
 

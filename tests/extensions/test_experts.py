@@ -295,7 +295,7 @@ def test_error_of_an_integral_includes_the_bias_of_few_temperatures():
     density = ValueDensity(features, GlobalExpert(params, (40,)), zeros, free)
     reference = Reference(columns, (40,), zeros, free)
     for n_temperatures in (10, 40):
-        found = [
+        estimates = [
             log_integral(
                 density,
                 reference,
@@ -306,20 +306,19 @@ def test_error_of_an_integral_includes_the_bias_of_few_temperatures():
             )
             for seed in range(4)
         ]
-        assert all(abs(each.value) < 3.0 * each.error for each in found)
-        assert np.mean([each.lower for each in found]) < 0.0 < np.mean([each.upper for each in found])
-        assert abs(np.mean([each.value for each in found])) < 0.3 * np.mean(
-            [each.upper - each.lower for each in found]
-        )
+        assert all(abs(estimate.value) < 3.0 * estimate.error for estimate in estimates)
+        value, lower, upper = np.mean([(each.value, each.lower, each.upper) for each in estimates], axis=0)
+        assert lower < 0.0 < upper
+        assert abs(value) < 0.3 * (upper - lower)
 
 
 def test_estimate_is_the_root_of_the_equation_of_the_acceptance_ratio(rng):
     """Log density ratios with variance v have means v / 2 below and above the logarithm of the integral."""
-    up, down = 3.0 - 0.5 + rng.standard_normal(300), 3.0 + 0.5 + rng.standard_normal(300)
-    found = LogIntegral.of_log_ratios(up, down)
-    assert abs(found.value - 3.0) < 4.0 * found.error and found.error < 0.15
-    root = brentq(lambda c: np.sum(expit(up - c)) - np.sum(expit(c - down)), 0.0, 6.0)
-    assert found.value == pytest.approx(root, abs=1e-10)
+    forward_sums, backward_sums = 3.0 - 0.5 + rng.standard_normal(300), 3.0 + 0.5 + rng.standard_normal(300)
+    estimate = LogIntegral.of_log_ratios(forward_sums, backward_sums)
+    assert abs(estimate.value - 3.0) < 4.0 * estimate.error and estimate.error < 0.15
+    root = brentq(lambda c: np.sum(expit(forward_sums - c)) - np.sum(expit(c - backward_sums)), 0.0, 6.0)
+    assert estimate.value == pytest.approx(root, abs=1e-10)
     assert LogIntegral.of_log_ratios(np.full(4, -np.inf), np.zeros(4)).error == np.inf
 
 
@@ -471,9 +470,9 @@ def test_model_without_an_expansion_is_the_linear_model():
     value, error = old.log_likelihood(X, n_temperatures=50, return_error=True)
     assert abs(value - same.log_likelihood(X)) < 4 * error
     filled, std = model.impute(X, return_std=True, n_draws=800)
-    wanted, spread = same.impute(X, return_std=True)
-    np.testing.assert_allclose(filled, wanted, atol=0.2)
-    np.testing.assert_allclose(std, spread, rtol=0.25, atol=1e-12)
+    expected, expected_std = same.impute(X, return_std=True)
+    np.testing.assert_allclose(filled, expected, atol=0.2)
+    np.testing.assert_allclose(std, expected_std, rtol=0.25, atol=1e-12)
     assert model.history_[-20:].mean() == pytest.approx(0.0, abs=0.5)
 
 

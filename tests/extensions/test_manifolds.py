@@ -243,8 +243,8 @@ def test_log_density_of_the_mixture_is_maximal_over_the_variance(rng):
     points, rows = rng.standard_normal((7, 2)), rng.standard_normal((9, 2))
 
     def log_density(log_variance):
-        spread = np.exp(0.5 * log_variance)
-        each = norm.logpdf(rows[:, None], points, spread).sum(axis=2)
+        std = np.exp(0.5 * log_variance)
+        each = norm.logpdf(rows[:, None], points, std).sum(axis=2)
         return np.sum(np.log(np.mean(np.exp(each), axis=1)))
 
     best = minimize_scalar(lambda v: -log_density(v), bounds=(-4.0, 2.0), method="bounded")

@@ -184,14 +184,14 @@ def test_interleaved_groups_are_separate_series(values, timed, labels):
     times = np.cumsum(np.random.default_rng(1).integers(1, 4, len(values))).astype(float)
     parts, when = [values[~second], values[second]], [times[~second], times[second]]
     given = {"times": when} if timed else {}
-    wanted = np.empty_like(values)
-    wanted[~second], wanted[second] = quick().fit(parts, **given).impute(parts, **given)
+    expected = np.empty_like(values)
+    expected[~second], expected[second] = quick().fit(parts, **given).impute(parts, **given)
     given = {"times": times} if timed else {}
-    found = imputer().fit_transform(values, groups=groups, **given)
-    np.testing.assert_allclose(found, wanted, **CLOSE)
+    filled = imputer().fit_transform(values, groups=groups, **given)
+    np.testing.assert_allclose(filled, expected, **CLOSE)
     given = {"times": times.tolist()} if timed else {}
-    found = imputer().fit_transform(values.tolist(), groups=list(groups), **given)
-    np.testing.assert_allclose(found, wanted, **CLOSE)
+    filled = imputer().fit_transform(values.tolist(), groups=list(groups), **given)
+    np.testing.assert_allclose(filled, expected, **CLOSE)
 
 
 def test_groups_of_a_frame_with_repeated_dates(frame):
@@ -199,10 +199,10 @@ def test_groups_of_a_frame_with_repeated_dates(frame):
     sites = long.pop("site")
     parts = [long[sites == site] for site in sites.unique()]
     wanted = quick().fit(parts).impute(parts)
-    found = imputer().fit_transform(long, groups=sites)
-    assert found.index.equals(long.index)
-    for site, want in zip(sites.unique(), wanted, strict=True):
-        np.testing.assert_allclose(found[(sites == site).to_numpy()], want, **CLOSE)
+    filled = imputer().fit_transform(long, groups=sites)
+    assert filled.index.equals(long.index)
+    for site, expected in zip(sites.unique(), wanted, strict=True):
+        np.testing.assert_allclose(filled[(sites == site).to_numpy()], expected, **CLOSE)
 
 
 def test_lengths(values):

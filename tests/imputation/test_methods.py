@@ -248,8 +248,8 @@ def test_the_index_of_a_frame_has_the_times():
     assert filled["a"].tolist() == [1.0, 2.5, 3.0] and filled.index.equals(uneven)
     values = np.array([[0.1], [NAN], [NAN], [0.7]])
     frame = pd.DataFrame(values, index=pd.date_range("2024-01-01 00:20", periods=4, freq="7min"))
-    found = LinearInterpolation().fill(frame).values.to_numpy()
-    np.testing.assert_array_equal(found, LinearInterpolation().fill(values).values)
+    filled = LinearInterpolation().fill(frame).values.to_numpy()
+    np.testing.assert_array_equal(filled, LinearInterpolation().fill(values).values)
     with pytest.raises(ValueError, match="X.index"):
         LinearInterpolation().fill(frame.iloc[::-1])
 

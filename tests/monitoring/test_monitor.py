@@ -57,15 +57,18 @@ def test_a_step_in_one_column_is_detected_and_diagnosed(monitor, process, column
 def test_a_window_detects_small_persistent_faults(process):
     faulty = process[1500:2500].copy()
     faulty[200:, 1] += 1.0 * process[:, 1].std()
-    found, false = {}, {}
+    detection_rates, false_alarm_rates = {}, {}
     for window in (1, 30):
         monitor = ProcessMonitor(SFA(), alpha=0.05, window=window).fit(process[2500:13_000])
         alarms = monitor.predict(faulty)
         assert not alarms[: window - 1].any()
-        found[window], false[window] = np.mean(alarms[260:]), np.mean(monitor.predict(process[13_000:]))
+        detection_rates[window], false_alarm_rates[window] = (
+            np.mean(alarms[260:]),
+            np.mean(monitor.predict(process[13_000:])),
+        )
         assert np.isnan(monitor.contributions(faulty, "T2").to_numpy()[: window - 1]).all()
-    assert found[30] > found[1] + 0.2
-    assert false[30] == pytest.approx(0.05, abs=0.03)
+    assert detection_rates[30] > detection_rates[1] + 0.2
+    assert false_alarm_rates[30] == pytest.approx(0.05, abs=0.03)
 
 
 def test_missing_values_are_allowed_with_the_probabilistic_model(process, rng):

@@ -85,8 +85,8 @@ def test_outputs(X, lag):
     model = tica(X, lag)
     peer = np.asarray(model.transform(X))[:, slowest_first(model)]
     assert outputs.shape == peer.shape == (len(X), D)
-    for found in (outputs, peer):
-        pairs = np.concatenate([found[:-lag], found[lag:]])
+    for projections in (outputs, peer):
+        pairs = np.concatenate([projections[:-lag], projections[lag:]])
         np.testing.assert_allclose(pairs.T @ pairs / len(pairs), np.eye(D), atol=1e-6)
         np.testing.assert_allclose(pairs.mean(axis=0), 0.0, atol=1e-6)
     np.testing.assert_allclose(match_signs(peer, outputs), outputs, atol=1e-6)

@@ -153,13 +153,13 @@ def test_monomials_of_high_degree():
 
 def test_errors_name_the_first_row_with_nan():
     # others: "Eigenvalues did not converge", "AssertionError: 4"
-    bad = X.copy()
-    bad[417, 3] = np.nan
+    incomplete = X.copy()
+    incomplete[417, 3] = np.nan
     with pytest.raises(
         ValueError, match=r"row 417, column 3.*\n*.*missing=\"skip\".*ProbabilisticSFA\.impute"
     ):
-        SFA().fit(bad)
-    assert np.isfinite(SFA(missing="skip").fit(bad).delta_values_).all()
+        SFA().fit(incomplete)
+    assert np.isfinite(SFA(missing="skip").fit(incomplete).delta_values_).all()
 
 
 def test_delta_values_with_missing_rows_are_unbiased():

@@ -67,9 +67,9 @@ def test_log_likelihood_at_small_noise(noise):
     rng = np.random.default_rng(0)
     model = model_of(rng, [0.999, 0.9], 5, noise)
     x = oracle.simulate(rng, model, [500])[0]
-    found = log_likelihood(parameters_of(model), panel_of(x))
-    wanted = oracle.exact_log_likelihood(model, x)
-    assert found == pytest.approx(wanted, rel=EXACT, abs=500 * small_noise_tolerance(noise))
+    value = log_likelihood(parameters_of(model), panel_of(x))
+    expected = oracle.exact_log_likelihood(model, x)
+    assert value == pytest.approx(expected, rel=EXACT, abs=500 * small_noise_tolerance(noise))
 
 
 def test_posterior_stays_positive_at_small_noise():
@@ -119,21 +119,21 @@ def test_other_values_of_an_incomplete_row_are_used(fitted):
     x = np.where(np.isnan(data), 0.5, data)
     one, row = x.copy(), x.copy()
     one[50, 2], row[50] = np.nan, np.nan
-    spread = [estimator.posterior(y).std[50] for y in (x, one, row)]
-    assert np.all(spread[0] < spread[1]) and np.all(spread[1] < spread[2])
-    assert np.any(spread[1] < 0.5 * spread[2])
+    std = [estimator.posterior(y).std[50] for y in (x, one, row)]
+    assert np.all(std[0] < std[1]) and np.all(std[1] < std[2])
+    assert np.any(std[1] < 0.5 * std[2])
     model = to_model(estimator.params_)
-    wanted = oracle.kalman_loop(model, [one])
-    np.testing.assert_allclose(estimator.transform(one), wanted.means, rtol=1e-8, atol=1e-10)
+    expected = oracle.kalman_loop(model, [one])
+    np.testing.assert_allclose(estimator.transform(one), expected.means, rtol=1e-8, atol=1e-10)
 
 
 def test_an_empty_row_is_predicted(fitted):
     _, data, estimator = fitted
     empty = data.copy()
     empty[50] = np.nan
-    found = estimator.filter(empty)
-    np.testing.assert_allclose(found.means[50], estimator.decay_ * found.means[49], rtol=1e-12)
-    assert found.row_log_likelihoods[50] == 0.0
+    filtered = estimator.filter(empty)
+    np.testing.assert_allclose(filtered.means[50], estimator.decay_ * filtered.means[49], rtol=1e-12)
+    assert filtered.row_log_likelihoods[50] == 0.0
 
 
 def test_empty_first_and_last_rows(fitted):
@@ -160,8 +160,8 @@ def test_starting_points_support_missing_values(fitted):
     model, *_ = fitted
     x = oracle.simulate(rng, model, [100])[0]
     x[np.arange(100), np.arange(100) % 5] = np.nan
-    found = ProbabilisticSFA(2).fit(x)
-    assert found.converged_ and np.all(np.isfinite(found.loadings_))
+    model = ProbabilisticSFA(2).fit(x)
+    assert model.converged_ and np.all(np.isfinite(model.loadings_))
 
 
 def test_no_number_represents_missing_values(fitted):
@@ -191,8 +191,8 @@ def test_forecasts_use_no_artificial_observations(fitted):
 def test_likelihood_includes_its_constants():
     """The likelihood of simdkalman lacks the constants of the normal density."""
     model = oracle.Model(np.array([0.5]), np.array([[2.0]]), np.array([0.3]), np.array([1.0]))
-    found = log_likelihood(parameters_of(model), panel_of(np.array([[4.0]])))
-    assert found == pytest.approx(norm.logpdf(4.0, loc=1.0, scale=np.sqrt(4.3)), rel=1e-14)
+    value = log_likelihood(parameters_of(model), panel_of(np.array([[4.0]])))
+    assert value == pytest.approx(norm.logpdf(4.0, loc=1.0, scale=np.sqrt(4.3)), rel=1e-14)
 
 
 def test_a_decreasing_likelihood_is_not_convergence(fitted):
@@ -216,8 +216,8 @@ def test_a_decreasing_likelihood_is_not_convergence(fitted):
 @QUIET
 def test_em_is_monotone(fitted):
     _, data, _ = fitted
-    found = ProbabilisticSFA(2, solver="em", max_iter=60, tol=1e-4).fit(data)
-    assert np.diff(found.history_).min() > -1e-8 and len(found.history_) > 20
+    estimator = ProbabilisticSFA(2, solver="em", max_iter=60, tol=1e-4).fit(data)
+    assert np.diff(estimator.history_).min() > -1e-8 and len(estimator.history_) > 20
 
 
 def test_fits_have_a_convergence_criterion(fitted):
@@ -238,10 +238,10 @@ def test_many_features_and_150_em_steps():
     """At D = 73, T = 1000, 150 EM iterations gave NaN (dynamax 355) and asymmetry (pykalman 47)."""
     rng = np.random.default_rng(5)
     x = oracle.simulate(rng, model_of(rng, [0.97, 0.8, 0.4], 73, 0.5), [1000])[0]
-    found = ProbabilisticSFA(3, solver="em", max_iter=150, tol=1e-12).fit(x)
-    assert all(np.all(np.isfinite(part)) for part in found.params_.to_arrays().values())
-    assert np.all(np.diff(found.history_) >= -1e-8)
-    covariances = found.posterior(x).covariances
+    fitted = ProbabilisticSFA(3, solver="em", max_iter=150, tol=1e-12).fit(x)
+    assert all(np.all(np.isfinite(part)) for part in fitted.params_.to_arrays().values())
+    assert np.all(np.diff(fitted.history_) >= -1e-8)
+    covariances = fitted.posterior(x).covariances
     np.testing.assert_allclose(covariances, np.swapaxes(covariances, 1, 2), rtol=0, atol=1e-15)
     assert np.linalg.eigvalsh(covariances).min() > 0
 
@@ -250,9 +250,9 @@ def test_more_than_a_hundred_series():
     """Over 100 series were slow and gave indefinite covariances (statsmodels 6864)."""
     rng = np.random.default_rng(6)
     x = with_missing(rng, oracle.simulate(rng, model_of(rng, [0.95, 0.6], 120, 1.0), [100])[0])
-    found = ProbabilisticSFA(2).fit(x)
-    assert found.converged_ and np.all(found.noise_variance_ > 0)
-    assert np.all(np.isfinite(found.impute(x)))
+    fitted = ProbabilisticSFA(2).fit(x)
+    assert fitted.converged_ and np.all(fitted.noise_variance_ > 0)
+    assert np.all(np.isfinite(fitted.impute(x)))
 
 
 @QUIET
@@ -260,10 +260,10 @@ def test_more_than_a_hundred_series():
 @parametrize("n_features", [1, 3], quick=[3])
 def test_shortest_series(n_rows, n_features):
     x = np.random.default_rng(n_rows).standard_normal((n_rows, n_features))
-    found = ProbabilisticSFA(1).fit(x)
-    assert all(np.all(np.isfinite(part)) for part in found.params_.to_arrays().values())
-    assert found.posterior(x[:1]).lag_one_covariances.shape == (0, 1, 1)
-    assert np.all(np.isfinite(found.forecast(x, 2).std))
+    fitted = ProbabilisticSFA(1).fit(x)
+    assert all(np.all(np.isfinite(part)) for part in fitted.params_.to_arrays().values())
+    assert fitted.posterior(x[:1]).lag_one_covariances.shape == (0, 1, 1)
+    assert np.all(np.isfinite(fitted.forecast(x, 2).std))
 
 
 # ------------------------------------------------ units (deeptime, sksfa)

@@ -132,10 +132,10 @@ def outputs(estimator, X, y, new):
     if hasattr(model, "labels_"):
         return np.equal.outer(model.labels_, model.labels_).astype(float)  # names of clusters have no meaning
     method = next(v for v in ("predict_proba", "predict", "transform") if hasattr(model, v))
-    found = np.asarray(getattr(model, method)(new))
+    values = np.asarray(getattr(model, method)(new))
     if getattr(model, "period", None):  # 0 and the period are the same angle
-        found = np.column_stack([np.cos(found), np.sin(found)])
-    return found
+        values = np.column_stack([np.cos(values), np.sin(values)])
+    return values
 
 
 def variants(case):
@@ -167,25 +167,27 @@ def differences(case):
     X, y = case.X.copy(), None if case.y is None else case.y.copy()
     case.X.flags.writeable = False
     first = outputs(case.estimator, case.X, case.y, case.X)
-    found = {}
+    differences_by_change = {}
     if not (y is None or np.array_equal(y, case.y)) or not np.array_equal(X, case.X, equal_nan=True):
-        found["data"] = np.inf
+        differences_by_change["data"] = np.inf
     is_error = isinstance(first, type)
     expected = ~np.isnan(X).any(axis=1)  # incomplete rows have outputs of NaN
     if not is_error and not (np.isfinite(first).reshape(len(first), -1).all(axis=1) == expected).all():
-        found["values"] = np.inf
+        differences_by_change["values"] = np.inf
     scale = case.y.std(axis=0) if case.name in ("regressor", "targets") else 1.0
     for name, training, targets, new, restore in variants(case):
         other = outputs(case.estimator, training, targets, new)
         if is_error:
             if other is not first:
-                found[name] = np.inf
+                differences_by_change[name] = np.inf
             continue
         if isinstance(other, type) or other.shape != first.shape:
-            found[name] = np.inf
+            differences_by_change[name] = np.inf
             continue
-        found[name] = float(np.max((np.abs(restore(other) - first) / scale)[expected], initial=0.0))
-    return found
+        differences_by_change[name] = float(
+            np.max((np.abs(restore(other) - first) / scale)[expected], initial=0.0)
+        )
+    return differences_by_change
 
 
 def limit(case):
@@ -211,21 +213,21 @@ def main():
     counts, errors, largest, beyond = {}, {}, {}, []
     for seed in range(options.first, options.first + options.configurations):
         case = draw(seed)
-        found = differences(case)
+        case_differences = differences(case)
         counts[case.name] = counts.get(case.name, 0) + 1
-        errors[case.name] = errors.get(case.name, 0) + (not found)
-        name, difference = max(found.items(), key=lambda item: item[1], default=("", 0.0))
+        errors[case.name] = errors.get(case.name, 0) + (not case_differences)
+        name, difference = max(case_differences.items(), key=lambda item: item[1], default=("", 0.0))
         largest[case.name] = max(largest.get(case.name, (0.0, "", seed)), (difference, name, seed))
         if not difference < limit(case):  # also NaN
-            beyond.append((seed, case, found))
+            beyond.append((seed, case, case_differences))
     for name, (difference, changed, seed) in largest.items():
         sys.stdout.write(
             f"{name:16s} {counts[name]:4d} configurations, {errors[name]:3d} errors of all variants; "
             f"largest difference {difference:.1e} ({changed}, configuration {seed})\n"
         )
-    for seed, case, found in beyond:
-        shown = ", ".join(f"{name} {difference:.1e}" for name, difference in found.items())
-        sys.stdout.write(f"configuration {seed}: {case.estimator} on X{case.X.shape}: {shown}\n")
+    for seed, case, case_differences in beyond:
+        text = ", ".join(f"{name} {difference:.1e}" for name, difference in case_differences.items())
+        sys.stdout.write(f"configuration {seed}: {case.estimator} on X{case.X.shape}: {text}\n")
     sys.stdout.write(f"{len(beyond)} of {options.configurations} configurations are beyond the limit\n")
 
 

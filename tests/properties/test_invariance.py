@@ -10,9 +10,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def check(seed):
     case = draw(seed)
-    found = differences(case)
-    assert all(difference < limit(case) for difference in found.values()), (
-        f"{case.estimator} on X{case.X.shape}: {found}"
+    found_differences = differences(case)
+    assert all(difference < limit(case) for difference in found_differences.values()), (
+        f"{case.estimator} on X{case.X.shape}: {found_differences}"
     )
 
 

@@ -151,19 +151,19 @@ TEXTS = ("labels_", "classes_", "status_", "feature_names_in_")
 def results(estimator, data, given):
     """Return the results of an estimator on data, and some of its fitted attributes."""
     at = {name: given[name] for name in ("exog",) if name in given}
-    found = {}
+    results_by_name = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for method in METHODS:
             if hasattr(estimator, method):
-                found[method] = np.asarray(getattr(estimator, method)(data, **at))
+                results_by_name[method] = np.asarray(getattr(estimator, method)(data, **at))
     for name in NUMBERS:
         if hasattr(estimator, name):
-            found[name] = np.asarray(getattr(estimator, name))
+            results_by_name[name] = np.asarray(getattr(estimator, name))
     for name in TEXTS:
         if hasattr(estimator, name):
-            found[name] = np.asarray(getattr(estimator, name), dtype=str)
-    return found
+            results_by_name[name] = np.asarray(getattr(estimator, name), dtype=str)
+    return results_by_name
 
 
 def read_results(folder):

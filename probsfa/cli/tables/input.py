@@ -213,7 +213,7 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     Raises
     ------
     CommandError
-        If the file cannot be read, a value is bad, or a column has no values.
+        If the file cannot be read, a value is invalid, or a column has no values.
     """
     table = make_table(
         read_content(args.data),

@@ -97,10 +97,10 @@ def outlier_warnings(table: Table, column_roles: ColumnRoles) -> list[str]:
             continue
         for row in (rows[np.argmin(column[rows])], rows[np.argmax(column[rows])]):
             other_values = column[rows[rows != row]]
-            spread, distance = float(np.std(other_values)), float(np.min(np.abs(other_values - column[row])))
-            if distance > _MIN_DEVIATIONS * spread > 0.0:
+            std, distance = float(np.std(other_values)), float(np.min(np.abs(other_values - column[row])))
+            if distance > _MIN_DEVIATIONS * std > 0.0:
                 warnings.append(
-                    f"{table.where(int(row), j)}: {table.texts[j][row]} lies {distance / spread:.3g} "
+                    f"{table.where(int(row), j)}: {table.texts[j][row]} lies {distance / std:.3g} "
                     "standard deviations beyond all other values of the column; if it is an error, leave the "
                     "value empty."
                 )

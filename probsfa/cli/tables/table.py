@@ -83,9 +83,9 @@ class Table:
         values = as_numbers(self.texts[column], self.decimal, self.thousands)
         codes = as_numbers(pd.Series(sorted(self.codes), dtype=str), self.decimal, self.thousands)
         missing = self.missing(column) | np.isin(values, codes[np.isfinite(codes)])
-        bad = ~np.isfinite(values) & ~missing
-        values[missing | bad] = np.nan
-        return values, bad
+        is_invalid = ~np.isfinite(values) & ~missing
+        values[missing | is_invalid] = np.nan
+        return values, is_invalid
 
     def filled(self, new_texts: Callable[[int], Iterable[tuple[int, str]]]) -> Iterator[str]:
         """Yield the text of the file in pieces, with some values replaced.

@@ -181,8 +181,8 @@ def _read(
                 "or use "
                 "the rows as evenly spaced with --even."
             )
-    numbers, bad = table.numbers(columns[0])
-    if args.date_format is None and len(columns) == 1 and not bad.any():
+    numbers, is_invalid = table.numbers(columns[0])
+    if args.date_format is None and len(columns) == 1 and not is_invalid.any():
         if args.epoch is None:
             return compact_dates(numbers) or Reading(numbers, "numbers")
         unit = {"min": "m", "d": "D"}.get(args.epoch, args.epoch)

@@ -232,11 +232,11 @@ def _column_label(sequences: Sequences, d: int) -> str:
     return f"{d}" if names is None else f"{d} ({names[d]!r})"
 
 
-def _raise_for_values(sequences: Sequences, d: int, bad: Any, emission: str, expected: str) -> None:
+def _raise_for_values(sequences: Sequences, d: int, is_invalid: Any, emission: str, expected: str) -> None:
     """Raise a ValueError that names the first invalid value, if there is one."""
-    if not np.any(bad):
+    if not np.any(is_invalid):
         return
-    row = int(np.argmax(bad))
+    row = int(np.argmax(is_invalid))
     value = sequences.values[row, d]
     location = f"row {row}"
     if sequences.is_list:
@@ -270,15 +270,15 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
                 "zeros and ones only",
             )
         elif column.emission in ("poisson", "negative_binomial"):
-            bad = observed & ~(
+            is_invalid = observed & ~(
                 (column_values >= 0.0)
                 & (column_values == np.rint(column_values))
                 & (column_values <= _MAX_COUNT)
             )
-            _raise_for_values(sequences, d, bad, column.emission, "nonnegative integers")
+            _raise_for_values(sequences, d, is_invalid, column.emission, "nonnegative integers")
         if column.emission == "categorical":
-            bad = observed & ~np.isin(column_values, column.levels)
-            _raise_for_values(sequences, d, bad, column.emission, "the levels of the fit")
+            is_invalid = observed & ~np.isin(column_values, column.levels)
+            _raise_for_values(sequences, d, is_invalid, column.emission, "the levels of the fit")
             for j in range(column.n_model_columns):
                 is_observed_level = observed & ~np.isin(column_values, column.levels[:j])
                 is_equal = (column_values == column.levels[j]).astype(np.float64)

@@ -24,8 +24,8 @@ def table_of(text, **options):
 
 
 def numbers(text, column=0, **options):
-    values, bad = table_of(text, **options).numbers(column)
-    return values.tolist(), np.flatnonzero(bad).tolist()
+    values, is_invalid = table_of(text, **options).numbers(column)
+    return values.tolist(), np.flatnonzero(is_invalid).tolist()
 
 
 def filled(text, new, **options):
@@ -311,7 +311,7 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 )
 def test_numbers_are_read_as_in_python(column, codes):
     text = "\n".join(["x,y", *(f"7,{cell}" for cell in column), "7,1"])
-    values, bad = numbers(text, 1, delimiter=",", decimal=".", codes=codes)
+    values, invalid = numbers(text, 1, delimiter=",", decimal=".", codes=codes)
     for i, cell in enumerate([*column, "1"]):
         cell = cell.strip()
         number = float(cell) if NUMBER.fullmatch(cell) else NAN
@@ -322,4 +322,4 @@ def test_numbers_are_read_as_in_python(column, codes):
             assert np.isnan(values[i])
         else:
             assert values[i] == pytest.approx(number, rel=1e-14)
-        assert (i in bad) == (not coded and not np.isfinite(number))
+        assert (i in invalid) == (not coded and not np.isfinite(number))

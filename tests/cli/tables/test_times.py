@@ -70,26 +70,26 @@ def test_years_from_1000_are_dates():
     ],
 )
 def test_evenly_spaced_times(row_times, header, times, step):
-    found = row_times(header, times)
-    assert found.times is None
-    assert found.step == step
-    assert "are evenly spaced" in found.note
-    assert len(found.stamps) == len(times)
+    parsed = row_times(header, times)
+    assert parsed.times is None
+    assert parsed.step == step
+    assert "are evenly spaced" in parsed.note
+    assert len(parsed.stamps) == len(times)
 
 
 def test_times_of_uneven_dates_are_in_median_steps(row_times):
-    found = row_times(
+    parsed = row_times(
         "time", ["2020-01-01 00:00", "2020-01-01 01:00", "2020-01-01 02:00", "2020-01-01 05:30"]
     )
-    np.testing.assert_allclose(found.times, [0.0, 1.0, 2.0, 5.5])
-    assert found.step == "1 h"
-    assert "unevenly spaced" in found.note
+    np.testing.assert_allclose(parsed.times, [0.0, 1.0, 2.0, 5.5])
+    assert parsed.step == "1 h"
+    assert "unevenly spaced" in parsed.note
 
 
 def test_times_of_uneven_numbers_are_in_median_steps(row_times):
-    found = row_times("t", ["10", "12", "14", "20"])
-    np.testing.assert_allclose(found.times, [0.0, 1.0, 2.0, 5.0])
-    np.testing.assert_allclose(found.stamps, [10.0, 12.0, 14.0, 20.0])
+    parsed = row_times("t", ["10", "12", "14", "20"])
+    np.testing.assert_allclose(parsed.times, [0.0, 1.0, 2.0, 5.0])
+    np.testing.assert_allclose(parsed.stamps, [10.0, 12.0, 14.0, 20.0])
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_one_error_names_all_invalid_times(row_times):
     ],
 )
 def test_several_columns_of_times_are_read_together(row_times, header, times, step):
-    found = row_times(header, times, "--time", header)
-    assert (found.times, found.step) == (None, step)
+    parsed = row_times(header, times, "--time", header)
+    assert (parsed.times, parsed.step) == (None, step)
 
 
 def test_parts_of_dates_without_years_are_errors(row_times):
@@ -134,10 +134,10 @@ def test_parts_of_dates_without_years_are_errors(row_times):
 
 
 def test_day_of_year_is_read_by_its_format(row_times):
-    found = row_times(
+    parsed = row_times(
         "year,doy", ["2020,366", "2021,1", "2021,2"], "--time", "year,doy", "--date-format", "%Y %j"
     )
-    assert found.step == "1 d"
+    assert parsed.step == "1 d"
 
 
 def test_seconds_since_1970_are_not_dates(row_times):
@@ -145,21 +145,21 @@ def test_seconds_since_1970_are_not_dates(row_times):
 
 
 def test_numbers_with_fractions_are_not_dates():
-    whole = np.array([20130131.0, 20130201.0])
-    assert compact_dates(whole) is not None and compact_dates(whole + [0.0, 0.5]) is None
+    dates = np.array([20130131.0, 20130201.0])
+    assert compact_dates(dates) is not None and compact_dates(dates + [0.0, 0.5]) is None
 
 
 def test_text_is_not_a_time(row_times):
-    found = row_times("period", ["spring", "summer", "autumn"])
-    assert found.times is None and found.stamps is None
-    assert "used as evenly spaced" in found.note
+    parsed = row_times("period", ["spring", "summer", "autumn"])
+    assert parsed.times is None and parsed.stamps is None
+    assert "used as evenly spaced" in parsed.note
 
 
 @pytest.mark.parametrize("header", ["b", "year"])
 def test_columns_without_times(row_times, header):
-    found = row_times(header, ["3", "1", "3"])
-    assert found.times is None
-    assert "used as evenly spaced" in found.note
+    parsed = row_times(header, ["3", "1", "3"])
+    assert parsed.times is None
+    assert "used as evenly spaced" in parsed.note
 
 
 FORMS = [

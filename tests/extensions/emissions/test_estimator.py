@@ -83,10 +83,10 @@ def test_draws_have_the_moments_of_imputed_values(fitted):
     np.testing.assert_array_equal(draws[0, :N][observed], frame.to_numpy()[observed])
     filled, std = model.impute(frame, return_std=True)
     for j in (0, 1, 2, 3):
-        mean, spread = draws[:, :N, j].mean(axis=0), std.to_numpy()[:, j]
+        mean, column_std = draws[:, :N, j].mean(axis=0), std.to_numpy()[:, j]
         np.testing.assert_array_less(
             np.abs(mean - filled.to_numpy()[:, j])[~observed[:, j]],
-            mc_tolerance(1.0, n_draws) * spread[~observed[:, j]],
+            mc_tolerance(1.0, n_draws) * column_std[~observed[:, j]],
         )
     ahead = model.forecast(frame, 2)
     np.testing.assert_allclose(
@@ -352,6 +352,6 @@ def test_posterior_agrees_with_a_sampler(kind):
     X, _ = draw(kind, params, 30, seed=2, missing=0.1)
     means, std = oracle.sampled_latents(kind, X, params.decay, params.loadings, params.offset)
     inferred, _ = infer(params, observations_of(kind, X), (shape_of(kind, 4),), tol=1e-10)
-    spread = np.sqrt(inferred.covariances[:, 0, 0])
+    inferred_std = np.sqrt(inferred.covariances[:, 0, 0])
     assert np.max(np.abs(inferred.means[:, 0] - means) / std) < 0.1
-    np.testing.assert_allclose(spread, std, rtol=0.1)
+    np.testing.assert_allclose(inferred_std, std, rtol=0.1)

@@ -20,13 +20,13 @@ def test_intervals_of_gaussian_columns_agree_with_the_dense_information():
     directions = np.zeros((2, len(known)))
     directions[0, 1:4] = directions[1, 4:] = row
     expected = directions @ np.linalg.inv(information[np.ix_(known, known)]) @ directions.T
-    found = model._model.level_and_scale
-    assert found.shape == (1, 2, 2)
+    covariance = model._model.level_and_scale
+    assert covariance.shape == (1, 2, 2)
     # Whittle's formula neglects the ends of the series.
-    np.testing.assert_allclose(np.diag(found[0]), np.diag(expected), rtol=0.15)
+    np.testing.assert_allclose(np.diag(covariance[0]), np.diag(expected), rtol=0.15)
     mean, std = model.transform(X)[:, 0], model.posterior(X).std[:, 0]
     lower, upper = model.factor_interval(X, 0.9)
-    added = mean**2 * found[0, 0, 0] + 2.0 * mean * found[0, 0, 1] + found[0, 1, 1]
+    added = mean**2 * covariance[0, 0, 0] + 2.0 * mean * covariance[0, 0, 1] + covariance[0, 1, 1]
     np.testing.assert_allclose((0.5 * (upper - lower)[:, 0] / Z) ** 2 - std**2, added, rtol=1e-6)
     np.testing.assert_allclose(0.5 * (lower + upper)[:, 0], mean, atol=1e-12)
 
@@ -40,10 +40,10 @@ def test_intervals_of_slow_factors_have_nearly_nominal_coverage(decays, max_befo
     for seed in range(20):
         X, z = draw("poisson", parameters(5, decays, seed=seed), 100, seed=seed)
         model = EmissionSFA(len(decays), emission="poisson").fit(X)
-        found, (lower, upper) = model.posterior(X), model.factor_interval(X, 0.9)
-        sign = np.sign(np.sum((found.means - found.means.mean(axis=0)) * z, axis=0))
-        errors = np.abs(found.means - sign * z)
-        covered.append([np.mean(errors < limit) for limit in (Z * found.std, 0.5 * (upper - lower))])
+        posterior, (lower, upper) = model.posterior(X), model.factor_interval(X, 0.9)
+        sign = np.sign(np.sum((posterior.means - posterior.means.mean(axis=0)) * z, axis=0))
+        errors = np.abs(posterior.means - sign * z)
+        covered.append([np.mean(errors < limit) for limit in (Z * posterior.std, 0.5 * (upper - lower))])
     before, after = np.mean(covered, axis=0)
     assert before < max_before and min_after < after < 0.97
 
@@ -54,8 +54,8 @@ def test_parameter_uncertainty_of_files_of_earlier_versions_is_used():
     posterior = model.posterior(X)
     level, scale = np.array([0.3, 0.1]), np.array([0.2, 0.05])
     mixture = np.array([[0.0, 0.15], [0.07, 0.0]])
-    crossed = np.full((2, 2), -0.02)  # covariances of opposite entries, which do not affect variances
-    for stored in (np.stack([level, scale]), np.concatenate([[level, scale], mixture, crossed])):
+    opposite = np.full((2, 2), -0.02)  # covariances of opposite entries, which do not affect variances
+    for stored in (np.stack([level, scale]), np.concatenate([[level, scale], mixture, opposite])):
         model._model = model._model._replace(level_and_scale=stored)
         added = level + scale * posterior.means**2
         if len(stored) > 2:
@@ -71,5 +71,5 @@ def test_the_deprecated_argument_of_posterior_warns():
     X, _ = draw("poisson", parameters(), 60)
     model = EmissionSFA(1, emission="poisson", max_iter=20).fit(X)
     with pytest.warns(FutureWarning, match=r"level_and_scale.*no effect.*factor_interval"):
-        found = model.posterior(X, level_and_scale=True)
-    np.testing.assert_array_equal(found.covariances, model.posterior(X).covariances)
+        posterior = model.posterior(X, level_and_scale=True)
+    np.testing.assert_array_equal(posterior.covariances, model.posterior(X).covariances)

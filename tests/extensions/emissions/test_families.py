@@ -67,14 +67,14 @@ def test_derivatives_of_the_student_bound_are_continuous():
     x = np.linspace(-6.0, 6.0, 1001)[:, None]
     mean, shape, step = np.zeros_like(x), np.array(SHAPES["student_t"])[:, None], 1e-5
     for variance in (0.05, 0.3, 1.0):
-        found = FAMILIES["student_t"].expectation(x, mean, np.full_like(x, variance), shape)
-        assert np.all(found.precision >= 0.0) and np.any(found.precision == 0.0)
+        expectation = FAMILIES["student_t"].expectation(x, mean, np.full_like(x, variance), shape)
+        assert np.all(expectation.precision >= 0.0) and np.any(expectation.precision == 0.0)
         values = [
             total("student_t", x, mean + by, np.full_like(x, variance + more), shape)
             for by, more in ((step, 0.0), (-step, 0.0), (0.0, step), (0.0, -step))
         ]
-        np.testing.assert_allclose(found.slope, (values[0] - values[1]) / (2.0 * step), atol=1e-7)
-        np.testing.assert_allclose(found.precision, (values[3] - values[2]) / step, atol=2e-5)
+        np.testing.assert_allclose(expectation.slope, (values[0] - values[1]) / (2.0 * step), atol=1e-7)
+        np.testing.assert_allclose(expectation.precision, (values[3] - values[2]) / step, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)

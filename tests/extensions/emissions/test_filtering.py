@@ -57,11 +57,11 @@ def counts():
 
 def test_filter_can_be_continued(counts):
     X, _, model = counts
-    whole = model.filter(X)
+    expected = model.filter(X)
     first = model.filter(X[:150])
-    rest = model.filter(X[150:], first.state)
-    np.testing.assert_allclose(np.concatenate([first.means, rest.means]), whole.means, atol=1e-10)
-    np.testing.assert_allclose(rest.row_bounds, whole.row_bounds[150:], atol=1e-10)
+    continued = model.filter(X[150:], first.state)
+    np.testing.assert_allclose(np.concatenate([first.means, continued.means]), expected.means, atol=1e-10)
+    np.testing.assert_allclose(continued.row_bounds, expected.row_bounds[150:], atol=1e-10)
     several = model.filter([X[:150], X[150:]])
     np.testing.assert_allclose(several[1].means, model.filter(X[150:]).means, atol=1e-10)
     with pytest.raises(ValueError, match="state continues one sequence"):

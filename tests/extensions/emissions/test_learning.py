@@ -82,9 +82,9 @@ def test_model_of_gaussian_columns_is_probabilistic_sfa():
     np.testing.assert_allclose(model.posterior(X).covariances, gaussian.posterior(X).covariances, atol=1e-8)
     assert model.posterior(X).log_likelihood == pytest.approx(gaussian.log_likelihood(X), abs=1e-8)
     filled, std = model.impute(X, return_std=True)
-    wanted, spread = gaussian.impute(X, return_std=True)
-    np.testing.assert_allclose(filled, wanted, rtol=1e-8)
-    np.testing.assert_allclose(std, spread, rtol=1e-8)
+    expected, expected_std = gaussian.impute(X, return_std=True)
+    np.testing.assert_allclose(filled, expected, rtol=1e-8)
+    np.testing.assert_allclose(std, expected_std, rtol=1e-8)
     assert model.lower_bound_ == pytest.approx(ProbabilisticSFA(2, tol=1e-5).fit(X).log_likelihood_, abs=1e-3)
 
 

@@ -97,12 +97,12 @@ def test_sequences_are_independent_and_missing_rows_equal_larger_time_steps():
     params = parameters(decay=(0.95, 0.6))
     X, _ = draw("poisson", params, 40)
     shape = (shape_of("poisson", 4),)
-    whole, _ = infer(params, observations_of("poisson", X, (15, 25)), shape, tol=1e-12)
+    joint, _ = infer(params, observations_of("poisson", X, (15, 25)), shape, tol=1e-12)
     parts = [
         infer(params, observations_of("poisson", part), shape, tol=1e-12)[0] for part in (X[:15], X[15:])
     ]
-    np.testing.assert_allclose(whole.means, np.concatenate([part.means for part in parts]), atol=1e-5)
-    assert whole.bound == pytest.approx(sum(part.bound for part in parts), abs=1e-8)
+    np.testing.assert_allclose(joint.means, np.concatenate([part.means for part in parts]), atol=1e-5)
+    assert joint.bound == pytest.approx(sum(part.bound for part in parts), abs=1e-8)
     times = np.delete(np.arange(40.0), [5, 6, 20])
     incomplete = X.copy()
     incomplete[[5, 6, 20]] = np.nan
