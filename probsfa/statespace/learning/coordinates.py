@@ -215,7 +215,7 @@ def dynamics_from_free(template: StateSpace, free: FloatArray, *, evenly_sampled
 
 
 def clip_decays(params: StateSpace, *, evenly_sampled: bool) -> StateSpace:
-    """Replace negative decays by a small positive minimum if rows are unevenly sampled."""
+    """Raise decays to a small positive minimum if rows are unevenly sampled."""
     if evenly_sampled:
         return params
     return params.replace(decay=np.maximum(params.decay, 10.0 * ar1.MIN_DECAY))
@@ -399,10 +399,11 @@ def _panel_edges(decay: FloatArray) -> FloatArray:
 class LatentSpectra(NamedTuple):
     """Spectra ``f`` of the ``K`` states with loadings at ``W`` frequencies, and their derivatives.
 
-    The ``E`` derivatives with respect to the ``P`` coordinates of the dynamics are stored as columns if they
-    are not zero; a coordinate of a stochastic cycle, for example, changes the spectra of two states. The
-    methods compute sums over the frequencies, with ``weights`` (W,), for the expected information and for
-    Whittle's likelihood. Cross spectra between states of one process are neglected.
+    Derivatives are with respect to the ``P`` coordinates of the dynamics. Only those that are not zero are
+    stored, one column for each of ``E`` pairs of a state and a coordinate; a coordinate of a stochastic
+    cycle, for example, changes the spectra of two states. The methods compute sums over the frequencies, with
+    ``weights`` (W,), for the expected information and for Whittle's likelihood. Cross spectra between states
+    of one process are neglected.
 
     Attributes
     ----------
@@ -423,16 +424,15 @@ class LatentSpectra(NamedTuple):
     n_dynamics: int = 0
 
     def select_states(self, by_state: FloatArray) -> FloatArray:
-        """Return the entry of the state of each derivative (..., E) from an array over states (..., K)."""
+        """Return for each derivative the entry of its state: (..., E), from an array over states (..., K)."""
         return by_state if self.state_of_derivative is None else by_state[..., self.state_of_derivative]
 
     def sum_by_coordinate(self, by_derivative: FloatArray) -> FloatArray:
         """Sum an array over derivatives (..., E) to an array over coordinates (..., P)."""
         if self.coordinate_of_derivative is None:
             return by_derivative
-        return by_derivative @ (self.coordinate_of_derivative[:, None] == np.arange(self.n_dynamics)).astype(
-            np.float64
-        )
+        has_coordinate = self.coordinate_of_derivative[:, None] == np.arange(self.n_dynamics)
+        return by_derivative @ has_coordinate.astype(np.float64)
 
     def information(self, weights: FloatArray, g: FloatArray) -> FloatArray:
         """Return the sum (P, P) of ``f'_j f'_k G_jk^2``, for ``G`` (W, K, K)."""

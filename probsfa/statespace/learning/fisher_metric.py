@@ -1,10 +1,10 @@
 """Metric of the optimizer: expected (Fisher) information plus damping by complete-data information.
 
 The formulas are in the comments of each section. A column that is observed in a fraction ``p`` of the rows is
-treated as a complete column with ``1 / p`` times the noise variance. Multiplying its information by
-``p`` instead would be inaccurate for small noise: the information about changes ``C -> C W`` of the basis of
-the factors is then far smaller than that about all other changes, and columns with different factors ``p``
-would mix the two.
+treated as a complete column with ``1 / p`` times the noise variance. Multiplying its information by ``p``
+instead would be inaccurate for small noise. The data then have far less information about changes ``C -> C
+W`` of the basis of the factors than about other changes of ``C``. Different multipliers ``p`` of the columns
+would add part of the large information to that about the basis.
 """
 
 from collections.abc import Callable

@@ -69,8 +69,8 @@ _MAX_IMPUTATIONS, _MIN_IMPUTATION_GAIN = 6, 5.0
 _MIN_ROWS_OF_SPECTRA = 8
 # Multipliers of the initial loadings of cycles, smooth factors and trends that are added to AR(1) factors.
 _LOADING_MULTIPLIERS = (0.3, 0.03)
-# Maximum relative change of the frequency of a cycle on Whittle's likelihood. After larger changes, a cycle
-# may replace a missing slow factor.
+# Maximum relative change of the frequency of a cycle by refinement. After a larger change the refinement is
+# discarded, because the cycle may have replaced a missing slow factor.
 _MAX_FREQUENCY_CHANGE = 0.1
 # Maximum number of likelihood evaluations of the fit with white noise from which a fit with integrated AR(1)
 # noise starts.
