@@ -146,9 +146,9 @@ def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
     assert "time scale (steps of 1 h)" in capsys.readouterr().out
     out = tmp_path / "filled.csv"
     assert main(["impute", str(tmp_path / "fine.csv"), "--model", str(model), "-o", str(out)]) == 0
-    wanted = probsfa.load(model).impute(incomplete)
+    expected = probsfa.load(model).impute(incomplete)
     filled = pd.read_csv(out, index_col=0)
-    np.testing.assert_allclose(filled, wanted, atol=2e-3)
+    np.testing.assert_allclose(filled, expected, atol=2e-3)
     capsys.readouterr()
     assert (
         main(["impute", str(tmp_path / "hours.csv"), "--model", str(model), "-o", str(out), "--force"]) == 2

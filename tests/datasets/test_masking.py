@@ -84,8 +84,8 @@ def test_values_are_hidden_independently():
 def test_blocks_exceed_the_fraction_by_at_most_one_block(n_rows, n_columns, length, fraction, seed):
     length = min(length, n_rows)
     hidden = hide_blocks(np.zeros((n_rows, n_columns)), length, fraction, random_state=seed)
-    wanted = fraction * hidden.size
-    assert wanted <= hidden.sum() < wanted + length
+    expected = fraction * hidden.size
+    assert expected <= hidden.sum() < expected + length
     # Every run of hidden values is at least one block long.
     padded = np.pad(hidden, ((1, 1), (0, 0)))
     for column in padded.T:

@@ -134,21 +134,21 @@ def test_value_gradient_agrees_with_finite_differences(rng, noisy):
     free_values = rng.standard_normal((free.sum(), 2))
     value, gradient = density(free_values)
     for chain in range(2):
-        wanted = differences(
+        expected = differences(
             lambda at, c=chain: density(np.repeat(at[:, None], 2, axis=1))[0][c], free_values[:, chain]
         )
-        np.testing.assert_allclose(gradient[:, chain], wanted, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(gradient[:, chain], expected, rtol=1e-5, atol=1e-4)
     rows = density.rows(free_values)
     np.testing.assert_array_equal(density.free_values(rows), free_values)
-    wanted = oracle.log_density(features(rows), *arrays_of(params), [5])
+    expected = oracle.log_density(features(rows), *arrays_of(params), [5])
     if noisy:
-        wanted = wanted - 0.5 * np.sum(
+        expected = expected - 0.5 * np.sum(
             np.where(free, precision, 0.0)
             * (rows - np.where(precision > 0, density.rows(free_values * 0 + density._noisy_observations), 0))
             ** 2,
             axis=(1, 2),
         )
-    np.testing.assert_allclose(value, wanted, rtol=EXACT)
+    np.testing.assert_allclose(value, expected, rtol=EXACT)
 
 
 @pytest.mark.parametrize("noisy", [False, True])
@@ -274,14 +274,14 @@ def test_integral_agrees_with_numerical_integration(rng):
         ours = log_integral(density, reference, n_chains=400, n_temperatures=30, n_leaps=6, rng=rng)
         if values == (1.3, np.nan):
             rows = np.stack([np.full_like(grid.axis, 1.3), grid.axis], axis=1)[..., None]
-            wanted = np.log(
+            expected = np.log(
                 np.sum(np.exp(oracle.log_density(SQUARED(rows), *arrays_of(SQUARE), [2]))) * grid.step
             )
         elif values == (1.3, 0.2):
-            wanted = oracle.log_density(SQUARED(np.array(values)[:, None]), *arrays_of(SQUARE), [2])
+            expected = oracle.log_density(SQUARED(np.array(values)[:, None]), *arrays_of(SQUARE), [2])
         else:
-            wanted = grid.log_integral
-        assert abs(ours.value - wanted) < 6 * ours.error + EXACT
+            expected = grid.log_integral
+        assert abs(ours.value - expected) < 6 * ours.error + EXACT
         assert ours.error < 0.05
 
 
@@ -363,7 +363,7 @@ def test_gradient_of_long_chains_agrees_with_that_of_the_likelihood(rng, persist
         grid = oracle.Grid(SQUARED, *arrays_of(params), n=300)
         return oracle.log_density(SQUARED(values), *arrays_of(params), [2]) - grid.log_integral
 
-    wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4) / 2  # per row
+    expected = differences(log_likelihood, to_vector(SQUARE), step=1e-4) / 2  # per row
     data = Data(
         values, np.ones((2, 1), dtype=bool), (2,), Columns(np.zeros(1), np.ones(1), np.zeros(1)), np.zeros(1)
     )
@@ -374,7 +374,7 @@ def test_gradient_of_long_chains_agrees_with_that_of_the_likelihood(rng, persist
         chains.contrast(SQUARE)
     ours = np.array([chains.contrast(SQUARE)[0] for _ in range(n_rounds)])
     error = ours.std(axis=0) / np.sqrt(n_rounds)
-    assert np.all(np.abs(ours.mean(axis=0) - wanted) < 6 * (3 if persistent else 1) * error + 1e-6)
+    assert np.all(np.abs(ours.mean(axis=0) - expected) < 6 * (3 if persistent else 1) * error + 1e-6)
     assert np.all(error < 0.02)
 
 
@@ -389,13 +389,13 @@ def test_contrastive_divergence_is_an_ascent_direction_of_the_likelihood(rng):
             - oracle.Grid(SQUARED, *arrays_of(params), n=300).log_integral
         )
 
-    wanted = differences(log_likelihood, to_vector(SQUARE), step=1e-4)
+    expected = differences(log_likelihood, to_vector(SQUARE), step=1e-4)
     data = Data(
         values, np.ones((2, 1), dtype=bool), (2,), Columns(np.zeros(1), np.ones(1), np.zeros(1)), np.zeros(1)
     )
     chains = learning._Chains(SQUARED, data, SQUARE, Settings(2000, 1, 6, False, 0.03, 10, 1e-3), rng)
     ours = np.mean([chains.contrast(SQUARE)[0] for _ in range(20)], axis=0)
-    assert ours @ wanted > 0.5 * np.linalg.norm(ours) * np.linalg.norm(wanted)
+    assert ours @ expected > 0.5 * np.linalg.norm(ours) * np.linalg.norm(expected)
 
 
 def slow_square(seed, n=300):

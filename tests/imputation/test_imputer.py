@@ -74,11 +74,11 @@ def test_scikit_learn_contract(estimator, check):
 
 def test_imputed_values_are_those_of_the_model(values):
     fitted = imputer().fit(values)
-    wanted, wanted_std = quick().fit(values).impute(values, return_std=True)
-    np.testing.assert_allclose(fitted.transform(values), wanted, **CLOSE)
+    expected, expected_std = quick().fit(values).impute(values, return_std=True)
+    np.testing.assert_allclose(fitted.transform(values), expected, **CLOSE)
     filled, std = fitted.impute(values, return_std=True)
-    np.testing.assert_allclose(filled, wanted, **CLOSE)
-    np.testing.assert_allclose(std, wanted_std, **CLOSE)
+    np.testing.assert_allclose(filled, expected, **CLOSE)
+    np.testing.assert_allclose(std, expected_std, **CLOSE)
     np.testing.assert_array_equal(filled[~np.isnan(values)], values[~np.isnan(values)])
     assert (std[np.isnan(values)] > 0.0).all() and (std[~np.isnan(values)] == 0.0).all()
     np.testing.assert_array_equal(imputer().fit_transform(values), fitted.transform(values))
@@ -86,8 +86,8 @@ def test_imputed_values_are_those_of_the_model(values):
 
 def test_rows_of_transform_are_a_separate_series(values):
     fitted = imputer().fit(values[:50])
-    wanted = quick().fit(values[:50]).impute(values[50:])
-    np.testing.assert_allclose(fitted.transform(values[50:]), wanted, **CLOSE)
+    expected = quick().fit(values[:50]).impute(values[50:])
+    np.testing.assert_allclose(fitted.transform(values[50:]), expected, **CLOSE)
 
 
 def test_dates_of_the_index_are_times_and_outputs_have_the_index(frame):
@@ -97,14 +97,14 @@ def test_dates_of_the_index_are_times_and_outputs_have_the_index(frame):
     for table in (fitted.transform(frame), filled, std):
         assert table.index.equals(frame.index) and list(table.columns) == ["a", "b", "c"]
     without = frame.drop(frame.index[10:20])
-    wanted = quick().fit(without).impute(without)
-    pd.testing.assert_frame_equal(imputer().fit_transform(without), wanted, check_freq=False)
+    expected = quick().fit(without).impute(without)
+    pd.testing.assert_frame_equal(imputer().fit_transform(without), expected, check_freq=False)
 
 
 def test_times_of_an_array(values):
     times = np.arange(len(values)) + 10.0 * (np.arange(len(values)) > 40)
-    wanted = quick().fit(values, times=times).impute(values, times=times)
-    np.testing.assert_allclose(imputer().fit_transform(values, times=times), wanted, **CLOSE)
+    expected = quick().fit(values, times=times).impute(values, times=times)
+    np.testing.assert_allclose(imputer().fit_transform(values, times=times), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("options", [{}, {"add_indicator": True}, {"keep_empty_features": True},
@@ -113,13 +113,13 @@ def test_columns_and_names_agree_with_iterative_imputer(odd, options):
     peer = IterativeImputer(max_iter=1, tol=1e9, **options).set_output(transform="pandas")
     drops = not options.get("keep_empty_features")
     with pytest.warns(UserWarning, match="observed") if drops else contextlib.nullcontext():
-        wanted = peer.fit_transform(odd)
+        expected = peer.fit_transform(odd)
     ours = imputer(**options).fit(odd)
-    assert list(ours.get_feature_names_out()) == list(peer.get_feature_names_out()) == list(wanted.columns)
+    assert list(ours.get_feature_names_out()) == list(peer.get_feature_names_out()) == list(expected.columns)
     for table in (ours.transform(odd), clone(ours).set_output(transform="pandas").fit_transform(odd)):
-        assert list(table.columns) == list(wanted.columns) and table.index.equals(odd.index)
+        assert list(table.columns) == list(expected.columns) and table.index.equals(odd.index)
         indicators = [name for name in table.columns if name.startswith("missingindicator_")]
-        np.testing.assert_array_equal(table[indicators], wanted[indicators])
+        np.testing.assert_array_equal(table[indicators], expected[indicators])
         assert not table.isna().any(axis=None)
         assert (table["constant"] == 7.0).all()
         if options.get("keep_empty_features"):
@@ -166,14 +166,14 @@ def test_column_labels_that_are_not_strings(values):
 
 def test_lists_of_frames(frame):
     parts = [frame[:50], frame[50:]]
-    wanted = quick().fit(parts).impute(parts)
+    expected = quick().fit(parts).impute(parts)
     for one in (
         imputer().fit_transform(parts),
         imputer().set_output(transform="pandas").fit_transform(parts),
     ):
         assert isinstance(one, list)
-        for part, want in zip(one, wanted, strict=True):
-            pd.testing.assert_frame_equal(part, want, check_freq=False, rtol=1e-9)
+        for part, expected_part in zip(one, expected, strict=True):
+            pd.testing.assert_frame_equal(part, expected_part, check_freq=False, rtol=1e-9)
 
 
 @pytest.mark.parametrize("timed", [False, True])
@@ -198,16 +198,16 @@ def test_groups_of_a_frame_with_repeated_dates(frame):
     long = pd.concat([frame.assign(site=1), 2.0 * frame.assign(site=2)]).sort_index(kind="stable")
     sites = long.pop("site")
     parts = [long[sites == site] for site in sites.unique()]
-    wanted = quick().fit(parts).impute(parts)
+    expected_parts = quick().fit(parts).impute(parts)
     filled = imputer().fit_transform(long, groups=sites)
     assert filled.index.equals(long.index)
-    for site, expected in zip(sites.unique(), wanted, strict=True):
+    for site, expected in zip(sites.unique(), expected_parts, strict=True):
         np.testing.assert_allclose(filled[(sites == site).to_numpy()], expected, **CLOSE)
 
 
 def test_lengths(values):
-    wanted = quick().fit(values, lengths=[30, 50]).impute(values, lengths=[30, 50])
-    np.testing.assert_allclose(imputer().fit_transform(values, lengths=[30, 50]), wanted, **CLOSE)
+    expected = quick().fit(values, lengths=[30, 50]).impute(values, lengths=[30, 50])
+    np.testing.assert_allclose(imputer().fit_transform(values, lengths=[30, 50]), expected, **CLOSE)
 
 
 @pytest.mark.parametrize(
@@ -255,23 +255,23 @@ def test_grid_search_sets_parameters_of_the_model(regression):
 
 def test_column_transformer(odd):
     table = odd.assign(kind="x")
-    made = make_column_transformer(
+    transformer = make_column_transformer(
         (imputer(), ["a", "b", "c"]), ("passthrough", ["kind"]), verbose_feature_names_out=False
     ).set_output(transform="pandas")
-    out = made.fit_transform(table)
+    out = transformer.fit_transform(table)
     assert out.index.equals(table.index) and list(out.columns) == ["a", "b", "c", "kind"]
-    wanted = imputer().fit_transform(table[["a", "b", "c"]])
-    np.testing.assert_array_equal(out[["a", "b", "c"]], wanted)
+    expected = imputer().fit_transform(table[["a", "b", "c"]])
+    np.testing.assert_array_equal(out[["a", "b", "c"]], expected)
 
 
 def test_frames_of_polars(values):
     polars = pytest.importorskip("polars", reason="polars is not installed")
     X = polars.DataFrame(values, schema=["a", "b", "c"]).fill_nan(None)
-    wanted = imputer(add_indicator=True).fit_transform(values)
+    expected = imputer(add_indicator=True).fit_transform(values)
     table = imputer(add_indicator=True).fit_transform(X)
     assert isinstance(table, polars.DataFrame)
     assert table.columns == ["a", "b", "c", *(f"missingindicator_{name}" for name in "abc")]
-    np.testing.assert_allclose(table.to_numpy(), wanted, **CLOSE)
+    np.testing.assert_allclose(table.to_numpy(), expected, **CLOSE)
     pandas = pd.DataFrame(values, columns=["a", "b", "c"])
     for given in (X, pandas, [pandas, pandas]):
         out = imputer().set_output(transform="polars").fit_transform(given)
@@ -313,25 +313,25 @@ def test_metadata_is_routed_to_scores(regression, metadata):
         scores = cross_val_score(
             routed_pipeline(), X, y, cv=TimeSeriesSplit(2), params=metadata, error_score="raise"
         )
-    wanted = []
+    expected = []
     for train, test in TimeSeriesSplit(2).split(X):
         first = imputer().fit(X[train], times=times[train], groups=groups[train])
         parts = [first.transform(X[i], times=times[i], groups=groups[i]) for i in (train, test)]
-        wanted.append(Ridge().fit(parts[0], y[train]).score(parts[1], y[test]))
-    np.testing.assert_allclose(scores, wanted, rtol=EXACT)
+        expected.append(Ridge().fit(parts[0], y[train]).score(parts[1], y[test]))
+    np.testing.assert_allclose(scores, expected, rtol=EXACT)
 
 
 @pytest.mark.parametrize("options", [{}, {"add_indicator": True, "keep_empty_features": True}])
 def test_copies_pickles_and_files(odd, options, tmp_path):
     fitted = imputer(**options).fit(odd)
-    wanted = fitted.transform(odd)
+    expected = fitted.transform(odd)
     fresh = clone(fitted)
     assert not hasattr(fresh, "estimator_") and fresh.estimator.n_components == 1
-    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(fitted)).transform(odd), wanted)
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(fitted)).transform(odd), expected)
     fitted.save(tmp_path / "imputer.npz")
     again = probsfa.load(tmp_path / "imputer.npz")
-    pd.testing.assert_frame_equal(again.transform(odd), wanted)
-    assert list(again.get_feature_names_out()) == list(wanted.columns)
+    pd.testing.assert_frame_equal(again.transform(odd), expected)
+    assert list(again.get_feature_names_out()) == list(expected.columns)
     pipeline = make_pipeline(clone(fitted), StandardScaler()).fit(odd)
     probsfa.save(pipeline, tmp_path / "pipeline.npz")
     np.testing.assert_array_equal(

@@ -91,8 +91,8 @@ def test_false_alarm_rate_is_nominal_with_few_rows(rng):
 @pytest.mark.parametrize("shape", [0.0, 0.2])
 def test_tail_limits_of_generalized_pareto_distributions_are_accurate(rng, shape):
     values = stats.genpareto(shape, scale=3.0).rvs((200_000, 1), random_state=rng)
-    wanted = stats.genpareto(shape, scale=3.0).isf(1e-4)
-    np.testing.assert_allclose(tail_limits(values, 1e-4), wanted, rtol=0.05)
+    expected = stats.genpareto(shape, scale=3.0).isf(1e-4)
+    np.testing.assert_allclose(tail_limits(values, 1e-4), expected, rtol=0.05)
     # For any data, tails are unbounded, and lower rates have higher limits.
     ended = tail_limits(rng.random((300, 1)), 1e-3)
     assert ended > 1.0
@@ -146,13 +146,13 @@ def test_trailing_means_by_a_loop(rng, window):
     values = rng.standard_normal((10, 2))
     values[rng.random(values.shape) < 0.3] = np.nan
     values[4:8, 1] = np.nan
-    made = trailing_means(values, window)
+    means = trailing_means(values, window)
     for t in range(10):
         for s in range(2):
             last = values[max(t - window + 1, 0) : t + 1, s]
             last = last[~np.isnan(last)]
-            wanted = np.nan if t < window - 1 or last.size == 0 else last.sum() / last.size
-            np.testing.assert_allclose(made[t, s], wanted, rtol=1e-12)
+            expected = np.nan if t < window - 1 or last.size == 0 else last.sum() / last.size
+            np.testing.assert_allclose(means[t, s], expected, rtol=1e-12)
 
 
 def test_an_extreme_value_does_not_change_later_means():

@@ -100,8 +100,8 @@ def test_held_out_statistics_are_from_fits_to_the_other_rows(process):
     monitor = ProcessMonitor(SFA(), alpha=0.1, n_folds=2).fit(X)
     for held_out, training in ((slice(0, 100), slice(100, 200)), (slice(100, 200), slice(0, 100))):
         features = SFA().fit(X[training]).transform(X[held_out])
-        wanted = np.sum(features[:, : monitor.n_slow_] ** 2, axis=1)
-        np.testing.assert_allclose(monitor.held_out_["T2"].to_numpy()[held_out], wanted)
+        expected = np.sum(features[:, : monitor.n_slow_] ** 2, axis=1)
+        np.testing.assert_allclose(monitor.held_out_["T2"].to_numpy()[held_out], expected)
 
 
 def test_outputs_of_lists_frames_and_lengths(process):
@@ -132,8 +132,8 @@ def test_times_are_passed_to_the_model(process, rng):
         monitor = ProcessMonitor(model, alpha=0.1).fit(process[:600], times=times)
     new = np.arange(50.0) * 1.5
     direct = monitor.model_.filter(process[600:650], times=new)
-    wanted = direct.means[:, 0] ** 2 / (1.0 - direct.covariances[:, 0, 0])
-    np.testing.assert_allclose(monitor.score_samples(process[600:650], times=new)["T2"], wanted)
+    expected = direct.means[:, 0] ** 2 / (1.0 - direct.covariances[:, 0, 0])
+    np.testing.assert_allclose(monitor.score_samples(process[600:650], times=new)["T2"], expected)
 
 
 def test_long_windows_of_few_rows_cause_a_warning(process):

@@ -49,7 +49,7 @@ def charts_of_slow_features(sfa, x):
     return slow_feature_charts(sfa, sfa.transform(x), x, 2)
 
 
-def expected(dense, x, which, name, times=None):
+def dense_statistic(dense, x, which, name, times=None):
     """Return a statistic of the oracle, converted to the tail probability of complete rows."""
     values, degrees = oracle.causal_charts(dense, x, which, times)[name]
     full = x.shape[1] if name == "residual" else len(which)
@@ -65,12 +65,12 @@ def test_statistics_of_factors_agree_with_the_dense_gaussian(rng, missing, kind)
     times = uneven_times(rng, [N])[0] if kind == "uneven" else None
     x = statespace.simulate(rng, dense, [N], None if times is None else [times])[0]
     [x] = mask_values(rng, [x], missing)
-    made = charts(model, x, 2, times)
-    assert list(made) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
-    for name, chart in made.items():
+    charts_by_name = charts(model, x, 2, times)
+    assert list(charts_by_name) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
+    for name, chart in charts_by_name.items():
         which = [2] if "fast" in name else [0, 1]
-        wanted = expected(dense, x, which, name.split()[0], times)
-        np.testing.assert_allclose(chart.values, wanted, rtol=SPECTRAL, atol=1e-10, err_msg=name)
+        dense_values = dense_statistic(dense, x, which, name.split()[0], times)
+        np.testing.assert_allclose(chart.values, dense_values, rtol=SPECTRAL, atol=1e-10, err_msg=name)
 
 
 def test_statistics_of_factors_are_chi_squared_under_the_model(rng):
@@ -100,8 +100,8 @@ def test_contributions_of_factors_are_reductions_by_single_values(rng, missing):
             if np.isnan(x[t, j]):
                 assert reductions[t, j] == 0.0
                 continue
-            wanted = statistic(x) - oracle.minimum_over_a_value(statistic, x, t, j)
-            np.testing.assert_allclose(reductions[t, j], wanted, rtol=1e-6, atol=1e-8, err_msg=name)
+            expected = statistic(x) - oracle.minimum_over_a_value(statistic, x, t, j)
+            np.testing.assert_allclose(reductions[t, j], expected, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
 def test_errors_of_values_given_the_other_values_of_the_row(rng):
@@ -126,20 +126,20 @@ def test_statistics_of_slow_features_by_loops(rng):
     )
     sfa = SFA(3).fit(X)
     x = X[20:32]
-    made = charts_of_slow_features(sfa, x)
-    assert list(made) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
+    charts_by_name = charts_of_slow_features(sfa, x)
+    assert list(charts_by_name) == ["T2", "T2 fast", "S2", "S2 fast", "residual"]
     y = [[float(w @ (row - sfa.mean_)) for w in sfa.components_] for row in x]
     for t in range(len(x)):
-        assert made["T2"].values[t] == pytest.approx(y[t][0] ** 2 + y[t][1] ** 2)
-        assert made["T2 fast"].values[t] == pytest.approx(y[t][2] ** 2)
+        assert charts_by_name["T2"].values[t] == pytest.approx(y[t][0] ** 2 + y[t][1] ** 2)
+        assert charts_by_name["T2 fast"].values[t] == pytest.approx(y[t][2] ** 2)
         if t == 0:
-            assert np.isnan(made["S2"].values[t])
+            assert np.isnan(charts_by_name["S2"].values[t])
             continue
         scaled_changes = [(y[t][k] - y[t - 1][k]) ** 2 / sfa.delta_values_[k] for k in range(3)]
-        assert made["S2"].values[t] == pytest.approx(scaled_changes[0] + scaled_changes[1])
-        assert made["S2 fast"].values[t] == pytest.approx(scaled_changes[2])
+        assert charts_by_name["S2"].values[t] == pytest.approx(scaled_changes[0] + scaled_changes[1])
+        assert charts_by_name["S2 fast"].values[t] == pytest.approx(scaled_changes[2])
     errors = (x - sfa.inverse_transform(sfa.transform(x))) / X.std(axis=0)
-    np.testing.assert_allclose(made["residual"].values, np.sum(errors**2, axis=1))
+    np.testing.assert_allclose(charts_by_name["residual"].values, np.sum(errors**2, axis=1))
 
 
 def test_contributions_of_slow_features_are_reductions_by_single_values(rng):
@@ -153,26 +153,26 @@ def test_contributions_of_slow_features_are_reductions_by_single_values(rng):
             def statistic(changed, name=name):
                 return charts_of_slow_features(sfa, changed)[name].values[t]
 
-            wanted = statistic(x) - oracle.minimum_over_a_value(statistic, x, t, j)
-            np.testing.assert_allclose(chart.reductions()[t, j], wanted, rtol=1e-6, atol=1e-8)
+            expected = statistic(x) - oracle.minimum_over_a_value(statistic, x, t, j)
+            np.testing.assert_allclose(chart.reductions()[t, j], expected, rtol=1e-6, atol=1e-8)
 
 
 def test_features_of_an_expansion_have_no_contributions(rng):
     from probsfa.expansions import Polynomial
 
     sfa = SFA(2, expansion=Polynomial(2)).fit(rng.standard_normal((120, 2)))
-    made = charts_of_slow_features(sfa, rng.standard_normal((5, 2)))
-    assert list(made) == ["T2", "S2"]
+    charts_by_name = charts_of_slow_features(sfa, rng.standard_normal((5, 2)))
+    assert list(charts_by_name) == ["T2", "S2"]
     with pytest.raises(ValueError, match="use no expansion"):
-        made["T2"].reductions()
+        charts_by_name["T2"].reductions()
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 5, 20])
 def test_converted_values_have_nearly_the_same_tail_probability(degrees):
     values = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], degrees)
-    wanted = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], 20)
-    made = convert_degrees_of_freedom(values, np.full(4, degrees), 20)
-    np.testing.assert_allclose(made, wanted, rtol=0.04)
+    expected = stats.chi2.ppf([0.5, 0.9, 0.99, 0.999], 20)
+    converted = convert_degrees_of_freedom(values, np.full(4, degrees), 20)
+    np.testing.assert_allclose(converted, expected, rtol=0.04)
     assert np.all(
         np.diff(convert_degrees_of_freedom(np.array([1.0, 1e3, 1e6, 1e12]), np.full(4, degrees), 20)) > 0
     )
@@ -196,8 +196,8 @@ def test_number_of_slow_factors_agrees_with_a_simulated_series(rng):
     X, latents = model.sample(20_000, random_state=rng)
     change, variance = (np.mean(np.diff(a, axis=0) ** 2, axis=0) for a in (X, latents)), X.var(axis=0)
     of_columns, of_latents = change
-    wanted = np.count_nonzero(of_latents / latents.var(axis=0) <= np.max(of_columns / variance))
-    assert count_slow_factors(model.params_) == wanted == 2
+    expected = np.count_nonzero(of_latents / latents.var(axis=0) <= np.max(of_columns / variance))
+    assert count_slow_factors(model.params_) == expected == 2
 
 
 @pytest.mark.parametrize(("noise", "n_slow"), [(2.0, 1), (4.0, 2)])

@@ -143,9 +143,9 @@ def test_empty_first_and_last_rows(fitted):
     again = ProbabilisticSFA(2).fit(x)
     filled, std = again.impute(x, return_std=True)
     assert np.all(np.isfinite(filled)) and np.all(std[[0, 99]] > 0)
-    wanted, wanted_std = oracle.complete_entries(to_model(again.params_), [x])
-    np.testing.assert_allclose(filled, wanted, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(std, wanted_std, rtol=1e-7, atol=1e-9)
+    expected, expected_std = oracle.complete_entries(to_model(again.params_), [x])
+    np.testing.assert_allclose(filled, expected, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(std, expected_std, rtol=1e-7, atol=1e-9)
 
 
 def test_errors_name_an_empty_column():
@@ -317,8 +317,8 @@ def test_sequences_are_not_concatenated(fitted):
     shifted = [data[:50], data[50:]]
     apart = ProbabilisticSFA(2).fit(shifted)
     model = to_model(apart.params_)
-    wanted = sum(oracle.kalman_loop(model, [x]).row_log_likelihoods.sum() for x in shifted)
-    assert apart.log_likelihood_ == pytest.approx(wanted, rel=EXACT)
+    expected = sum(oracle.kalman_loop(model, [x]).row_log_likelihoods.sum() for x in shifted)
+    assert apart.log_likelihood_ == pytest.approx(expected, rel=EXACT)
     swapped = ProbabilisticSFA(2).fit(shifted[::-1])
     assert swapped.log_likelihood_ == pytest.approx(apart.log_likelihood_, abs=1e-3)
 

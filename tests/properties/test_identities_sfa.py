@@ -106,9 +106,9 @@ def test_eigenvalues_are_mean_squared_frequencies(X):
     y = sfa.transform(X)
     power = np.abs(np.fft.fft(y, axis=0)) ** 2
     squared = 4 * np.sin(np.pi * np.fft.fftfreq(T)) ** 2
-    wanted = squared @ power / power.sum(axis=0)
+    expected = squared @ power / power.sum(axis=0)
     closing = (y[0] - y[-1]) ** 2
-    np.testing.assert_allclose(((T - 1) * sfa.delta_values_ + closing) / T, wanted, rtol=SPECTRAL)
+    np.testing.assert_allclose(((T - 1) * sfa.delta_values_ + closing) / T, expected, rtol=SPECTRAL)
 
 
 @pytest.mark.parametrize("cycles", [1, 10, 50])

@@ -122,8 +122,8 @@ def test_forecasts_continue_the_index(fitted):
     assert list(ahead.latent_means.columns) == ["emissionsfa0"]
     assert np.all(ahead.lower.iloc[:, :5] <= ahead.upper.iloc[:, :5])
     last = model.posterior(frame).means.to_numpy()[-1]
-    wanted = model.decay_[0] ** np.arange(1, 6) * last[0]
-    np.testing.assert_allclose(ahead.latent_means["emissionsfa0"], wanted, atol=1e-8)
+    expected = model.decay_[0] ** np.arange(1, 6) * last[0]
+    np.testing.assert_allclose(ahead.latent_means["emissionsfa0"], expected, atol=1e-8)
     far = model.forecast(frame, fh=[1.0, 5.0])
     np.testing.assert_allclose(far.means.to_numpy(), ahead.means.to_numpy()[[0, 4]], rtol=1e-8)
 

@@ -42,11 +42,11 @@ def total(name, x, mean, variance, shape):
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "student_t"])
 def test_expected_log_density_agrees_with_quadrature(name):
     x, shape = values_and_shape(name)
-    wanted = [
+    expected = [
         oracle.over_gaussian(lambda eta, x=x[i, 0]: oracle.log_density(name, x, eta, SHAPES[name]), m, v)
         for i, (m, v) in enumerate(zip(MEANS[:, 0], VARIANCES[:, 0], strict=True))
     ]
-    np.testing.assert_allclose(total(name, x, MEANS, VARIANCES, shape)[:, 0], wanted, atol=1e-8)
+    np.testing.assert_allclose(total(name, x, MEANS, VARIANCES, shape)[:, 0], expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("x", [0.4, 1.4, 2.0, 9.0])

@@ -39,10 +39,10 @@ def test_filter_of_one_row_agrees_with_inference(name):
     filtering, predicted_means, predicted_covariances = filter_observations(
         engine_params(params), packed, shape, steps, np.zeros(2), np.eye(2)
     )
-    wanted, _ = infer(params, packed, shape, tol=1e-13)
-    np.testing.assert_allclose(filtering.means, wanted.means, atol=1e-5)
-    np.testing.assert_allclose(filtering.covariances, wanted.covariances, atol=1e-5)
-    assert filtering.log_likelihoods[0] == pytest.approx(wanted.bound, abs=1e-8)
+    expected, _ = infer(params, packed, shape, tol=1e-13)
+    np.testing.assert_allclose(filtering.means, expected.means, atol=1e-5)
+    np.testing.assert_allclose(filtering.covariances, expected.covariances, atol=1e-5)
+    assert filtering.log_likelihoods[0] == pytest.approx(expected.bound, abs=1e-8)
     np.testing.assert_allclose(predicted_means, 0.0, atol=1e-12)
     np.testing.assert_allclose(predicted_covariances[0], np.eye(2), atol=1e-12)
 

@@ -20,12 +20,12 @@ def test_posterior_of_gaussian_values_is_exact():
     params = parameters()
     X, _ = draw("gaussian", params, 60, missing=0.3)
     inferred, _ = infer(params, observations_of("gaussian", X), (shape_of("gaussian", 4),))
-    wanted = smooth(params.replace(noise_variance=np.full(4, 0.4)), make_panel(Sequences(X, (60,))))
-    assert inferred.bound == pytest.approx(wanted.log_likelihood, abs=1e-8)
-    np.testing.assert_allclose(inferred.row_bounds, wanted.row_log_likelihoods, atol=1e-8)
-    np.testing.assert_allclose(inferred.means, wanted.means, atol=1e-8)
-    np.testing.assert_allclose(inferred.covariances, wanted.covariances, atol=1e-8)
-    np.testing.assert_allclose(inferred.lag_one_covariances, wanted.lag_one_covariances, atol=1e-8)
+    expected = smooth(params.replace(noise_variance=np.full(4, 0.4)), make_panel(Sequences(X, (60,))))
+    assert inferred.bound == pytest.approx(expected.log_likelihood, abs=1e-8)
+    np.testing.assert_allclose(inferred.row_bounds, expected.row_log_likelihoods, atol=1e-8)
+    np.testing.assert_allclose(inferred.means, expected.means, atol=1e-8)
+    np.testing.assert_allclose(inferred.covariances, expected.covariances, atol=1e-8)
+    np.testing.assert_allclose(inferred.lag_one_covariances, expected.lag_one_covariances, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", NAMES)
