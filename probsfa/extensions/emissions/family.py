@@ -153,21 +153,21 @@ class Family(ABC):
 
         The predictive distribution is inverted by bisection; quantiles of counts are integers.
         """
-        centre, spread = self.moments(mean, variance, shape)
-        spread = np.sqrt(spread)
+        centre, predictive_variance = self.moments(mean, variance, shape)
+        std = np.sqrt(predictive_variance)
         if self.is_integer:
-            low, high = np.full_like(centre, -1.0), np.ceil(centre + spread) + 1.0
+            low, high = np.full_like(centre, -1.0), np.ceil(centre + std) + 1.0
         else:
-            low, high = centre - spread, centre + spread
+            low, high = centre - std, centre + std
         # Double the step on each side until the interval contains the quantile.
-        step = np.maximum(spread, 1.0 if self.is_integer else 0.0)
+        step = np.maximum(std, 1.0 if self.is_integer else 0.0)
         for _ in range(60):
             is_too_low = self.predictive_cdf(high, mean, variance, shape) < p
             if not is_too_low.any():
                 break
             high = np.where(is_too_low, high + np.ceil(step) if self.is_integer else high + step, high)
             step = 2.0 * step
-        step = spread
+        step = std
         for _ in range(0 if self.is_integer else 60):
             is_too_high = self.predictive_cdf(low, mean, variance, shape) >= p
             if not is_too_high.any():
@@ -179,7 +179,7 @@ class Family(ABC):
                 has_converged = high - low <= 1.0
             else:
                 middle = 0.5 * (low + high)
-                has_converged = high - low <= 1e-10 * (spread + np.abs(centre))
+                has_converged = high - low <= 1e-10 * (std + np.abs(centre))
             if has_converged.all():
                 break
             is_above = self.predictive_cdf(middle, mean, variance, shape) >= p
