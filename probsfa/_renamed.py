@@ -36,17 +36,30 @@ def renamed_attribute(old: str, new: str) -> property:
     return property(get, doc=f"Former name of `{new}`; will be removed in version 2.0.")
 
 
-def with_new_names(values: Mapping[str, Any], new_names: Mapping[str, str]) -> dict[str, Any]:
+def with_new_names(
+    values: Mapping[str, Any], new_names: Mapping[str, str], *, stacklevel: int | None = None
+) -> dict[str, Any]:
     """Return a dictionary in which the keys of `new_names` are replaced by their new names.
+
+    Parameters
+    ----------
+    values : mapping
+        Values by old or new names.
+    new_names : mapping of str to str
+        New name of each old name.
+    stacklevel : int, optional
+        If given, old names issue a warning; with 2, at the line of the caller.
 
     Raises
     ------
     TypeError
         If there are values for the old and the new name.
     """
-    for old, new in new_names.items():
-        if old in values and new in values:
-            raise TypeError(f"{old} is the former name of {new}; set {new} only.")
+    for old in [name for name in values if name in new_names]:
+        if stacklevel is not None:
+            warn_of_old_name(old, new_names[old], stacklevel + 1)
+        if new_names[old] in values:
+            raise TypeError(f"{old} is the former name of {new_names[old]}; set {new_names[old]} only.")
     return {new_names.get(name, name): value for name, value in values.items()}
 
 
@@ -63,9 +76,7 @@ def renamed_arguments(new_names: Mapping[str, str]) -> Callable[[Callable[P, T]]
         @wraps(function)
         def renamed(*args: P.args, **kwargs: P.kwargs) -> T:
             if not new_names.keys().isdisjoint(kwargs):
-                for old in [name for name in kwargs if name in new_names]:
-                    warn_of_old_name(old, new_names[old], stacklevel=2)
-                return function(*args, **with_new_names(kwargs, new_names))
+                return function(*args, **with_new_names(kwargs, new_names, stacklevel=2))
             return function(*args, **kwargs)
 
         return renamed

@@ -33,7 +33,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from probsfa._renamed import renamed_arguments, renamed_attribute, warn_of_old_name, with_new_names
+from probsfa._renamed import renamed_arguments, renamed_attribute, with_new_names
 from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
@@ -310,7 +310,6 @@ class StateSpace:
         """Return the arrays of the model by name."""
         return f"StateSpace({', '.join(f'{name}={array!r}' for name, array in self.to_arrays().items())})"
 
-    @renamed_arguments(RENAMED_ARRAYS)
     def replace(self, **changes: Any) -> Self:
         """Return the same parameters with some arrays changed.
 
@@ -327,6 +326,7 @@ class StateSpace:
             changed = object.__new__(type(self))
             changed.__dict__.update(self.__dict__, **changes)
             return changed
+        changes = with_new_names(changes, RENAMED_ARRAYS, stacklevel=2)
         arrays = {name: changes.get(name, getattr(self, name)) for name in _ALL_ARRAYS}
         processes = changes.get("processes", self.processes)
         changes_of_processes = {
@@ -397,9 +397,7 @@ class StateSpace:
             raise ValueError(
                 f"arrays must contain {', '.join(_COMMON_ARRAYS)}; {', '.join(missing)} missing."
             )
-        for old in [name for name in RENAMED_ARRAYS if name in arrays]:
-            warn_of_old_name(old, RENAMED_ARRAYS[old])
-        arrays = with_new_names(arrays, RENAMED_ARRAYS)
+        arrays = with_new_names(arrays, RENAMED_ARRAYS, stacklevel=2)
         names = (
             *_COMMON_ARRAYS,
             *_AR1_NOISE_ARRAYS,
