@@ -101,7 +101,7 @@ class TimeAxis(NamedTuple):
         Calendar of rows that are evenly spaced in the calendar but not in seconds, such as months. A time is
         then the number of calendar steps since 1970, multiplied by the mean duration of a step in seconds.
     from_index : bool
-        Whether the times are from the index of a frame.
+        Whether the times are from the index of a DataFrame.
     even : bool
         Whether rows are evenly spaced; also true for sequences of one row.
     unit : float
@@ -120,7 +120,7 @@ class TimeAxis(NamedTuple):
 
 
 class TimeIndex(NamedTuple):
-    """Times of all rows, from `times=` or from the index of frames.
+    """Times of all rows, from `times=` or from the index of DataFrames.
 
     Attributes
     ----------
@@ -383,7 +383,7 @@ _DATE_PATTERN = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{
 
 
 def index_of(X: Any) -> Any:
-    """Return the index of a frame of pandas or of the rows of a DataArray, None for everything else."""
+    """Return the index of a DataFrame or of the rows of a DataArray, None for everything else."""
     if is_data_array(X):
         return index_of_data_array(X)
     pandas = sys.modules.get("pandas")
@@ -408,7 +408,7 @@ def read_time_index(
     Parameters
     ----------
     X : object
-        Data of the user: a frame of pandas, or a list of frames; other types have no index.
+        Data of the user: a DataFrame, or a list of DataFrames; other types have no index.
     lengths : sequence of int
         Rows of every sequence.
     as_list : bool
@@ -459,7 +459,7 @@ def read_time_index(
 def _read_index(
     X: Any, lengths: Sequence[int], *, as_list: bool, calendar: str | None, infer: bool
 ) -> TimeIndex | None:
-    """Return the times of the index of frames, in seconds.
+    """Return the times of the index of DataFrames, in seconds.
 
     With `infer`, a calendar is used if all steps are equal in it.
     """

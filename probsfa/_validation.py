@@ -1,4 +1,4 @@
-"""Input validation: arrays, frames and lists of sequences are converted to validated sequences.
+"""Input validation: arrays, DataFrames and lists of sequences are converted to validated sequences.
 
 Every estimator validates its data by :func:`check_sequences`, so that messages are the same everywhere. The
 result is one float64 array of all rows, NaN where missing, and the lengths of the sequences.
@@ -46,14 +46,14 @@ class Sequences:
     is_list : bool
         Whether the input was a list of sequences; results are then also lists.
     feature_names : tuple of str or None
-        Column names, if the estimator was fitted to a frame.
+        Column names, if the estimator was fitted to a DataFrame.
     step : float or None
         Exact time between evenly spaced rows; `times` have rounding errors.
     axis : TimeAxis
         Time axis of `times`.
     labels : tuple or None
         Dates, durations or periods of each sequence in the type of the input, from `times` or from the index
-        of a frame.
+        of a DataFrame.
     exog : ndarray (N, P) or None
         Covariates of the rows, if the model has some.
     """

@@ -253,7 +253,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those of
             the index of a pandas DataFrame, as for :class:`probsfa.ProbabilisticSFA`.
-        exog : array-like or frame (T, P), or list of them, optional
+        exog : array-like or DataFrame (T, P), or list of them, optional
             Covariates of the rows, without missing values; a DataFrame may have further rows. Their
             coefficients are sampled with the other parameters. Not supported with `robust`.
 

@@ -49,7 +49,7 @@ class BayesianFilterResult(NamedTuple):
 
     Attributes
     ----------
-    means : ndarray or frame of shape (T, K)
+    means : ndarray or DataFrame of shape (T, K)
         Means of the factors given the rows up to the current one.
     covariances : ndarray of shape (T, K, K)
         Their covariances, including the uncertainty of the parameters.
@@ -80,7 +80,7 @@ class BayesianFilterResult(NamedTuple):
 
     @property
     def std(self) -> Any:
-        """Standard deviations of the factors, shape (T, K); a frame if `means` is a frame."""
+        """Standard deviations of the factors, shape (T, K); a DataFrame if `means` is a DataFrame."""
         return like_array(self.means, np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2)))
 
     @property

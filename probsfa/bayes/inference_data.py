@@ -47,7 +47,7 @@ _N_PRIOR_DRAWS = 200
 
 
 def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
-    """Return the times of all rows in the user's format: the index of frames, `times`, or row numbers."""
+    """Return the times of all rows in the user's format: the index of DataFrames, `times`, or row numbers."""
     pieces = X if sequences.is_list else [X]
     if all(hasattr(x, "index") and hasattr(x, "columns") for x in pieces):
         return np.concatenate([_without_time_zone(x.index) for x in pieces])

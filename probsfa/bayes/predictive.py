@@ -63,11 +63,11 @@ class BayesianForecast(Forecast):
 
     Attributes
     ----------
-    means, std : ndarray or frame of shape (H, D)
+    means, std : ndarray or DataFrame of shape (H, D)
         Means and standard deviations of the observations, including noise, in data units.
-    latent_means, latent_std : ndarray or frame of shape (H, K)
+    latent_means, latent_std : ndarray or DataFrame of shape (H, K)
         Means and standard deviations of the factors.
-    lower, upper : ndarray or frame of shape (H, D)
+    lower, upper : ndarray or DataFrame of shape (H, D)
         Limits of prediction intervals of the observations: quantiles of the mixture over the draws.
 
     See Also

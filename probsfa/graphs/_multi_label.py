@@ -101,7 +101,7 @@ def labelled_graph_on_all_rows(graph: Any, y: Any, X: Any = None, *, missing: An
 
 
 def _columns(Y: Any) -> list[Any]:
-    """Return the columns of a frame, of an array, or the members of a sequence."""
+    """Return the columns of a DataFrame, of an array, or the members of a sequence."""
     if hasattr(Y, "iloc"):
         return [np.asarray(Y.iloc[:, j]) for j in range(Y.shape[1])] if Y.ndim == 2 else [np.asarray(Y)]
     if isinstance(Y, (list, tuple)) and Y and np.ndim(Y[0]) == 1 and not isinstance(Y[0], list):

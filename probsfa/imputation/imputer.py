@@ -140,7 +140,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If the fit stopped before a maximum.
+            If the fit stopped before a maximum of the likelihood.
         """
         if self.estimator is not None:
             check_estimator_type("estimator", self.estimator, "impute")
@@ -153,8 +153,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         self.modelled_features_ = low < high
         constants = np.where(self.empty_features_, 0.0, low)
         self.fill_values_ = np.where(self.modelled_features_, np.nan, constants)
-        counts = np.count_nonzero(series.sequences.mask, axis=0)
-        self.fill_std_ = np.select([low < high, counts > 1, counts == 1], [np.nan, 0.0, np.inf], np.nan)
+        self._observed_once = np.count_nonzero(series.sequences.mask, axis=0) == 1
         self.indicator_ = None
         if self.add_indicator:
             from sklearn.impute import MissingIndicator
@@ -172,14 +171,15 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
-            Rows in order of time, NaN where missing; a separate series.
+            Rows of another series in order of time, NaN where missing.
         lengths, times, groups : optional
             As in `fit`.
 
         Returns
         -------
         array or DataFrame (T, D_out), or list of them
-            The columns with imputed values, followed by indicators of missing values with `add_indicator`.
+            All columns, with missing values imputed. If `add_indicator` is set, indicators of missing values
+            follow. ``D_out`` is the number of columns in the result.
         """
         series = self._read(X, lengths, times, groups)
         filled, _ = self._impute(series, False)
@@ -204,7 +204,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
-            Rows in order of time, NaN where missing; a separate series.
+            Rows of another series in order of time, NaN where missing.
         return_std : bool, default=False
             Whether to return also standard deviations.
         lengths, times, groups : optional
@@ -254,6 +254,13 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    @property
+    def fill_std_(self) -> FloatArray:
+        """Standard deviations of `fill_values_`, see the class."""
+        std = np.where(self.modelled_features_ | self.empty_features_, np.nan, 0.0)
+        # Files of earlier versions do not contain the columns that were observed once.
+        return np.where(getattr(self, "_observed_once", False), np.inf, std)
 
     # ------------------------------------------------------------------ scikit-learn
 
@@ -376,7 +383,7 @@ def _reorder_times(times: Any, order: NDArray[np.intp]) -> Any:
 
 
 def _with_index(X: Any, values: FloatArray, names: Any, order: NDArray[np.intp] | None = None) -> Any:
-    """Return values as a frame with the index of `X` if `X` is a frame of pandas, else unchanged."""
+    """Return values as a DataFrame with the index of `X` if `X` is a DataFrame, else unchanged."""
     if order is not None:
         values = values[order]
     X = as_frame(X)

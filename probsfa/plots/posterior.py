@@ -309,14 +309,14 @@ def plot_imputation_fan(
     feature : int, default=0
         Number of the column.
     truth : array-like (T,) or None, default=None
-        True values, drawn at missing values.
+        True values; those of the missing values are drawn.
     rows : slice or None, default=None
         Rows to draw; all by default.
     levels : sequence of float, default=(0.5, 0.8, 0.95)
         Probabilities of the intervals.
     times : array-like (T,) or None, default=None
-        Positions of the rows on the time axis: numbers or dates; the index of a frame, or row numbers, by
-        default.
+        Positions of the rows on the time axis, numbers or dates. By default the index of a DataFrame is used,
+        and row numbers for arrays.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 

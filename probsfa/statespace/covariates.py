@@ -139,7 +139,7 @@ def with_exog(
         Validated rows.
     X : object
         Data of the user.
-    exog : array-like or frame (T, P), or list of them
+    exog : array-like or DataFrame (T, P), or list of them
         Covariates; a list has one for each sequence.
     names : tuple of str
         Names of the covariates.
@@ -332,7 +332,7 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
 
     Parameters
     ----------
-    times : DatetimeIndex, PeriodIndex, a frame with such an index, or a series of dates
+    times : DatetimeIndex, PeriodIndex, a DataFrame with such an index, or a series of dates
         Dates of the rows; hours are in their time zone.
     terms : sequence of {"hour", "weekday", "weekend", "month"}, default=("hour", "weekday")
         Types of indicators. The first hour (0), weekday (Monday) and month (January) are reference
@@ -390,7 +390,7 @@ def trend(times: Any, degree: int = 1) -> Any:
 
     Parameters
     ----------
-    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
+    times : DatetimeIndex, PeriodIndex, DataFrame with an index, or array-like of numbers or dates (T,)
         For a pandas Series whose index has no dates, its values are the times.
     degree : int, default=1
         Highest power.
@@ -424,7 +424,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
 
     Parameters
     ----------
-    times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
+    times : DatetimeIndex, PeriodIndex, DataFrame with an index, or array-like of numbers or dates (T,)
         For a pandas Series whose index has no dates, its values are the times.
     period : number or duration
         Period in the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.

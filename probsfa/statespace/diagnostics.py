@@ -48,9 +48,9 @@ class Diagnostics:
 
     Attributes
     ----------
-    predictions, prediction_std : ndarray or frame of shape (T, D), or list of them
+    predictions, prediction_std : ndarray or DataFrame of shape (T, D), or list of them
         Mean and standard deviation of each value given the previous rows, noise included.
-    innovations : ndarray or frame of shape (T, D), or list of them
+    innovations : ndarray or DataFrame of shape (T, D), or list of them
         Standardized errors of `predictions`; NaN where a value is missing. If the model is correct, they are
         independent and standard normal in each column.
     lags : ndarray of int of shape (L,)

@@ -255,7 +255,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             Times of the rows, strictly increasing in each sequence: numbers in any unit, dates, or durations.
             Default: the index of a pandas DataFrame, if it contains dates. With irregular times factors are
             Ornstein-Uhlenbeck processes, with positive decays.
-        exog : array-like or frame (T, P), or list of them, optional
+        exog : array-like or DataFrame (T, P), or list of them, optional
             Covariates, known for every row; one array for each sequence. A DataFrame is aligned with a
             DataFrame `X` by its index and may have more rows.
 
@@ -272,7 +272,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         Warns
         -----
         ConvergenceWarning
-            If the fit stopped before a maximum; see `status_`.
+            If the fit stopped before a maximum of the likelihood; see `status_`.
         UserWarning
             If a column contains only zeros and ones, or counts; use :class:`probsfa.EmissionSFA` for these.
         """

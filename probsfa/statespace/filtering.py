@@ -101,7 +101,7 @@ class FilterResult:
 
     Attributes
     ----------
-    means : ndarray or frame of shape (T, K)
+    means : ndarray or DataFrame of shape (T, K)
         Means of the factors in each row, given the rows up to it.
     covariances : ndarray of shape (T, K, K)
         Covariances of the factors in each row, given the rows up to it.
@@ -110,12 +110,12 @@ class FilterResult:
     state : FilterState
         Distribution of the state vector after the last row, with AR(1) noise. Pass it to `filter` as `state`
         to continue with later rows.
-    predictions : ndarray or frame of shape (T, D)
+    predictions : ndarray or DataFrame of shape (T, D)
         Means of the observations given the previous rows. Predictions, their standard deviations and
         innovations are computed at first use.
-    prediction_std : ndarray or frame of shape (T, D)
+    prediction_std : ndarray or DataFrame of shape (T, D)
         Standard deviations of the observations given the previous rows, noise included.
-    innovations : ndarray or frame of shape (T, D)
+    innovations : ndarray or DataFrame of shape (T, D)
         Standardized prediction errors, ``(x - predictions) / prediction_std``; NaN where a value is missing.
         If the model is correct, they are independent and standard normal in each column.
 
@@ -138,7 +138,7 @@ class FilterResult:
 
     @property
     def arrays(self) -> Self:
-        """The result with arrays instead of frames."""
+        """The result with arrays instead of DataFrames."""
         return replace(self, means=np.asarray(self.means), _like=None)
 
     @property

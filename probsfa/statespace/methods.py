@@ -141,7 +141,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Returns
         -------
-        ndarray or frame (T, K), or list of them (T_i, K)
+        ndarray or DataFrame (T, K), or list of them (T_i, K)
             Posterior means, slowest first (:class:`probsfa.BayesianSFA`: averaged over the posterior of the
             parameters). For a DataFrame the result is a DataFrame with the same index and the column names of
             `get_feature_names_out`, unless ``set_output(transform="default")`` selects arrays. With
@@ -162,7 +162,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Returns
         -------
-        ndarray or frame (T, K), or list of them (T_i, K)
+        ndarray or DataFrame (T, K), or list of them (T_i, K)
             As from ``fit(X, ...).transform(X, ...)``, with the same `lengths`, `times` and `exog`.
         """
         options = {name: value for name, value in {"times": times, "exog": exog}.items() if value is not None}
@@ -495,7 +495,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         target : tuple
             Row and column of the predicted value, which must be missing in `X_new`. The row is a number or a
             date, possibly after the last row; the column is a number or a name.
-        exog : array-like or frame, optional
+        exog : array-like or DataFrame, optional
             Covariates of the rows of `X_new` and of later rows up to the target.
 
         Returns
@@ -578,7 +578,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X, lengths, times
             As in `transform`: the rows before the forecast.
-        exog : array-like or frame (T + H, P), or list of them, optional
+        exog : array-like or DataFrame (T + H, P), or list of them, optional
             Covariates of the rows and of the forecast steps; or a DataFrame whose index contains both.
         n_steps : int, optional
             Number of steps, each of one `time_unit_`.
@@ -600,7 +600,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             those of a normal distribution with the same moments; for exact intervals use quantiles of
             ``sample_posterior(X, of="values", n_steps=...)``. For DataFrames the moments are DataFrames; the
             index continues that of `X` or is the number of steps ahead.
-        quantiles : ndarray or frame (H, D), or list of them
+        quantiles : ndarray or DataFrame (H, D), or list of them
             Returned with `quantile`; with several quantiles a list with one entry for each.
 
         Raises

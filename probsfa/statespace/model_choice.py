@@ -225,7 +225,7 @@ def select_model(
     Warns
     -----
     ConvergenceWarning
-        If the last fit stopped before a maximum.
+        If the last fit stopped before a maximum of the likelihood.
     UserWarning
         If held-out values of a column are predicted worse than by linear interpolation.
 
@@ -324,7 +324,10 @@ def select_n_components(
     verbose: bool = False,
     **options: Any,
 ) -> ModelSelection:
-    """Select the number of factors by BIC and held-out values, as `select_model` with a list of candidates.
+    """Select the number of factors among candidates.
+
+    Candidates are compared as in :func:`select_model`: those that predict held-out values best are treated as
+    equal, and the one with the smallest BIC is selected.
 
     Parameters
     ----------
@@ -333,14 +336,15 @@ def select_n_components(
     candidates : iterable of int
         Numbers of factors to compare, in any order.
     budget, fraction, n_masks, block, lengths, times, random_state, verbose : optional
-        As in :func:`select_model`.
+        Time limit, choice of held-out values, input data, random numbers and progress, as in
+        :func:`select_model`.
     **options
         Further options of `ProbabilisticSFA`, the same for all candidates, for example ``noise="ar1"``.
 
     Returns
     -------
     ModelSelection
-        Selected model, fitted to all values, its `n_components`, and a table of all fits.
+        The selected model, fitted to all values; its number of factors, `n_components`; a table of all fits.
 
     Raises
     ------
@@ -349,7 +353,7 @@ def select_n_components(
 
     See Also
     --------
-    select_model : Select cycles, smooth factors and noise too.
+    select_model : Select also the numbers of cycles and smooth factors, and the kind of noise.
 
     Examples
     --------

@@ -88,15 +88,15 @@ class Forecast:
 
     Attributes
     ----------
-    means : ndarray or frame of shape (H, D)
+    means : ndarray or DataFrame of shape (H, D)
         Means of the observations.
-    std : ndarray or frame of shape (H, D)
+    std : ndarray or DataFrame of shape (H, D)
         Standard deviations of the observations, noise included.
-    latent_means : ndarray or frame of shape (H, K)
+    latent_means : ndarray or DataFrame of shape (H, K)
         Means of the factors.
-    latent_std : ndarray or frame of shape (H, K)
+    latent_std : ndarray or DataFrame of shape (H, K)
         Standard deviations of the factors.
-    lower, upper : ndarray or frame of shape (H, D)
+    lower, upper : ndarray or DataFrame of shape (H, D)
         Limits of central prediction intervals of the observations, with the probability `interval` of the
         call.
     """
@@ -119,16 +119,16 @@ class Forecast:
         return replace(self, means=means, std=std, _distribution=distribution)
 
     def quantile(self, probability: float) -> Any:
-        """Return quantiles of the observations: limits of prediction intervals, or with 0.5 the median.
+        """Return quantiles of the predictive distribution of each observation.
 
         Parameters
         ----------
         probability : float
-            Above 0 and below 1.
+            Above 0 and below 1. The quantile 0.5 is the median.
 
         Returns
         -------
-        ndarray or frame of shape (H, D)
+        ndarray or DataFrame of shape (H, D)
         """
         if self._distribution is None:
             return limits(self.means, self.std, check_probability(probability))
@@ -141,7 +141,7 @@ class Forecast:
         return replace(self, lower=lower, upper=upper)
 
     def like(self, x: Any, index: Any, factor_names: Any) -> Self:
-        """Return the forecast with arrays of the type of `x`, such as frames, with this index."""
+        """Return the forecast with arrays of the type of `x`, such as DataFrames, with this index."""
         factor_arrays = ("latent_means", "latent_std")
         arrays = {name: getattr(self, name) for name in ("means", "std", *factor_arrays, "lower", "upper")}
         changes = {

@@ -55,7 +55,7 @@ class Input:
 
     @property
     def X(self) -> Any:
-        """Data for an estimator: a frame with named columns, or a list of frames, in order of time.
+        """Data for an estimator: a DataFrame with named columns, or a list of DataFrames, in order of time.
 
         Dates are the index, so that a saved model has a unit of time.
         """

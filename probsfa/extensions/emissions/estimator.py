@@ -226,7 +226,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         Warns
         -----
         ConvergenceWarning
-            If the fit stopped before a maximum; `status_` has the reason.
+            If the fit stopped before a maximum of the objective; `status_` has the reason.
         """
         self._refuse_arguments(exog=exog)
         self._check_parameters()
@@ -421,14 +421,14 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         return [{name: p[s] for name, p in probabilities.items()} for s in sequences.slices]
 
     def column_mean(self, column: Any, predictor: Any) -> FloatArray:
-        """Return the mean of a column's values at given values of its predictor.
+        """Return the mean of a column at given values of its linear predictor ``eta``.
 
         Parameters
         ----------
         column : str or int
             Name or number of a column that is not categorical.
         predictor : array-like
-            Values of ``eta``, in the units of `mean_`.
+            Linear predictor: an element of ``mu + C z``, on the scale of the attribute `mean_`.
 
         Returns
         -------
@@ -438,7 +438,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         Raises
         ------
         ValueError
-            If there is no such column, or it is categorical, which has several predictors.
+            If there is no such column, or the column is categorical: it then has several linear predictors.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)

@@ -34,12 +34,12 @@ class EmissionForecast(Forecast):
 
     Attributes
     ----------
-    means, std : ndarray or frame of shape (H, D)
+    means, std : ndarray or DataFrame of shape (H, D)
         Means and standard deviations of the observations; for binary columns the probability of a one, for
         categorical columns the most probable level and the square root of ``p (1 - p)``.
-    latent_means, latent_std : ndarray or frame of shape (H, K)
+    latent_means, latent_std : ndarray or DataFrame of shape (H, K)
         Means and standard deviations of the latent factors.
-    lower, upper : ndarray or frame of shape (H, D)
+    lower, upper : ndarray or DataFrame of shape (H, D)
         Limits of the prediction interval. The limits for counts are counts, so that coverage may exceed the
         nominal probability. NaN for categorical columns.
     """

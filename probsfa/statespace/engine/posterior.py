@@ -147,8 +147,8 @@ class Posterior(NamedTuple):
 
     Attributes
     ----------
-    means : ndarray or frame of shape (T, K)
-        Posterior means; a frame if the data are a frame.
+    means : ndarray or DataFrame of shape (T, K)
+        Posterior means; a DataFrame if the data are a DataFrame.
     covariances : ndarray of shape (T, K, K)
         Posterior covariances of the factors at each row.
     lag_one_covariances : ndarray of shape (T - 1, K, K)
@@ -169,7 +169,7 @@ class Posterior(NamedTuple):
 
     @property
     def std(self) -> Any:
-        """Posterior standard deviations, shape (T, K); a frame if the means are a frame."""
+        """Posterior standard deviations, shape (T, K); a DataFrame if the means are a DataFrame."""
         return like_array(self.means, np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2)))
 
     def of(self, states: NDArray[np.intp]) -> Posterior:
