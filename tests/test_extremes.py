@@ -104,7 +104,7 @@ def test_one_value_of_1e155_does_not_abort_the_interpreter(estimator):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:Latents")
+@pytest.mark.filterwarnings("ignore:StateLayout")
 @pytest.mark.filterwarnings("ignore:Factors 0 and 1 have similar time scales")
 def test_identical_columns_in_other_units_are_imputed_without_nan(rng):
     celsius = 15 + 8 * np.sin(np.arange(100) / 9) + rng.standard_normal(100)

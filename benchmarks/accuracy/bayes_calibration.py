@@ -47,7 +47,7 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
     truth = prior_draw(model, rng)
     whole, latents = simulate(truth.state_space, T, rng)
     X = np.where(rng.random(whole.shape) < 0.2, np.nan, whole)
-    true, true_latents = canonical(truth, latents[:, truth.shared_states])
+    true, true_factors = canonical(truth, latents[:, truth.shared_states])
     # Ranks among draws that depend on each other are too often extreme: more chains are sampled, with numbers
     # of draws in proportion to what is missing, because the effective sizes of chains add up.
     fits, size, effective = [], n_draws, 0.0
@@ -71,7 +71,7 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
             break
         # A fifth more than in proportion: the effective sizes of chains differ.
         size = min(MOST * n_draws - drawn, int(np.ceil(1.2 * drawn * (KEPT / effective - 1.0))))
-    panel, below_latents = make_panel(Sequences(X, (T,))), 0.0
+    panel, below_factors = make_panel(Sequences(X, (T,))), 0.0
     below, equal = np.zeros(len(true)), np.zeros(len(true), np.int64)
     places = [(one, *place) for one in fits for place in np.ndindex(2, one.n_draws)]
     for i in np.linspace(0, len(places) - 1, KEPT).round().astype(int):
@@ -81,9 +81,9 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
         own, path = canonical(params, path)
         below += own < true
         equal += own == true
-        below_latents = below_latents + (path < true_latents)
+        below_factors = below_factors + (path < true_factors)
     # The 5 % of 50 ranks at each end are two and a half ranks; the third counts as half.
-    inside = float(np.mean(np.clip(np.minimum(below_latents, KEPT - below_latents) - 1.5, 0.0, 1.0)))
+    inside = float(np.mean(np.clip(np.minimum(below_factors, KEPT - below_factors) - 1.5, 0.0, 1.0)))
     below += rng.integers(equal + 1)
     divergences = sum(int(one.diagnostics_["divergences"]) for one in fits)
     return below.astype(int).tolist(), inside, divergences

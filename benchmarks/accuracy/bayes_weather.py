@@ -99,7 +99,7 @@ def draw_figures(model: BayesianSFA, folder: Path) -> None:
     plots.plot_timescales(model).figure.savefig(folder / "bayes_timescales.png", dpi=110)
     plots.plot_loadings(model)[0].figure.savefig(folder / "bayes_loadings.png", dpi=110)
     plots.plot_predictive_check(model, 0).figure.savefig(folder / "bayes_check.png", dpi=110)
-    plots.plot_latents(model)[0].figure.savefig(folder / "bayes_latents.png", dpi=110)
+    plots.plot_factors(model)[0].figure.savefig(folder / "bayes_latents.png", dpi=110)
 
 
 if __name__ == "__main__":

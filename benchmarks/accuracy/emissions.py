@@ -33,7 +33,7 @@ from scipy.stats import norm
 
 from probsfa import EmissionSFA, ProbabilisticSFA
 from probsfa.extensions.emissions.families import FAMILIES
-from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.dynamics import simulate_factors
 from probsfa.statespace.parameters import StateSpace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
@@ -92,7 +92,7 @@ def sampler() -> None:
     params = StateSpace(np.array([0.9]), np.full((4, 1), 0.8), np.ones(4), np.zeros(4))
     for family in ("bernoulli", "poisson"):
         rng = np.random.default_rng(0)
-        latents = simulate_latents(params, 60, rng)
+        latents = simulate_factors(params, 60, rng)
         X = FAMILIES[family].draw(latents @ params.loadings.T, np.zeros((0, 4)), rng)
         observations = make_observations(Sequences(X, (60,)), [Block(FAMILIES[family], np.arange(4))])
         ours, _ = infer(params, observations, (np.zeros((0, 4)),), tol=1e-10)
@@ -153,7 +153,7 @@ def speed() -> None:
     rng = np.random.default_rng(0)
     decay = np.array([0.99, 0.97, 0.95, 0.9, 0.8])
     params = StateSpace(decay, 0.4 * rng.standard_normal((50, 5)), np.ones(50), np.full(50, 0.2))
-    X = rng.poisson(np.exp(params.offset + simulate_latents(params, 10_000, rng) @ params.loadings.T))
+    X = rng.poisson(np.exp(params.offset + simulate_factors(params, 10_000, rng) @ params.loadings.T))
     X = np.where(rng.random(X.shape) < 0.1, np.nan, X)
     title = "T = 10,000, D = 50, K = 5, Poisson"
     print()

@@ -25,7 +25,7 @@ from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -40,7 +40,7 @@ def em_from_slow_features(X: np.ndarray, steps: int) -> tuple[float, int]:
     """Return the log-likelihood (data units) of plain EM from slow feature analysis, and its evaluations."""
     mean, scale = X.mean(axis=0), X.std(axis=0)
     panel = make_panel(Sequences((X - mean) / scale, (len(X),)))
-    start = next(starts(interpolate(panel), np.zeros(X.shape[1]), Latents(3)))
+    start = next(starts(interpolate(panel), np.zeros(X.shape[1]), StateLayout(3)))
     variances = NoiseVariances.of_option("diagonal", X.shape[1])
     noise = Noise(variances, np.full(X.shape[1], FLOOR))
     fitted = fit_em(CountedEStep(panel, steps), start, noise, tol=0.0)

@@ -32,7 +32,7 @@ from probsfa import SFA, ProbabilisticSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.detection import at_equal_alarms, f1, false_alarms, missed, rates, read_skab
-from common.monitors import MonitoringMethod, best_latents, best_pca, pca
+from common.monitors import MonitoringMethod, best_factors, best_pca, pca
 from common.options import read_options
 from common.side_by_side import setting
 from common.tables import Table
@@ -65,7 +65,7 @@ def on_tennessee_eastman(path: Path, alpha: float = 0.01) -> None:
     normal = stored["d00"][:, watched].astype(float)
     files = {n: stored[f"d{n:02}_te"][:, watched].astype(float) for n in range(22)}
     started = time.process_time()
-    k = best_latents(normal, [2, 4, 6, 9, 12, 16])
+    k = best_factors(normal, [2, 4, 6, 9, 12, 16])
     p = best_pca(normal, [2, 4, 6, 9, 12, 16, 20, 24])
     methods = {
         f"PCA, {p}": MonitoringMethod.of_function(pca(p), normal),

@@ -8,7 +8,7 @@ from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.prediction import log_predictive, shapes_by_column
 from probsfa.extensions.emissions.sites import predictor_moments
 from probsfa.metrics import align_components
-from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.dynamics import simulate_factors
 from probsfa.statespace.parameters import StateSpace
 
 LEAST = 1e-12  # probabilities are clipped to this before the logarithm
@@ -21,7 +21,7 @@ def simulate(family: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     offset = np.zeros(D) if family == "bernoulli" else rng.uniform(-0.5, 0.5, D)
     size = 1.2 if family == "bernoulli" else 0.6
     params = StateSpace(decay, size * rng.standard_normal((D, 2)), np.ones(D), offset)
-    latents = simulate_latents(params, T, rng)
+    latents = simulate_factors(params, T, rng)
     shape = np.full((FAMILIES[family].n_shapes, D), np.log(2.0))
     X = FAMILIES[family].draw(params.offset + latents @ params.loadings.T, shape, rng)
     return X, rng.random(X.shape) < 0.1, latents
@@ -52,10 +52,10 @@ def emission_scores(model: EmissionSFA, X: np.ndarray, hidden: np.ndarray) -> tu
     """Return the log score of hidden values, and coverage by randomized ranks and by integer intervals."""
     given = np.where(hidden, np.nan, X)
     inner, posterior = model._model, model.posterior(given)
-    of_latents = posterior.means, posterior.covariances
+    of_factors = posterior.means, posterior.covariances
     truth = np.where(hidden, X, np.nan)
-    score = log_predictive(inner.params, inner.columns, inner.shapes, *of_latents, truth)
-    mean, variance = predictor_moments(inner.params, *of_latents)
+    score = log_predictive(inner.params, inner.columns, inner.shapes, *of_factors, truth)
+    mean, variance = predictor_moments(inner.params, *of_factors)
     shapes = shapes_by_column(inner.columns, inner.shapes)
     high, low = np.empty_like(X), np.empty_like(X)
     for j, column in enumerate(inner.columns):

@@ -102,7 +102,7 @@ def best_pca(X: np.ndarray, candidates: list[int]) -> int:
     return max(scores, key=scores.__getitem__)
 
 
-def best_latents(X: np.ndarray, candidates: list[int], **options: Any) -> int:
+def best_factors(X: np.ndarray, candidates: list[int], **options: Any) -> int:
     """Select the number of factors by the held-out likelihood of segments."""
     folds = [fold[0][1:] for fold in contiguous_folds((len(X),), FOLDS)]
     scores = {}

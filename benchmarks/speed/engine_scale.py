@@ -120,8 +120,8 @@ def gradient():
 
 def latents(params, X):
     """Print times for many factors, compared with matrix products."""
-    (n_rows, n_features), n_latents = X.shape, len(params.decay)
-    n_states = n_latents + len(params.noise_decay)
+    (n_rows, n_features), n_factors = X.shape, len(params.decay)
+    n_states = n_factors + len(params.noise_decay)
     panel = make_panel(Sequences(X, (n_rows,)))
     timing = repeated(lambda: expected_statistics(params, panel, for_steps=True), 3)
     # Forward: three products, two Cholesky factors, one triangular solve; backward: four, one and one.
@@ -130,9 +130,9 @@ def latents(params, X):
     floor = flops / product_rate()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     missing = 100 * np.mean(np.isnan(X))
-    states = f", {n_states} states" if n_states > n_latents else ""
+    states = f", {n_states} states" if n_states > n_factors else ""
     print(
-        f"\nK = {n_latents}{states}, {n_rows:,} rows, {n_features} columns, "
+        f"\nK = {n_factors}{states}, {n_rows:,} rows, {n_features} columns, "
         f"{missing:.2f} % missing: {timing}; "
         f"{flops / 1e9:.0f} GFLOP, which matrix products do in {floor:.1f} s: "
         f"{timing.median / floor:.2f} times; peak memory {peak:.2f} GiB",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from probsfa._renamed import warn_of_old_name
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
-from probsfa.statespace.parameters import Latents, StateSpace
+from probsfa.statespace.parameters import StateLayout, StateSpace
 from probsfa.statespace.processes import KINDS, Process
 
 _EMPTY: FloatArray = np.zeros(0)
@@ -79,9 +79,9 @@ class StructuralDraws(NamedTuple):
         return [getattr(self, name, _EMPTY) for name in kind.names.values()]
 
     @property
-    def other_processes(self) -> Latents:
+    def other_processes(self) -> StateLayout:
         """Numbers of processes other than AR(1) factors."""
-        return Latents(0, {kind: self.of_kind(kind)[0].shape[-1] for kind in KINDS})
+        return StateLayout(0, {kind: self.of_kind(kind)[0].shape[-1] for kind in KINDS})
 
 
 AnyDraws: TypeAlias = Draws | StructuralDraws

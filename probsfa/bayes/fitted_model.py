@@ -80,7 +80,7 @@ class BayesianModel(FittedModel):
     @property
     def state_names(self) -> tuple[str, ...]:
         """Names of the states of stochastic cycles and smooth factors."""
-        return tuple(self.fitted.maximum.latents.names)
+        return tuple(self.fitted.maximum.state_layout.names)
 
     @property
     def n_parameters(self) -> int:

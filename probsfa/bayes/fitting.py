@@ -58,7 +58,7 @@ class ModelSettings(NamedTuple):
         """Processes other than AR(1) factors, including AR(1) noise; None if the model has no others."""
         ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
         options = FitOptions(0, processes=ProcessOptions.of(self))
-        return Kinds(options.latents, ar_noise) if options.n_other_processes or ar_noise else None
+        return Kinds(options.state_layout, ar_noise) if options.n_other_processes or ar_noise else None
 
 
 class InferenceSettings(NamedTuple):

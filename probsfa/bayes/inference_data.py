@@ -128,12 +128,12 @@ def draw_from_priors(target: Target, data: TargetData, key: jax.Array, n_draws: 
         return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
 
 
-def _predicted_variables(observed: FloatArray, latents: FloatArray) -> dict[str, Any]:
+def _predicted_variables(observed: FloatArray, factors: FloatArray) -> dict[str, Any]:
     """Return draws (C, N, T, ...) of observations and factors as variables of a dataset."""
     row_dims = ("chain", "draw", "time")
     return {
         OBSERVATIONS: ((*row_dims, "feature"), observed),
-        "latents": ((*row_dims, "component"), latents),
+        "latents": ((*row_dims, "component"), factors),
     }
 
 
@@ -223,7 +223,7 @@ class _TreeBuilder:
         selected, pairs = thinned_indices(draws, n_draws), mixture_draw_indices(self._fitted, n_draws)
         shape = (chains, len(selected))
         # Draws are computed one by one, so that intermediate results need little memory.
-        latents = np.empty((*shape, sequences.n_rows, k))
+        factors = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))
         left_out_values, value_logs = np.empty_like(observed), np.empty_like(observed)
@@ -231,12 +231,12 @@ class _TreeBuilder:
             [panel], _ = panels_of(self._fitted.units.with_time_unit(sequences), False)
             for i, weighted in enumerate(weighted_draws(self._fitted, panel, pairs)):
                 draw_index, params = divmod(i, len(selected)), weighted.params
-                latents[draw_index] = draw_factors(params, weighted.panel, 1, rng)[0]
+                factors[draw_index] = draw_factors(params, weighted.panel, 1, rng)[0]
                 noise = rng.standard_t(weighted.degrees, observed[draw_index].shape)
-                signal = params.offset + latents[draw_index] @ params.loadings.T
+                signal = params.offset + factors[draw_index] @ params.loadings.T
                 observed[draw_index] = signal + np.sqrt(params.noise_variance) * noise
             return {
-                "posterior_predictive": self.dataset(_predicted_variables(observed, latents), shape, selected)
+                "posterior_predictive": self.dataset(_predicted_variables(observed, factors), shape, selected)
             }
         for i, parts in enumerate(panels_given_draws(self._fitted, sequences, pairs)):
             draw_index, start = divmod(i, len(selected)), 0
@@ -246,7 +246,7 @@ class _TreeBuilder:
                 noise = np.sqrt(params.noise_variance) * rng.standard_normal(
                     (panel.n_rows, params.n_features)
                 )
-                latents[(*draw_index, rows)] = z
+                factors[(*draw_index, rows)] = z
                 observed[(*draw_index, rows)] = params.offset + effects + z @ params.loadings.T + noise
                 logs[(*draw_index, rows)] = smooth(params, panel).row_log_likelihoods
                 means, variances = leave_one_out_distributions(params, panel)
@@ -256,10 +256,10 @@ class _TreeBuilder:
                 )
                 value_logs[(*draw_index, rows)] = norm.logpdf(panel.values[: panel.n_rows], means, stds)
                 start = rows.stop
-        latents = latents[..., : draws.decay.shape[-1]]
+        factors = factors[..., : draws.decay.shape[-1]]
         value_dims = ("chain", "draw", "value")
         predicted = {
-            **_predicted_variables(observed, latents),
+            **_predicted_variables(observed, factors),
             OBSERVED_VALUES: (value_dims, left_out_values[..., sequences.mask]),
         }
         densities = {

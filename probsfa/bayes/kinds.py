@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa.bayes.priors import Priors
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from probsfa.statespace.processes import KINDS, Process
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -33,13 +33,13 @@ class Kinds(NamedTuple):
 
     Attributes
     ----------
-    others : Latents
+    others : StateLayout
         Number of processes of each kind, except AR(1) factors.
     ar_noise : bool
         Whether each column has AR(1) noise.
     """
 
-    others: Latents
+    others: StateLayout
     ar_noise: bool = False
 
 

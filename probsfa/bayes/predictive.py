@@ -370,15 +370,15 @@ def draw_series(
     if params.noise_variance.ndim == 2:
         noise = params.noise_variance[int(rng.integers(len(params.noise_variance)))]
         params = params.replace(noise_variance=noise)
-    values, latents = simulate(params.state_space, n_steps, rng)
+    values, factors = simulate(params.state_space, n_steps, rng)
     if exog is not None:
         values = values + covariate_effects(fitted, chain, draw, exog)
     if params.has_ar1_noise:
-        return values, latents[:, fitted.reported_states]
+        return values, factors[:, fitted.reported_states]
     if fitted.degrees is not None:
         noise = np.sqrt(params.noise_variance) * rng.standard_t(fitted.degrees[chain, draw], values.shape)
-        values = params.offset + latents @ params.loadings.T + noise
-    return values, latents
+        values = params.offset + factors @ params.loadings.T + noise
+    return values, factors
 
 
 def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> float:

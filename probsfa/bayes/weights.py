@@ -89,7 +89,7 @@ def weighted_draws(
         [params] = parameters_of_draw(fitted.draws, chain, draw, 1)
         degrees = float(fitted.degrees[chain, draw])
         for _ in range(sweeps):
-            latents = draw_factors(params, panel.weighted(weights), 1, rng)[0]
-            weights = draw_weights(latents, params, panel, degrees, rng)
+            factors = draw_factors(params, panel.weighted(weights), 1, rng)[0]
+            weights = draw_weights(factors, params, panel, degrees, rng)
         sweeps = _N_SWEEPS_PER_DRAW
         yield WeightedDraw(params, panel.weighted(weights), degrees, rng)

@@ -103,14 +103,14 @@ def make_slow_mixture(
         raise ValueError(f"noise_variance must not be negative, got {noise_variance!r}.")
     mu = _per_column(offset, C.shape[0], "offset")
 
-    latents = np.concatenate([_draw_latents(a, n, rng) for n in rows])
-    complete = mu + latents @ C.T + np.sqrt(r) * rng.standard_normal((latents.shape[0], C.shape[0]))
+    factors = np.concatenate([_draw_factors(a, n, rng) for n in rows])
+    complete = mu + factors @ C.T + np.sqrt(r) * rng.standard_normal((factors.shape[0], C.shape[0]))
     hidden = _draw_missing(complete, missing_fraction, missing_block, rng)
     return Bunch(
         data=np.where(hidden, np.nan, complete),
         complete=complete,
         mask=~hidden,
-        latents=latents,
+        latents=factors,
         decay=a,
         timescales=timescales_from_decay(a),
         loadings=C,
@@ -120,7 +120,7 @@ def make_slow_mixture(
     )
 
 
-def _draw_latents(a: FloatArray, n_steps: int, rng: np.random.Generator) -> FloatArray:
+def _draw_factors(a: FloatArray, n_steps: int, rng: np.random.Generator) -> FloatArray:
     innovations = rng.standard_normal((n_steps, a.size))
     innovations[1:] *= np.sqrt(1.0 - a**2)
     z = np.empty_like(innovations)
@@ -169,16 +169,16 @@ def _check_lengths(n_steps: int, lengths: Sequence[int] | None) -> tuple[int, ..
 
 
 def _check_loadings(
-    loadings: ArrayLike | None, n_features: int, n_latents: int, rng: np.random.Generator
+    loadings: ArrayLike | None, n_features: int, n_factors: int, rng: np.random.Generator
 ) -> FloatArray:
     if loadings is None:
         if n_features < 1:
             raise ValueError(f"n_features must be at least 1, got {n_features!r}.")
-        return rng.standard_normal((n_features, n_latents))
+        return rng.standard_normal((n_features, n_factors))
     C = np.asarray(loadings, dtype=np.float64)
-    if C.ndim != 2 or C.shape[1] != n_latents:
+    if C.ndim != 2 or C.shape[1] != n_factors:
         raise ValueError(
-            f"loadings must have shape (D, {n_latents}), one column for each factor; got {C.shape}."
+            f"loadings must have shape (D, {n_factors}), one column for each factor; got {C.shape}."
         )
     return C
 

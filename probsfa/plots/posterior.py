@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "plot_imputation_fan",
-    "plot_latents",
+    "plot_factors",
     "plot_loadings",
     "plot_predictive_check",
     "plot_timescales",
@@ -162,7 +162,7 @@ def plot_loadings(
     return axes
 
 
-def plot_latents(
+def plot_factors(
     model: "BayesianSFA", *, level: float = 0.9, axes: "Sequence[Axes] | NDArray[Any] | None" = None
 ) -> "list[Axes]":
     """Draw the factors of the training data with credible bands that include parameter uncertainty.
@@ -195,12 +195,12 @@ def plot_latents(
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
-    >>> [ax] = plot_latents(model)
+    >>> [ax] = plot_factors(model)
     >>> ax.get_ylabel()
     'component 1'
     """
-    latents = model.to_datatree()["posterior_predictive"]["latents"].to_numpy()
-    stacked_draws = latents.reshape(-1, *latents.shape[2:])
+    factors = model.to_datatree()["posterior_predictive"]["latents"].to_numpy()
+    stacked_draws = factors.reshape(-1, *factors.shape[2:])
     k = stacked_draws.shape[-1]
     if axes is None:
         axes = figure(8.0, 0.6 + 1.3 * k).subplots(k, 1, sharex=True, squeeze=False)[:, 0]

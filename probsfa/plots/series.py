@@ -67,13 +67,13 @@ def plot_slow_features(
     See Also
     --------
     plot_delta_values : Delta values of the features.
-    plot_latents : Factors with parameter uncertainty.
+    plot_factors : Factors with parameter uncertainty.
 
     Examples
     --------
     >>> from probsfa.datasets import make_slow_mixture
-    >>> latents = make_slow_mixture(200, timescales=[50.0, 10.0], random_state=0).latents
-    >>> axes = plot_slow_features(latents, names=["slow", "less slow"])
+    >>> factors = make_slow_mixture(200, timescales=[50.0, 10.0], random_state=0).latents
+    >>> axes = plot_slow_features(factors, names=["slow", "less slow"])
     >>> [ax.get_ylabel() for ax in axes]
     ['slow', 'less slow']
     """

@@ -48,7 +48,7 @@ from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.outlier_model import OutlierModel, far_from_adjacent, robust_scale_with_outliers
-from probsfa.statespace.parameters import Latents, StateSpace, rescale
+from probsfa.statespace.parameters import StateLayout, StateSpace, rescale
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import expected_gain_of_cycle, required_gain_of_cycle
 
@@ -367,6 +367,6 @@ def _with_another_cycle(model: LinearGaussianModel, sequences: Sequences) -> Sta
     fitted = model.fitted
     params = fitted.standardized_params
     panel = model.standardized_panel(sequences)
-    latents = Latents(params.n_components, {Rhythm: params.latents.counts.get(Rhythm, 0) + 1})
+    state_layout = StateLayout(params.n_components, {Rhythm: params.state_layout.counts.get(Rhythm, 0) + 1})
     noise = Noise(NoiseVariances.diagonal(params.n_features), np.zeros(params.n_features))
-    return rescale(enlarged(params, panel, latents, noise), fitted.shift, fitted.scale)
+    return rescale(enlarged(params, panel, state_layout, noise), fitted.shift, fitted.scale)

@@ -83,7 +83,7 @@ def covariances_of_mixture(
     weighted = loadings[:, :n_shared] / noise[:, None]
     regression = np.linalg.pinv(weighted.T @ loadings[:, :n_shared], hermitian=True) @ weighted.T
     free = free_coordinates(coordinates, params, np.zeros((n_columns, 1)))
-    stationary = np.flatnonzero(params.latents.stationary[params.latents.loaded_states[:n_shared]])
+    stationary = np.flatnonzero(params.state_layout.stationary[params.state_layout.loaded_states[:n_shared]])
     covariances = np.zeros((n_shared, n_shared + 1, n_shared + 1))
     for k in stationary:
         row, directions = regression[k], np.zeros((n_shared + 1, coordinates.size))

@@ -21,7 +21,7 @@ from probsfa.statespace.learning.starts import (
 )
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, StateSpace, select_processes, with_more_latents
+from probsfa.statespace.parameters import StateLayout, StateSpace, select_processes, with_more_factors
 
 __all__ = ["enlarged", "reduced"]
 
@@ -32,7 +32,7 @@ _LOADING_MULTIPLIERS = (1.0, 0.3)
 def enlarged(
     params: StateSpace,
     panel: Panel,
-    latents: Latents,
+    state_layout: StateLayout,
     noise: Noise,
     initial_processes: InitialProcesses | None = None,
 ) -> StateSpace:
@@ -44,7 +44,7 @@ def enlarged(
         Parameters of the smaller model, for standardized data.
     panel : Panel
         Standardized observations.
-    latents : Latents
+    state_layout : StateLayout
         Numbers of processes of the larger model, no fewer of any kind than in `params`.
     noise : Noise
         Structure and lower bound of the noise variance.
@@ -56,39 +56,39 @@ def enlarged(
     larger : StateSpace
         Initial parameters with the highest likelihood of several.
     """
-    added = latents.without(params.latents)
+    added = state_layout.without(params.state_layout)
     residuals = panel.values[:] - params.offset
     n = panel.n_rows
     residuals[:n] -= smooth(params, panel).means @ params.state_space.loadings.T
     residual_panel = panel._replace(values=residuals * panel.mask[:])
-    groups = [Latents(added.n_components)]
-    groups += [Latents(0, {kind: n}) for kind, n in added.counts.items() if not kind.from_periodogram]
+    groups = [StateLayout(added.n_components)]
+    groups += [StateLayout(0, {kind: n}) for kind, n in added.counts.items() if not kind.from_periodogram]
     for group in groups:
         if group.n_states:
-            params = _best(_with_latents(params, residual_panel, group, noise, initial_processes), panel)
-    for index in range(params.latents.n_from_periodogram, latents.n_from_periodogram):
+            params = _best(_with_factors(params, residual_panel, group, noise, initial_processes), panel)
+    for index in range(params.state_layout.n_from_periodogram, state_layout.n_from_periodogram):
         params = _with_cycle(params, panel, index, noise, initial_processes)
     return params
 
 
-def reduced(params: StateSpace, latents: Latents) -> StateSpace:
+def reduced(params: StateSpace, state_layout: StateLayout) -> StateSpace:
     """Return parameters without the processes that explain least; half their variance is added to the noise.
 
     Parameters
     ----------
     params : StateSpace
         Parameters of the larger model, for standardized data.
-    latents : Latents
+    state_layout : StateLayout
         Numbers of processes of the smaller model, no more of any kind than in `params`.
     """
     signal_to_noise = np.sum(params.loadings**2 / params.noise_variance[:, None], axis=0)
     factors = np.sort(
-        np.argsort(-signal_to_noise[: params.n_components], kind="stable")[: latents.n_components]
+        np.argsort(-signal_to_noise[: params.n_components], kind="stable")[: state_layout.n_components]
     )
     selected = {}
     for one in params.processes:
-        by_process = signal_to_noise[params.latents.states[type(one)]].reshape(len(one), -1).sum(axis=1)
-        n_selected = latents.counts.get(type(one), 0)
+        by_process = signal_to_noise[params.state_layout.states[type(one)]].reshape(len(one), -1).sum(axis=1)
+        n_selected = state_layout.counts.get(type(one), 0)
         selected[type(one)] = np.sort(np.argsort(-by_process, kind="stable")[:n_selected])
     smaller = select_processes(params, selected)
     smaller = smaller.replace(
@@ -119,15 +119,15 @@ def _with_scaled_loadings(params: StateSpace, new: StateSpace, noise: Noise) -> 
         if noise.variances.separate:
             explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
             variance = np.maximum(variance - explained, noise.floor)
-        joined = with_more_latents(params, new.replace(loadings=loadings))
+        joined = with_more_factors(params, new.replace(loadings=loadings))
         models.append(joined.replace(noise_variance=variance))
     return models
 
 
-def _with_latents(
+def _with_factors(
     params: StateSpace,
     residual_panel: Panel,
-    added: Latents,
+    added: StateLayout,
     noise: Noise,
     initial_processes: InitialProcesses | None,
 ) -> list[StateSpace]:
@@ -135,7 +135,7 @@ def _with_latents(
     new_processes = starts(
         interpolate(residual_panel),
         np.zeros(params.n_features),
-        Latents(added.n_components + added.n_other_processes),
+        StateLayout(added.n_components + added.n_other_processes),
     )
     if added.n_other_processes:
         known = {} if initial_processes is None else initial_processes.processes

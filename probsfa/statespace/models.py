@@ -16,7 +16,7 @@ from probsfa.statespace.advice import ModelProperties
 from probsfa.statespace.calibration import distance_to_observed
 from probsfa.statespace.columns import list_columns, resolution_variance
 from probsfa.statespace.diagnostics import Diagnostics, diagnose
-from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.dynamics import simulate_factors
 from probsfa.statespace.engine.posterior import (
     Posterior,
     check_finite,
@@ -115,12 +115,12 @@ class MaximumLikelihoodModel(FittedModel):
     @property
     def state_names(self) -> tuple[str, ...]:
         """Names of the states of stochastic cycles and smooth factors."""
-        return tuple(self.fitted.params.latents.names)
+        return tuple(self.fitted.params.state_layout.names)
 
     @property
     def stationary_states(self) -> BoolArray:
         """Mask of the states that have loadings and a stationary variance: not those of trends."""
-        return self.fitted.params.latents.stationary
+        return self.fitted.params.state_layout.stationary
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
         """Return standard errors from the observed information; empty without the training data."""
@@ -171,7 +171,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Number of free parameters: decays, loadings, means, and estimated noise variances."""
         fitted, params = self.fitted, self.fitted.params
         # Loadings, mean, and noise variance; AR(1) noise also has a decay and a scale.
-        n_per_constant_column = len(params.latents.loaded_states) + (4 if params.has_ar1_noise else 2)
+        n_per_constant_column = len(params.state_layout.loaded_states) + (4 if params.has_ar1_noise else 2)
         return fitted.coordinates(evenly_sampled=True).n_free - n_per_constant_column * fitted.n_constant
 
     def without_constant_columns(self, sequences: Sequences) -> Sequences:
@@ -215,8 +215,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         covariances = covariances_of_fit(fitted, evenly_sampled=self._panel(sequences).evenly_sampled)
         if covariances is None:
             return posterior.means, posterior.std
-        latents = fitted.params.latents
-        added_variances = parameter_variances(posterior.means, latents.loaded_states, covariances)
+        state_layout = fitted.params.state_layout
+        added_variances = parameter_variances(posterior.means, state_layout.loaded_states, covariances)
         return posterior.means, np.sqrt(posterior.std**2 + added_variances)
 
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
@@ -230,7 +230,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _integrates_ar1_noise(self, sequences: Sequences) -> bool:
         """Return whether AR(1) noise is integrated out; otherwise it is part of the state."""
         params = self.fitted.params
-        if not params.has_ar1_noise or params.latents.n_other_processes:
+        if not params.has_ar1_noise or params.state_layout.n_other_processes:
             return False
         return integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features)
 
@@ -517,7 +517,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     ) -> tuple[FloatArray, ...]:
         """Draw observations and latent states from the model."""
         params = self._predictive_params
-        states = simulate_latents(params, n_steps, rng)
+        states = simulate_factors(params, n_steps, rng)
         values = (
             params.offset + states @ params.loadings.T + self._draw_noise((n_steps, params.n_features), rng)
         )
@@ -589,7 +589,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         properties = ModelProperties(
             params.n_components,
             periods=params.rhythm_periods,
-            n_smooth=sum(n for kind, n in params.latents.counts.items() if kind.option == "smooth"),
+            n_smooth=sum(n for kind, n in params.state_layout.counts.items() if kind.option == "smooth"),
             ar1_noise=params.has_ar1_noise,
             robust=robust,
             smooth_factors=smooth_factors,

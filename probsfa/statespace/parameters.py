@@ -57,7 +57,7 @@ RENAMED_ARRAYS: Mapping[str, str] = {"memory_decay": "noise_decay", "memory_scal
 _MAX_SHOWN = 8
 
 
-class Latents:
+class StateLayout:
     """Numbers of latent processes of each kind.
 
     The states of AR(1) factors come first, then those of the kinds in the order of
@@ -77,22 +77,22 @@ class Latents:
         self.counts = {kind: int(counts[kind]) for kind in KINDS if counts.get(kind, 0)}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Latents) and self._key == other._key
+        return isinstance(other, StateLayout) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
 
     def __repr__(self) -> str:
         others = "".join(f", {kind.__name__}: {count}" for kind, count in self.counts.items())
-        return f"Latents({self.n_components}{others})"
+        return f"StateLayout({self.n_components}{others})"
 
     @property
     def _key(self) -> tuple[Any, ...]:
         return self.n_components, tuple(self.counts.items())
 
-    def with_components(self, n_components: int) -> "Latents":
+    def with_components(self, n_components: int) -> "StateLayout":
         """Return the same numbers with another number of AR(1) factors."""
-        return Latents(n_components, self.counts)
+        return StateLayout(n_components, self.counts)
 
     @property
     def n_other_processes(self) -> int:
@@ -185,10 +185,10 @@ class Latents:
         """Number of AR(1) factors, followed by the number of processes of each other kind."""
         return self.n_components, *(self.counts.get(kind, 0) for kind in KINDS)
 
-    def without(self, others: "Latents") -> "Latents":
+    def without(self, others: "StateLayout") -> "StateLayout":
         """Return these numbers of processes less those of `others`; differences may be negative."""
         differences = {kind: self.counts.get(kind, 0) - others.counts.get(kind, 0) for kind in KINDS}
-        return Latents(self.n_components - others.n_components, differences)
+        return StateLayout(self.n_components - others.n_components, differences)
 
     @property
     def names(self) -> list[str]:
@@ -412,7 +412,7 @@ class StateSpace:
 
     def loadings_of(self, process: Process) -> FloatArray:
         """Return the loadings (D, n, B) of the ``n`` processes of one kind, with ``B`` states each."""
-        states = self.latents.states[type(process)]
+        states = self.state_layout.states[type(process)]
         return self.loadings[:, states].reshape(self.n_features, len(process), process.n_states)
 
     @property
@@ -445,9 +445,9 @@ class StateSpace:
         return _EMPTY if smooth is None else smooth.timescales  # type: ignore[attr-defined]
 
     @property
-    def latents(self) -> Latents:
+    def state_layout(self) -> StateLayout:
         """Numbers of latent processes of each kind."""
-        return _latents(len(self.decay), *((type(one), len(one)) for one in self.processes))
+        return _factors(len(self.decay), *((type(one), len(one)) for one in self.processes))
 
     @property
     def ar1_factors_only(self) -> Self:
@@ -468,17 +468,17 @@ class StateSpace:
     @property
     def nonzero_loadings(self) -> FloatArray:
         """Loadings (D, n_loaded_states) of the states with loadings; loadings of other states are zero."""
-        latents = self.latents
-        has_all = latents.n_loaded_states == latents.n_states
-        return self.loadings if has_all else self.loadings[:, latents.loaded_states]
+        state_layout = self.state_layout
+        has_all = state_layout.n_loaded_states == state_layout.n_states
+        return self.loadings if has_all else self.loadings[:, state_layout.loaded_states]
 
     def with_nonzero_loadings(self, nonzero_loadings: FloatArray) -> Self:
         """Return the same parameters with other :attr:`nonzero_loadings`."""
-        latents = self.latents
-        if latents.n_loaded_states == latents.n_states:
+        state_layout = self.state_layout
+        if state_layout.n_loaded_states == state_layout.n_states:
             return self.replace(loadings=nonzero_loadings)
-        loadings = np.zeros((len(nonzero_loadings), latents.n_states))
-        loadings[:, latents.loaded_states] = nonzero_loadings
+        loadings = np.zeros((len(nonzero_loadings), state_layout.n_states))
+        loadings[:, state_layout.loaded_states] = nonzero_loadings
         return self.replace(loadings=loadings)
 
     @property
@@ -486,14 +486,14 @@ class StateSpace:
         """Mask of the free :attr:`nonzero_loadings` (D, n_loaded_states).
 
         Loadings that :func:`canonical` fixes are not free. For each stochastic cycle this is one loading,
-        because the phase is zero in one column. :meth:`Latents.n_free` counts free loadings and free
+        because the phase is zero in one column. :meth:`StateLayout.n_free` counts free loadings and free
         parameters of the dynamics.
         """
-        is_free = np.ones((self.n_features, self.latents.n_states), dtype=bool)
+        is_free = np.ones((self.n_features, self.state_layout.n_states), dtype=bool)
         for one in self.processes:
-            states = self.latents.states[type(one)]
+            states = self.state_layout.states[type(one)]
             is_free[:, states] = one.free_loadings(self.loadings_of(one)).reshape(self.n_features, -1)
-        return is_free[:, self.latents.loaded_states]
+        return is_free[:, self.state_layout.loaded_states]
 
     @property
     def n_features(self) -> int:
@@ -505,6 +505,7 @@ class StateSpace:
         """Whether the noise of the columns is autocorrelated."""
         return len(self.noise_scale) > 0
 
+    latents = renamed_attribute("StateSpace.latents", "state_layout")
     has_memory = renamed_attribute("StateSpace.has_memory", "has_ar1_noise")
     memory_decay = renamed_attribute("StateSpace.memory_decay", "noise_decay")
     memory_scale = renamed_attribute("StateSpace.memory_scale", "noise_scale")
@@ -520,7 +521,7 @@ class StateSpace:
     @property
     def stationary_loadings(self) -> FloatArray:
         """Loadings of the states with loadings and a stationary variance."""
-        return self.loadings[:, self.latents.stationary]
+        return self.loadings[:, self.state_layout.stationary]
 
     @property
     def state_space(self) -> Self:
@@ -560,9 +561,9 @@ class StateSpace:
 
 
 @cache
-def _latents(n_components: int, *counts: tuple[type[Process], int]) -> Latents:
+def _factors(n_components: int, *counts: tuple[type[Process], int]) -> StateLayout:
     """Return numbers of processes; cached, because a fit reads these properties ten thousand times."""
-    return Latents(n_components, dict(counts))
+    return StateLayout(n_components, dict(counts))
 
 
 def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
@@ -705,7 +706,7 @@ def rescale(params: StateSpace, shift: FloatArray, scale: FloatArray) -> StateSp
     )
 
 
-def with_more_latents(params: StateSpace, new: StateSpace) -> StateSpace:
+def with_more_factors(params: StateSpace, new: StateSpace) -> StateSpace:
     """Return parameters with the processes of both models, and noise and offset of the first model."""
     parts = [params.loadings[:, : params.n_components], new.loadings[:, : new.n_components]]
     processes = []

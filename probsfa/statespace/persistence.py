@@ -140,7 +140,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         **{name: state[name] for name in _FIT_ARRAYS if name != "status"},
     )
     params = fitted.params
-    if params.latents.n_states != params.n_states:
+    if params.state_layout.n_states != params.n_states:
         raise ValueError(f"loadings has {params.n_states} columns, which does not fit the other arrays")
     if fitted.options.has_ar1_noise != params.has_ar1_noise:
         raise ValueError("noise='ar1' and the parameters of AR(1) noise must be present together")

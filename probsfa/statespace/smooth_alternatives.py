@@ -9,7 +9,7 @@ from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.filtering import filter_all, one_step, standardized_errors
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import StateSpace, with_more_latents
+from probsfa.statespace.parameters import StateSpace, with_more_factors
 from probsfa.statespace.processes.matern import Matern32
 
 __all__ = ["find_smooth_factors"]
@@ -84,7 +84,7 @@ def _with_smooth_factors(params: StateSpace, timescales: dict[int, float]) -> St
     remaining = params.replace(
         decay=np.delete(params.decay, factors), loadings=np.delete(params.loadings, factors, axis=1)
     )
-    return with_more_latents(remaining, smooth_model)
+    return with_more_factors(remaining, smooth_model)
 
 
 def _excess_autocorrelation(states: StateSpace, timed: Sequences) -> float:

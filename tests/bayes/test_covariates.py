@@ -19,7 +19,7 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.packing import pack
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from tests.tolerances import EXACT
 
 T, H, D, P, N = 40, 3, 2, 2, 600
@@ -44,7 +44,7 @@ def test_density_is_that_of_a_regression_with_correlated_errors(rng, model):
     lengths = tuple(one.stop - one.start for one in parts)
     rows = Sequences(X, lengths, np.concatenate([times[one] for one in parts]), exog=U)
     n_sequences = 2 if model == "hierarchical" else None
-    kinds = Kinds(Latents(0), True) if model == "AR(1) noise" else None
+    kinds = Kinds(StateLayout(0), True) if model == "AR(1) noise" else None
     target = Target(1, NoiseVariances.of_option("diagonal", D), Priors(), n_sequences, kinds, P)
     values = {
         **dict(timescale=[6.0], loadings=[[0.8], [-0.5]], noise_std=[0.6, 0.4], offset=[0.3, -0.2]),

@@ -125,8 +125,8 @@ def test_variances_include_the_uncertainty_of_parameters(sampled, frame):
     for chain, draw in itertools.product(range(4), (0, 149)):
         one = parameters_of_draw(sampled.draws_, chain, draw, 1)[0]
         panel = make_panel(Sequences(frame[0].to_numpy(), (80,)))
-        latents = smooth(one, panel)
-        mean, variance = observation_moments(one, latents.means, latents.covariances)
+        factors = smooth(one, panel)
+        mean, variance = observation_moments(one, factors.means, factors.covariances)
         means.append(mean[missing])
         variances.append(variance[missing])
     np.testing.assert_allclose(std**2, np.mean(variances, axis=0) + np.var(means, axis=0), rtol=1e-8)
@@ -156,8 +156,8 @@ def test_forecast_widens_towards_the_stationary_distribution(sampled, frame):
 
 
 def test_samples_and_scores(sampled, frame):
-    X, latents = sampled.sample(30, random_state=0)
-    assert X.shape == (30, 3) and latents.shape == (30, 1)
+    X, factors = sampled.sample(30, random_state=0)
+    assert X.shape == (30, 3) and factors.shape == (30, 1)
     assert sampled.score(frame[0]) == pytest.approx(sampled.log_likelihood(frame[0]) / 80)
     assert sampled.log_likelihood(frame[0]) > sampled.log_likelihood(frame[0] + 300.0)
 
@@ -208,9 +208,9 @@ def test_pipelines_route_lengths_and_times(frame):
         pipeline = make_pipeline(FunctionTransformer(), model)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            latents = pipeline.fit_transform(X, **given)
-        np.testing.assert_array_equal(latents, model.transform(X, **given))
-        np.testing.assert_array_equal(pipeline.transform(X, **given), latents)
+            factors = pipeline.fit_transform(X, **given)
+        np.testing.assert_array_equal(factors, model.transform(X, **given))
+        np.testing.assert_array_equal(pipeline.transform(X, **given), factors)
         with pytest.raises(UnsetMetadataPassedError, match="lengths"):
             make_pipeline(quick()).fit(X, lengths=[50, 30])
 

@@ -13,7 +13,7 @@ from probsfa.bayes import factorial_ar1_model
 from probsfa.datasets import make_slow_mixture
 
 
-def with_latents(X, mask):
+def with_factors(X, mask):
     """The model by its definition, row by row, with sampled factors and the default priors."""
     timescale = numpyro.sample("timescale", dist.LogNormal(2.3, 1.5).expand([1]).to_event(1))
     loadings = numpyro.sample("loadings", dist.Normal(0.0, 1.0).expand([2, 1]).to_event(2))
@@ -51,7 +51,7 @@ def test_posteriors_agree():
     mask[3, 0] = mask[7] = False
     with jax.enable_x64(True):
         marginal = draws(factorial_ar1_model, np.where(mask, X, np.nan), 1)
-        latent = draws(with_latents, np.where(mask, X, 0.0), mask)
+        latent = draws(with_factors, np.where(mask, X, 0.0), mask)
     for power in (1, 2):  # means, and mean squares
         one, other = marginal**power, latent**power
         error = sum(x.reshape(-1, x.shape[-1]).var(0) / effective_sample_size(x) for x in (one, other))

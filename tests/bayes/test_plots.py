@@ -16,7 +16,7 @@ def test_names_are_public():
     assert {
         "plot_timescales",
         "plot_loadings",
-        "plot_latents",
+        "plot_factors",
         "plot_predictive_check",
         "plot_imputation_fan",
     } < set(plots.__all__)
@@ -44,11 +44,13 @@ def test_forest_shows_medians(sampled):
 
 
 def test_factors_have_bands(sampled, frame):
-    (ax,) = plots.plot_latents(sampled)
+    (ax,) = plots.plot_factors(sampled)
+    with pytest.warns(FutureWarning, match="plot_factors"):
+        assert plots.plot_latents is plots.plot_factors
     middle = ax.get_lines()[0].get_ydata()
     assert np.corrcoef(middle, np.asarray(sampled.transform(frame[0]))[:, 0])[0, 1] > 0.99
     with pytest.raises(ValueError, match=r"level.*got 2\.0"):
-        plots.plot_latents(sampled, level=2.0)
+        plots.plot_factors(sampled, level=2.0)
 
 
 def test_predictive_check_shows_the_observed_autocorrelation(sampled, frame, ax):

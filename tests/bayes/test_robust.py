@@ -57,7 +57,7 @@ def test_sweeps_leave_the_joint_distribution_invariant(noise):
     n, found = panel.n_rows, []
     for i in range(1400):
         chain.sweep(adapt=i < 200)
-        signal = chain.offset + chain.latents @ chain.loadings.T
+        signal = chain.offset + chain.factors @ chain.loadings.T
         weights = np.where(chain.mask > 0.0, chain.weights[:n], 1.0)
         new = signal + np.sqrt(chain.scale / weights) * rng.standard_normal(signal.shape)
         chain.values[:] = chain.mask * new
@@ -72,7 +72,7 @@ def test_sweeps_leave_the_joint_distribution_invariant(noise):
             )
             ranks = [norm.cdf(one) - 0.5 for one in standard]
             moments = [np.mean(rank**power) for rank in ranks for power in (1, 2)]
-            found.append([*moments, np.log(chain.degrees), np.mean(chain.latents**2)])
+            found.append([*moments, np.log(chain.degrees), np.mean(chain.factors**2)])
     assert chain.values.base is panel.values
     assert chain.hamiltonian.n_accepted > 800
     degrees = rng.gamma(9.0, 1.0 / 1.5, 200_000)
@@ -103,10 +103,10 @@ def test_time_scales_are_drawn_for_fixed_factors_in_units_of_innovations(rng, mo
         covariance = oracle.latent_covariance(
             oracle.Model(decay, loadings, start.noise_variance, 0.0), x, times
         )
-        of_latents = multivariate_normal.logpdf((z * size).ravel(), cov=covariance)
+        of_factors = multivariate_normal.logpdf((z * size).ravel(), cov=covariance)
         of_loadings = norm.logpdf(loadings / size, 0.3, 0.8).sum()
         jacobian = (len(z) - len(loadings)) * np.log(size).sum()
-        return norm.logpdf(log_timescale, 1.0, 0.6).sum() + of_latents + of_loadings + jacobian
+        return norm.logpdf(log_timescale, 1.0, 0.6).sum() + of_factors + of_loadings + jacobian
 
     other = current + np.array([0.3, -0.4])
     found = np.sum(densities[0](other) - densities[0](current))
@@ -145,7 +145,7 @@ def recording():
     """A clean series, its factors, the series with outliers and missing values, their mask, and a fit."""
     rng = np.random.default_rng(1)
     truth = ProbabilisticSFA.from_parameters([0.95], rng.uniform(0.5, 1.5, (4, 1)), 0.1)
-    clean, latents = truth.sample(200, random_state=0)
+    clean, factors = truth.sample(200, random_state=0)
     off = rng.random(clean.shape) < 0.05
     size = rng.choice([-1.0, 1.0], clean.shape) * rng.uniform(8.0, 30.0, clean.shape) * np.sqrt(0.1)
     x = np.where(off, clean + size, clean)
@@ -153,16 +153,16 @@ def recording():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = BayesianSFA(1, robust=True, **FEW).fit(x)
-    return clean, latents, x, off, fitted
+    return clean, factors, x, off, fitted
 
 
 def test_outliers_are_found_and_hardly_move_the_posterior(recording):
-    clean, latents, x, off, fitted = recording
+    clean, factors, x, off, fitted = recording
     observed = ~np.isnan(x)
     scores = fitted.outlier_scores(x)
     assert np.array_equal(np.isnan(scores), ~observed)
     assert roc_auc_score(off[observed], scores[observed]) > 0.99
-    assert abs(np.corrcoef(fitted.transform(x)[:, 0], latents[:, 0])[0, 1]) > 0.95
+    assert abs(np.corrcoef(fitted.transform(x)[:, 0], factors[:, 0])[0, 1]) > 0.95
     assert 2.1 <= fitted.degrees_of_freedom_ < 3.0 and "Student-t" in fitted.status_
     assert "closest to the maximum of the likelihood" in fitted.relabelling_
     low, high = np.quantile(fitted.draws_.decay, [0.005, 0.995])

@@ -339,7 +339,7 @@ def test_site_values_of_a_start_give_its_parameters(rng, options):
     """All sites have a value, and the model at these values has the parameters of the start."""
     model = ModelSettings(1, "diagonal", None, False, False, **options)
     target = Target(1, NoiseVariances.diagonal(2), DEFAULT_PRIORS, kinds=model.kinds)
-    params = FitOptions(1, processes=ProcessOptions(**options)).latents
+    params = FitOptions(1, processes=ProcessOptions(**options)).state_layout
     processes = [kind.arbitrary(count) for kind, count in params.counts.items()]
     loadings = np.zeros((2, params.n_states))
     loadings[:, params.loaded_states] = rng.standard_normal((2, len(params.loaded_states)))

@@ -20,8 +20,8 @@ def six_errors(a):
 @pytest.mark.parametrize("lag", [0, 1, 5])
 def test_factors_have_the_autocovariance_of_the_model(lag):
     a = np.array([0.95, 0.5, -0.7])
-    latents = make_slow_mixture(N, 3, decay=a, random_state=0).latents
-    assert np.all(np.abs(lagged_product(latents, lag) - a**lag) < six_errors(a))
+    factors = make_slow_mixture(N, 3, decay=a, random_state=0).latents
+    assert np.all(np.abs(lagged_product(factors, lag) - a**lag) < six_errors(a))
 
 
 def test_factors_are_uncorrelated():

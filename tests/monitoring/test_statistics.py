@@ -193,10 +193,10 @@ def test_number_of_slow_factors_agrees_with_a_simulated_series(rng):
         noise_decay=0.5,
         noise_scale=0.3,
     )
-    X, latents = model.sample(20_000, random_state=rng)
-    change, variance = (np.mean(np.diff(a, axis=0) ** 2, axis=0) for a in (X, latents)), X.var(axis=0)
-    of_columns, of_latents = change
-    expected = np.count_nonzero(of_latents / latents.var(axis=0) <= np.max(of_columns / variance))
+    X, factors = model.sample(20_000, random_state=rng)
+    change, variance = (np.mean(np.diff(a, axis=0) ** 2, axis=0) for a in (X, factors)), X.var(axis=0)
+    of_columns, of_factors = change
+    expected = np.count_nonzero(of_factors / factors.var(axis=0) <= np.max(of_columns / variance))
     assert count_slow_factors(model.params_) == expected == 2
 
 

@@ -8,7 +8,7 @@ variance of the white noise.
 import numpy as np
 from scipy.linalg import block_diag
 
-from tests.oracles import block_processes as latents
+from tests.oracles import block_processes as factors
 
 
 def value_covariance(params, times):
@@ -17,7 +17,7 @@ def value_covariance(params, times):
     covariance = np.zeros((n_rows * d, n_rows * d))
     if params.loadings.shape[1]:
         matrix = np.kron(np.eye(n_rows), params.loadings)
-        covariance += matrix @ latents.prior(params, times) @ matrix.T
+        covariance += matrix @ factors.prior(params, times) @ matrix.T
     for j in range(d):
         noise_covariances = [
             params.noise_scale[j] ** 2 * params.noise_decay[j] ** np.abs(np.subtract.outer(t, t))
@@ -41,12 +41,12 @@ def log_likelihood(params, data, times):
     )
 
 
-def posterior_of_latents(params, data, times):
+def posterior_of_factors(params, data, times):
     """Return mean (N, S) and covariance (N, S, N, S) of the factors' states, without AR(1) noise."""
     x = (np.concatenate(data) - params.offset).ravel()
     observed = ~np.isnan(x)
     n_rows, s = len(x) // len(params.offset), params.loadings.shape[1]
-    prior = latents.prior(params, times)
+    prior = factors.prior(params, times)
     cross_covariance = prior @ np.kron(np.eye(n_rows), params.loadings)[observed].T
     gain = np.linalg.solve(value_covariance(params, times)[np.ix_(observed, observed)], cross_covariance.T).T
     mean, covariance = gain @ x[observed], prior - gain @ cross_covariance.T

@@ -80,8 +80,8 @@ def log_likelihood(name, X, decay, loadings, offset, shape=(), n_nodes=25):
     size = n_steps * k
     grid = np.stack(np.meshgrid(*[nodes] * size, indexing="ij"), axis=-1).reshape(-1, size)
     mass = np.prod(np.stack(np.meshgrid(*[weights] * size, indexing="ij"), axis=-1), axis=-1).ravel()
-    latents = (grid @ np.linalg.cholesky(prior_covariance(decay, n_steps)).T).reshape(-1, n_steps, k)
-    eta = offset + latents @ loadings.T
+    factors = (grid @ np.linalg.cholesky(prior_covariance(decay, n_steps)).T).reshape(-1, n_steps, k)
+    eta = offset + factors @ loadings.T
     observed = ~np.isnan(X)
     terms = log_density(name, np.where(observed, X, 0.0), eta, shape)
     logs = np.log(mass) + np.sum(np.where(observed, terms, 0.0), axis=(1, 2))
@@ -124,7 +124,7 @@ def best_gaussian(expected, decay, loadings, offset, n_steps):
     return -best.fun, mean.reshape(n_steps, -1), root @ root.T
 
 
-def sampled_latents(name, X, decay, loadings, offset, n_draws=8000):
+def sampled_factors(name, X, decay, loadings, offset, n_draws=8000):
     """Return means and standard deviations (T,) of one factor of Bernoulli or Poisson values, by NUTS."""
     import jax
     import numpyro

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 def covariance(decay, loadings, noise, lengths):
     """Return the covariance of expanded rows, ordered by rows, entry by entry."""
     positions = [(s, t) for s, n in enumerate(lengths) for t in range(n)]
-    n_outputs, n_latents = loadings.shape
+    n_outputs, n_factors = loadings.shape
     out = np.zeros((len(positions) * n_outputs, len(positions) * n_outputs))
     for i, (s, t) in enumerate(positions):
         for j, (other, u) in enumerate(positions):
@@ -16,7 +16,7 @@ def covariance(decay, loadings, noise, lengths):
                 for e in range(n_outputs):
                     value = 0.0
                     if s == other:
-                        for k in range(n_latents):
+                        for k in range(n_factors):
                             value += loadings[d, k] * loadings[e, k] * decay[k] ** abs(t - u)
                     if i == j and d == e:
                         value += noise[d]
@@ -33,12 +33,12 @@ def log_density(rows, decay, loadings, noise, offset, lengths):
 
 def latent_means(rows, decay, loadings, noise, offset):
     """Return means (T, K) of the factors given expanded rows (T, E) of one sequence."""
-    n, (_, n_latents) = len(rows), loadings.shape
+    n, (_, n_factors) = len(rows), loadings.shape
     total = covariance(decay, loadings, noise, [n])
     weighted_deviations = np.linalg.solve(total, (rows - offset).ravel()).reshape(n, -1)
-    out = np.zeros((n, n_latents))
+    out = np.zeros((n, n_factors))
     for t in range(n):
-        for k in range(n_latents):
+        for k in range(n_factors):
             for u in range(n):
                 out[t, k] += decay[k] ** abs(t - u) * loadings[:, k] @ weighted_deviations[u]
     return out

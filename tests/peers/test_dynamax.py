@@ -271,11 +271,11 @@ def test_draws_have_the_moments_of_the_posterior(source):
 def test_simulated_series_have_the_moments_of_the_model(complete):
     """This package returns (observations, factors), dynamax (states, emissions)."""
     model, _ = complete
-    observations, latents = simulate(to_parameters(model), 4000, np.random.default_rng(0))
+    observations, factors = simulate(to_parameters(model), 4000, np.random.default_rng(0))
     sample = adapters.compiled(lambda *given: lgssm_inference.lgssm_joint_sample(*given, 4000))
     states, emissions = sample(adapters.dynamax_static(model), jax.random.PRNGKey(0))
     covariance = model.loadings @ model.loadings.T + np.diag(model.noise)
-    for x, z in ((observations, latents), (np.asarray(emissions), np.asarray(states))):
+    for x, z in ((observations, factors), (np.asarray(emissions), np.asarray(states))):
         assert x.shape == (4000, D) and z.shape == (4000, K)
         # Successive rows are correlated: effective number for the slowest factor, 1 - a^2 over 1 + a^2.
         slow = (1 - model.decay**2) / (1 + model.decay**2)

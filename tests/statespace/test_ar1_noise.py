@@ -57,7 +57,7 @@ def test_attributes_describe_the_noise(case):
 
 def test_factors_exclude_the_ar1_noise(case):
     model, params, data, times = case
-    mean, covariance = oracle.posterior_of_latents(params, data, times)
+    mean, covariance = oracle.posterior_of_factors(params, data, times)
     posterior = model.posterior(data[0])
     assert scaled_error(model.transform(data[0]), mean) < EXACT
     assert scaled_error(posterior.covariances, [covariance[t, :, t] for t in range(N_ROWS)]) < EXACT
@@ -104,7 +104,7 @@ def test_one_step_predictions_include_the_ar1_noise(case):
         )
         assert scaled_error(result.predictions[t], mean) < EXACT
         assert scaled_error(result.prediction_std[t] ** 2, np.diag(covariance)) < EXACT
-    factors, _ = oracle.posterior_of_latents(params, [data[0][:14]], [times[0][:14]])
+    factors, _ = oracle.posterior_of_factors(params, [data[0][:14]], [times[0][:14]])
     assert scaled_error(result.means[13], factors[13]) < EXACT
     assert result.means.shape == (N_ROWS, 2) and result.std.shape == (N_ROWS, 2)
     assert result.log_likelihood == pytest.approx(oracle.log_likelihood(params, data, times), rel=EXACT)

@@ -96,8 +96,8 @@ def test_impute(series):
 def test_forecast(series):
     _, data, fitted = series
     found = fitted.forecast(data, 7)
-    latents, latent_std, means, std = oracle.forecast(fitted_model(fitted), data, 7)
-    assert scaled_error(found.latent_means, latents) < EXACT
+    factors, latent_std, means, std = oracle.forecast(fitted_model(fitted), data, 7)
+    assert scaled_error(found.latent_means, factors) < EXACT
     assert scaled_error(found.latent_std, latent_std) < EXACT
     assert scaled_error(found.means, means) < EXACT and scaled_error(found.std, std) < EXACT
 

@@ -83,7 +83,7 @@ def test_moments_and_draws_of_factors(rng):
     params = make_params(rng)
     data, times, panel = make_data(rng, params, [20])
     found = IdiosyncraticPosterior(params, panel)
-    mean, covariance = oracle.posterior_of_latents(params, data, times)
+    mean, covariance = oracle.posterior_of_factors(params, data, times)
     posterior = found.posterior()
     np.testing.assert_allclose(posterior.means, mean, atol=1e-3)
     expected = np.array([covariance[t, :, t] for t in range(20)])
@@ -119,7 +119,7 @@ def test_forecast_is_that_of_missing_rows(rng):
     mean, covariance = oracle.conditional_moments(params, longer, [np.arange(22.0)], indices)
     np.testing.assert_allclose(means.ravel(), mean, atol=1e-3)
     np.testing.assert_allclose((variances + params.noise_variance).ravel(), np.diag(covariance), rtol=0.15)
-    of_factors, covariance = oracle.posterior_of_latents(params, longer, [np.arange(22.0)])
+    of_factors, covariance = oracle.posterior_of_factors(params, longer, [np.arange(22.0)])
     np.testing.assert_allclose(factor_means, of_factors[[18, 19, 21]], atol=1e-3)
     np.testing.assert_allclose(
         factor_variances[:, 0], [covariance[t, 0, t, 0] for t in (18, 19, 21)], rtol=0.15

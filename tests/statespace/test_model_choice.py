@@ -35,7 +35,7 @@ from probsfa.statespace.leave_one_out import interpolate_linearly
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents, StateSpace, rescale
+from probsfa.statespace.parameters import StateLayout, StateSpace, rescale
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import ResidualStructure as Structure
 from probsfa.statespace.residual_structure import residual_structure
@@ -248,9 +248,9 @@ def test_a_cycle_is_found_in_the_residuals_of_a_smaller_model(rng):
     panel = to_panel([simulate(params, 600, rng)[0]])
     alone = params.ar1_factors_only
     larger = enlarged(
-        alone, panel, Latents(1, {Rhythm: 1}), Noise(NoiseVariances.diagonal(3), np.full(3, 1e-9))
+        alone, panel, StateLayout(1, {Rhythm: 1}), Noise(NoiseVariances.diagonal(3), np.full(3, 1e-9))
     )
-    assert larger.latents == Latents(1, {Rhythm: 1})
+    assert larger.state_layout == StateLayout(1, {Rhythm: 1})
     assert larger.rhythm_periods[0] == pytest.approx(12.0, rel=0.02)
     assert log_likelihood(larger, panel) > log_likelihood(alone, panel) + 50.0
 
@@ -264,7 +264,7 @@ def test_a_smaller_model_keeps_the_factors_that_explain_most():
         rhythm_decay=np.array([0.5, 0.6]),
         rhythm_frequency=np.array([0.1, 0.2]),
     )
-    less = reduced(params, Latents(2, {Rhythm: 1}))
+    less = reduced(params, StateLayout(2, {Rhythm: 1}))
     np.testing.assert_array_equal(less.decay, [0.9, 0.7])
     np.testing.assert_array_equal(less.rhythm_frequency, [0.2])
     np.testing.assert_array_equal(less.loadings, params.loadings[:, [0, 2, 5, 6]])
@@ -667,10 +667,10 @@ def test_a_new_factor_raises_the_likelihood():
     shift, scale = X.mean(axis=0), X.std(axis=0)
     params = rescale(ProbabilisticSFA(2).fit(X).params_, -shift / scale, 1.0 / scale)
     noise = Noise(NoiseVariances.diagonal(8), np.full(8, 1e-9))
-    larger = enlarged(params, panel, Latents(3), noise)
+    larger = enlarged(params, panel, StateLayout(3), noise)
     np.testing.assert_array_equal(larger.loadings[:, :2], params.loadings)
     assert log_likelihood(larger, panel) > log_likelihood(params, panel) + 50.0
-    assert enlarged(params, panel, Latents(11), noise).n_components == 11
+    assert enlarged(params, panel, StateLayout(11), noise).n_components == 11
 
 
 @pytest.mark.parametrize(

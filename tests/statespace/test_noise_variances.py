@@ -9,7 +9,7 @@ from probsfa.statespace.learning.em import maximize
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_missing_values
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.noise.gaussian import WEAK_PRIOR, Noise
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from tests.oracles import statespace as oracle
 from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters
 
@@ -54,7 +54,7 @@ def series(rng, tied):
 
 def test_the_score_equals_finite_differences(rng, tied):
     params, panel = series(rng, tied)
-    coordinates = Coordinates(Latents(2), tied, panel.evenly_sampled)
+    coordinates = Coordinates(StateLayout(2), tied, panel.evenly_sampled)
     at = to_vector(coordinates, params)
     assert at.size == coordinates.size
     step, expected = 1e-5, []
@@ -84,7 +84,7 @@ def test_the_m_step_maximizes_over_shared_variances(rng, tied):
 
 def test_the_metric_is_that_of_free_variances_summed_over_groups(rng, tied):
     params, panel = series(rng, tied)
-    layouts = [Coordinates(Latents(2), one, True) for one in (tied, NoiseVariances.diagonal(5))]
+    layouts = [Coordinates(StateLayout(2), one, True) for one in (tied, NoiseVariances.diagonal(5))]
     found, free = (
         Metric(one, params, complete_data_without_missing_values(40.0, one)).to_dense() for one in layouts
     )

@@ -1,4 +1,4 @@
-"""StateSpace and Latents: coordinates, canonical form, arrays by name, and pickles."""
+"""StateSpace and StateLayout: coordinates, canonical form, arrays by name, and pickles."""
 
 import copy
 import copyreg
@@ -14,7 +14,7 @@ from probsfa.statespace import make_parameters
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents, StateSpace, canonical, rescale, with_more_latents
+from probsfa.statespace.parameters import StateLayout, StateSpace, canonical, rescale, with_more_factors
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_parameters
 
@@ -22,12 +22,12 @@ from tests.statespace.support import to_parameters
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
 def test_coordinates_are_counted_without_parameters(rng, noise):
     params = to_parameters(oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.3)))
-    coordinates = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True)
-    assert params.latents == coordinates.latents and params.n_states == coordinates.n_states == 3
+    coordinates = Coordinates(StateLayout(3), getattr(NoiseVariances, noise)(5), True)
+    assert params.state_layout == coordinates.state_layout and params.n_states == coordinates.n_states == 3
     vector = to_vector(coordinates, params)
     assert vector.shape == (coordinates.size,)
     dynamics, loadings, _, _ = coordinates.slices
-    assert vector[dynamics].shape == (coordinates.latents.n_dynamics,)
+    assert vector[dynamics].shape == (coordinates.state_layout.n_dynamics,)
     # Loadings that the canonical form fixes are not free.
     n_fixed = np.count_nonzero(~params.free_loadings)
     assert vector[loadings].shape == (params.free_loadings.size,)
@@ -40,7 +40,7 @@ def test_coordinates_are_counted_without_parameters(rng, noise):
 
 def test_values_without_coordinates_are_those_of_the_template(rng):
     params, other = (to_parameters(oracle.random_model(rng, 5, 3)) for _ in range(2))
-    coordinates = Coordinates(Latents(3), NoiseVariances.known(5), True)
+    coordinates = Coordinates(StateLayout(3), NoiseVariances.known(5), True)
     back = from_vector(coordinates, to_vector(coordinates, params), other)
     np.testing.assert_array_equal(back.noise_variance, other.noise_variance)
     for name in ("decay", "loadings", "offset"):
@@ -49,8 +49,8 @@ def test_values_without_coordinates_are_those_of_the_template(rng):
 
 def test_factors_are_added_to_existing_factors(rng):
     params, new = (to_parameters(oracle.random_model(rng, 4, k)) for k in (2, 3))
-    both = with_more_latents(params, new)
-    assert both.latents.without(params.latents) == new.latents == Latents(3)
+    both = with_more_factors(params, new)
+    assert both.state_layout.without(params.state_layout) == new.state_layout == StateLayout(3)
     np.testing.assert_array_equal(both.decay, [*params.decay, *new.decay])
     np.testing.assert_array_equal(both.loadings, np.hstack([params.loadings, new.loadings]))
     np.testing.assert_array_equal(both.noise_variance, params.noise_variance)
@@ -183,6 +183,8 @@ def test_old_arguments_of_make_parameters_warn():
     assert found.noise_decay == expected.noise_decay and found.noise_scale == expected.noise_scale
     with pytest.warns(FutureWarning, match="has_memory is now has_ar1_noise"):
         assert found.has_memory
+    with pytest.warns(FutureWarning, match="latents is now state_layout"):
+        assert found.latents == found.state_layout
     with pytest.warns(FutureWarning, match="memory_share is now noise_share"):
         assert found.memory_share == expected.noise_share
 

@@ -12,7 +12,7 @@ from probsfa import ProbabilisticSFA, load, select_n_components
 from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import StateSpace, with_more_latents
+from probsfa.statespace.parameters import StateSpace, with_more_factors
 from probsfa.statespace.processes.matern import Matern52
 from tests.oracles import block_processes as oracle
 from tests.oracles.statespace import numerical_hessian
@@ -166,7 +166,7 @@ def test_standard_errors_equal_the_numerical_ones(series):
     model = ProbabilisticSFA(0, rhythms=[PERIOD], smooth=1, max_iter=60, tol=1e-7).fit(series)
     errors = model.standard_errors(series)
     fitted_params, unit = model._model.fitted.standardized_params, model._model.fitted
-    coordinates = Coordinates(fitted_params.latents, NoiseVariances.diagonal(2), True)
+    coordinates = Coordinates(fitted_params.state_layout, NoiseVariances.diagonal(2), True)
     panel = to_panel([(series - unit.shift) / unit.scale])
     at = to_vector(coordinates, fitted_params)
     free = np.ones(coordinates.size, dtype=bool)
@@ -205,8 +205,8 @@ def test_the_number_of_other_factors_is_selected_jointly(series):
 
 def test_added_factors_are_sorted_by_kind():
     one = truth()
-    both = with_more_latents(one, one.replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
-    assert both.latents.numbers == (2, *(2 * count for count in one.latents.numbers[1:]))
+    both = with_more_factors(one, one.replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
+    assert both.state_layout.numbers == (2, *(2 * count for count in one.state_layout.numbers[1:]))
     columns = [one.loadings[:, :1], one.loadings[:, 1:3], one.loadings[:, 3:]]
     expected = np.hstack([part for kind in columns for part in (kind, 10.0 * kind)])
     np.testing.assert_array_equal(both.loadings, expected)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probsfa.statespace.engine.posterior import draw_factors, draw_states, simulate, simulate_latents, smooth
+from probsfa.statespace.engine.posterior import draw_factors, draw_states, simulate, simulate_factors, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import parametrize
 from tests.statespace.support import (
@@ -81,7 +81,7 @@ def test_draws_with_small_noise_reproduce_the_observations(rng):
 def test_factors_are_stationary_with_unit_variance(rng, decay):
     """Means of products over independent series; a product at correlation c has the variance 1 + c^2."""
     decay, n = np.array(decay), 4000
-    drawn = np.array([simulate_latents(model_of_decays(decay), 4, rng) for _ in range(n)])
+    drawn = np.array([simulate_factors(model_of_decays(decay), 4, rng) for _ in range(n)])
     assert drawn.shape == (n, 4, 2)
     for s in range(4):
         for t in range(4):

@@ -25,7 +25,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.student import MAX_DEGREES, StudentNoise
 from probsfa.statespace.noise.tails import LeftOut
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from probsfa.statespace.prediction_errors import left_out_row_moments
 from probsfa.statespace.student import bound_at, infer_weights, left_out_moments, value_moments, weights_at
 from tests.oracles import statespace as oracle
@@ -415,7 +415,7 @@ def test_tails_are_estimated_with_few_evaluations(rng, monkeypatch):
     monkeypatch.setattr(robust, "value_moments", counted)
     monkeypatch.setattr(probsfa.statespace.student, "value_moments", counted)
     noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
-    coordinates, optimizer = Coordinates(Latents(1), noise.variances, True), Optimizer("auto", 200, 0.1)
+    coordinates, optimizer = Coordinates(StateLayout(1), noise.variances, True), Optimizer("auto", 200, 0.1)
     result = robust.fit_robust(panel, coordinates, noise, optimizer, tails=StudentNoise())
     assert result.converged and len(evaluated) + result.n_evaluations < 150
     tails = result.tails
@@ -439,7 +439,7 @@ def test_interrupted_fit_keeps_the_best(rng):
     def fit(report=None):
         return robust.fit_robust(
             panel,
-            Coordinates(Latents(1), noise.variances, True),
+            Coordinates(StateLayout(1), noise.variances, True),
             noise,
             Optimizer("auto", 50, 1e-2),
             tails=StudentNoise(),

@@ -81,7 +81,7 @@ def test_random_walks_are_rotated_to_principal_axes(rng):
     np.testing.assert_allclose(models[0].loadings, models[1].loadings, rtol=1e-9)
     between = models[0].loadings.T @ models[0].loadings
     assert np.abs(between - np.diag(np.diag(between))).max() < 1e-9 * between.max()
-    assert models[0].latents.n_free(4) == 12 - 3
+    assert models[0].state_layout.n_free(4) == 12 - 3
 
 
 def test_steps_of_a_level_are_estimated(rng):
@@ -159,7 +159,7 @@ def test_information_on_loadings_of_trends_approximates_the_curvature(kind, seed
     loadings[:, 0] = mixing / scale * kind.initial_std
     process = LocalLinearTrend(np.ones(1)) if kind is LocalLinearTrend else LocalLevel.arbitrary(1)
     params = StateSpace(np.zeros(0), loadings, np.full(3, 0.09), np.zeros(3), (process,))
-    coordinates, panel = Coordinates(params.latents, NoiseVariances.diagonal(3), True), to_panel([x])
+    coordinates, panel = Coordinates(params.state_layout, NoiseVariances.diagonal(3), True), to_panel([x])
     vector, part = to_vector(coordinates, params), coordinates.slices[1]
     complete = complete_data_of(expected_statistics(params, panel), params, 1.0, centred=True)
     information = Metric(coordinates, params, complete).to_dense(0.0)[part, part]

@@ -33,7 +33,7 @@ from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import Coordinates, score
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, StateSpace
+from probsfa.statespace.parameters import StateLayout, StateSpace
 
 __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 
@@ -118,7 +118,7 @@ class CollapsedDensity(NamedTuple):
         n = panel.n_rows
         n_observed = np.asarray(panel.mask[:n]).sum(axis=0)
         excess_weights = weights[:n].sum(axis=0) - n_observed
-        coordinates = Coordinates(Latents(k), self.noise, False)
+        coordinates = Coordinates(StateLayout(k), self.noise, False)
         gradient = score(coordinates, params, panel.gaps, stats._replace(counts=n_observed))
         by_rate, by_loadings, by_log_scale, by_offset = (gradient[part] for part in coordinates.slices)
         by_loadings = by_loadings.reshape(d, k)

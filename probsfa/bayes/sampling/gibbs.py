@@ -163,12 +163,12 @@ def sample_by_gibbs(
 
 
 def draw_weights(
-    latents: FloatArray, params: StateSpace, panel: Panel, degrees: float, rng: np.random.Generator
+    factors: FloatArray, params: StateSpace, panel: Panel, degrees: float, rng: np.random.Generator
 ) -> FloatArray:
     """Draw the weights (T, D) of values given factors (N, K); zero for missing values and padding."""
     n = panel.n_rows
     mask = np.asarray(panel.mask[:n])
-    errors = panel.values[:n] - params.offset - latents @ params.loadings.T
+    errors = panel.values[:n] - params.offset - factors @ params.loadings.T
     rate = 0.5 * (degrees + mask * errors**2 / params.noise_variance)
     weights = np.zeros(panel.values.shape)
     weights[:n] = mask * rng.gamma(0.5 * (degrees + 1.0), size=mask.shape) / rate
@@ -274,7 +274,7 @@ class _Chain:
         self.scale = problem.noise.column_values(group_values, start.noise_variance)
         self.degrees = float(np.clip(problem.degrees * random_factor(1)[0], MIN_DEGREES, 100.0))
         self.weights = np.array(panel.mask[:])
-        self.latents, self.log_density = np.zeros((n, k)), 0.0
+        self.factors, self.log_density = np.zeros((n, k)), 0.0
         self.collapsed = CollapsedDensity(
             panel,
             problem.noise,
@@ -317,7 +317,7 @@ class _Chain:
         for j in range(z.shape[1]):
             for k in range(j):
                 z = self._draw_rotation(z, k, j)
-        self.latents = z
+        self.factors = z
         signal = z @ self.loadings.T
         errors = self.mask * (self.values - self.offset - signal)
         self._draw_scales_and_degrees(errors)
@@ -359,7 +359,7 @@ class _Chain:
         )
         return *sums, np.sum(z[self.is_start] ** 2, axis=0)
 
-    def _log_density_of_latents(
+    def _log_density_of_factors(
         self, sums: tuple[FloatArray, ...], log_timescale: FloatArray, size: FloatArray | float = 1.0
     ) -> FloatArray:
         """Return the log density (K,) of the factors multiplied by `size`, up to a constant."""
@@ -391,8 +391,8 @@ class _Chain:
             of_loadings = -0.5 * np.sum(
                 (self.loadings / s - self.loadings_mean) ** 2 / self.loadings_variance, axis=0
             )
-            of_latents = self._log_density_of_latents(sums, log_timescale, s)
-            return self.prior_of_timescale(log_timescale) + of_latents + of_loadings + (len(z) - d) * log_s
+            of_factors = self._log_density_of_factors(sums, log_timescale, s)
+            return self.prior_of_timescale(log_timescale) + of_factors + of_loadings + (len(z) - d) * log_s
 
         proposed = slice_sample(given_innovations, current, self.rng)
         s = np.exp(log_size(proposed))
@@ -400,7 +400,7 @@ class _Chain:
         sums = self._transition_sums(z)
 
         def given_factors(log_timescale: FloatArray) -> FloatArray:
-            return self.prior_of_timescale(log_timescale) + self._log_density_of_latents(sums, log_timescale)
+            return self.prior_of_timescale(log_timescale) + self._log_density_of_factors(sums, log_timescale)
 
         self.log_timescale = slice_sample(given_factors, proposed, self.rng)
         return z
@@ -450,9 +450,9 @@ class _Chain:
 
         def log_density(angle: FloatArray) -> FloatArray:
             rotation_matrix = rotation(float(angle[0]))
-            of_latents = np.einsum("ai,iab,bi->", rotation_matrix, quadratic_forms, rotation_matrix)
+            of_factors = np.einsum("ai,iab,bi->", rotation_matrix, quadratic_forms, rotation_matrix)
             of_loadings = np.sum((c @ rotation_matrix - mean) ** 2 / variance)
-            return np.array([-0.5 * (of_latents + of_loadings)])
+            return np.array([-0.5 * (of_factors + of_loadings)])
 
         rotation_matrix = rotation(float(slice_sample(log_density, np.zeros(1), self.rng)[0]))
         out = z.copy()

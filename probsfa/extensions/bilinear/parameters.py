@@ -6,7 +6,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.linalg import canonical_signs
-from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.dynamics import simulate_factors
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["BilinearParameters", "canonical", "rescale", "simulate"]
@@ -81,12 +81,12 @@ def simulate(
     n_features, n_chains, n_components = params.loadings.shape
     # Loadings and noise are placeholders, because only the factors are drawn.
     ar1 = StateSpace(params.decay, np.zeros((1, n_components)), np.ones(1), np.zeros(1))
-    latents = simulate_latents(ar1, n_steps, rng)
+    factors = simulate_factors(ar1, n_steps, rng)
     uniform = rng.uniform(size=(n_steps, n_chains))
     gates = np.empty((n_steps, n_chains))
     gates[0] = uniform[0] < params.probability
     for t in range(1, n_steps):
         gates[t] = uniform[t] < np.where(gates[t - 1] == 1.0, 1.0 - params.switch_off, params.switch_on)
-    means = np.einsum("dmk,tm,tk->td", params.loadings, gates, latents, optimize=True)
+    means = np.einsum("dmk,tm,tk->td", params.loadings, gates, factors, optimize=True)
     noise = rng.standard_normal((n_steps, n_features)) * np.sqrt(params.noise_variance)
-    return params.offset + means + noise, latents, gates
+    return params.offset + means + noise, factors, gates

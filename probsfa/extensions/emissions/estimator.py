@@ -24,7 +24,7 @@ from probsfa.statespace.quantities import Quantity
 __all__ = ["EmissionSFA"]
 
 # Maximum number of factors for n_components=None.
-_MAX_LATENTS = 5
+_MAX_FACTORS = 5
 # Maximum number of posterior evaluations of the initial Gaussian model.
 _MAX_START_EVALUATIONS = 40
 
@@ -238,7 +238,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         links = read_link(self.link, sequences.n_features, names)
         n_components = self.n_components
         if n_components is None:
-            n_components = min(sequences.n_features, _MAX_LATENTS)
+            n_components = min(sequences.n_features, _MAX_FACTORS)
         options = FitOptions(
             n_components,
             processes=ProcessOptions.of(self),

@@ -223,7 +223,7 @@ class BoundObjective:
         engine_parameters, panel = engine_params(params), site_panel(self.observations, inference.sites)
         stats = expected_statistics(engine_parameters, panel)
         log_prior, prior_loadings_gradient, prior_offset_gradient = self.prior(params)
-        loaded_states = params.latents.loaded_states
+        loaded_states = params.state_layout.loaded_states
         _, slope, precision = inference.expectation
         loadings_gradient = slope.T @ inference.means
         n, k = inference.means.shape
@@ -352,7 +352,7 @@ def maximize_bound(
     """
     evenly_sampled = observations.panel.evenly_sampled
     params = clip_decays(engine_params(params), evenly_sampled=evenly_sampled)
-    linear = Coordinates(params.latents, NoiseVariances.known(params.n_features), evenly_sampled)
+    linear = Coordinates(params.state_layout, NoiseVariances.known(params.n_features), evenly_sampled)
     layout = Layout(linear, tuple((shape.shape[0], shape.shape[1]) for shape in shapes))
     objective = BoundObjective(
         observations, layout, params, prior, max_iter, min(_SITES_TOL, 0.01 * tol), report
@@ -366,7 +366,7 @@ def maximize_bound(
     loading_step, offset_step, shape_step = _MAX_STEPS
     max_steps = np.concatenate(
         [
-            longest_steps(params.latents),
+            longest_steps(params.state_layout),
             np.full(linear.n_states * linear.n_features, loading_step),
             np.full(linear.n_features, offset_step),
             np.full(layout.size - linear.size, shape_step),

@@ -33,7 +33,7 @@ from probsfa.extensions.emissions.sites import (
     site_panel,
 )
 from probsfa.extensions.emissions.start import initialize
-from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.dynamics import simulate_factors
 from probsfa.statespace.engine.posterior import Posterior, draw_factors
 from probsfa.statespace.factor_uncertainty import covariances_of_mixture, parameter_variances
 from probsfa.statespace.filtering import FilterState
@@ -162,7 +162,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and standard deviations, with parameter uncertainty."""
-        posterior, loaded_states = self.posterior(sequences), self.params.latents.loaded_states
+        posterior, loaded_states = self.posterior(sequences), self.params.state_layout.loaded_states
         if self.level_and_scale is None:
             return posterior.means, posterior.std
         covariances = self.level_and_scale
@@ -179,7 +179,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     @property
     def state_names(self) -> tuple[str, ...]:
         """Names of the states of stochastic cycles and smooth factors."""
-        return tuple(self.params.latents.names)
+        return tuple(self.params.state_layout.names)
 
     @property
     def n_parameters(self) -> int:
@@ -316,8 +316,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
         """Draw observations and states from the model."""
-        latents = simulate_latents(self.params, n_steps, rng)
-        return draw_values(self.params, self.columns, self.shapes, latents, rng), latents
+        factors = simulate_factors(self.params, n_steps, rng)
+        return draw_values(self.params, self.columns, self.shapes, factors, rng), factors
 
     def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw trajectories of the states (n_draws, N, K) from their joint distribution given the data."""
@@ -327,8 +327,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Return values (n_draws, N, D); missing values are drawn jointly given the observed values."""
-        latents = self.draw_factors(sequences, n_draws, rng)
-        draws = draw_values(self.params, self.columns, self.shapes, latents, rng)
+        factors = self.draw_factors(sequences, n_draws, rng)
+        draws = draw_values(self.params, self.columns, self.shapes, factors, rng)
         return np.where(sequences.mask, sequences.values, draws)
 
 
@@ -437,7 +437,7 @@ def fit_model(
     start = initialize(encoded, blocks, options)
     observations = make_observations(encoded.with_time_unit(start.time_unit), blocks)
     if tol == "auto":
-        n_free = start.params.latents.n_free(start.params.n_features) + start.params.n_features
+        n_free = start.params.state_layout.n_free(start.params.n_features) + start.params.n_features
         tol = min(1e-4 * n_free**2, 0.03 * n_free)
     fit = maximize_bound(
         observations,
@@ -452,7 +452,7 @@ def fit_model(
     scale = predictor_scales(columns, observations, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
     layout = Coordinates(
-        params.latents, NoiseVariances.known(params.n_features), observations.panel.evenly_sampled
+        params.state_layout, NoiseVariances.known(params.n_features), observations.panel.evenly_sampled
     )
     noisy_params = params.replace(noise_variance=mean_noise(observations, fit.inference.sites))
     model = EmissionModel(

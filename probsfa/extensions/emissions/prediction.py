@@ -200,11 +200,11 @@ def draw_values(
     params: StateSpace,
     columns: Sequence[Column],
     shapes: Shapes,
-    latents: FloatArray,
+    factors: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
     """Draw values (..., D), in data units, given latent factors (..., K)."""
-    eta = params.offset + latents @ params.loadings.T
+    eta = params.offset + factors @ params.loadings.T
     column_shapes = shapes_by_column(columns, shapes)
     values = np.empty((*eta.shape[:-1], len(columns)))
     for j, column in enumerate(columns):

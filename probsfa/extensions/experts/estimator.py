@@ -152,8 +152,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     >>> model = ProductOfExpertsSFA(2, max_iter=50, tol=1.0, random_state=0).fit(y)
     >>> bool(abs(np.corrcoef(model.transform(y)[:, 0], np.sin(t / 15.0))[0, 1]) > 0.9)
     True
-    >>> drawn, latents = model.sample(20, n_moves=50)
-    >>> drawn.shape, latents.shape
+    >>> drawn, factors = model.sample(20, n_moves=50)
+    >>> drawn.shape, factors.shape
     ((20, 2), (20, 2))
     """
 
@@ -443,8 +443,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         draws = experts.draw_series(n_steps, n_moves, rng)
         rows = draws.rows[0] + experts.noise * rng.standard_normal(draws.rows[0].shape)
         if not expanded:
-            return rows, draws.latents[0]
-        return rows, draws.latents[0], experts.expanded(draws, rng)[0]
+            return rows, draws.factors[0]
+        return rows, draws.factors[0], experts.expanded(draws, rng)[0]
 
     # -------------------------------------------------------------------- scores
 

@@ -90,8 +90,8 @@ class LinearBase:
         """Return n independent draws (F, n) of the F free values."""
         n_rows, k = len(self._std), self._params.n_components
         normals = rng.standard_normal((n_rows * k, n))
-        latents = self._mean[:, None] + solve_banded((0, k), self._root, normals, check_finite=False)
-        predictors = latents.T.reshape(n, n_rows, k) @ self._params.loadings.T
+        factors = self._mean[:, None] + solve_banded((0, k), self._root, normals, check_finite=False)
+        predictors = factors.T.reshape(n, n_rows, k) @ self._params.loadings.T
         shrinkage = self._std**2 / self._params.noise_variance
         centre = self._params.offset + shrinkage * predictors + self._observation_term
         return self._density.free_values(centre + self._std * rng.standard_normal(centre.shape))

@@ -47,7 +47,7 @@ class Drawn(NamedTuple):
 
     rows: FloatArray
     latent_means: FloatArray
-    latents: FloatArray
+    factors: FloatArray
 
 
 class ExpertModel(NamedTuple):
@@ -166,7 +166,7 @@ class ExpertModel(NamedTuple):
         total_variance = self.params.noise_variance
         squared_width = self.width**2
         model_variance = np.maximum(total_variance - squared_width, 0.0)
-        predictors = self.params.offset + drawn.latents @ self.params.loadings.T
+        predictors = self.params.offset + drawn.factors @ self.params.loadings.T
         centre = on_manifold + squared_width / total_variance * (predictors - on_manifold)
         std = np.sqrt(model_variance * squared_width / total_variance)
         rows = centre + std * rng.standard_normal(centre.shape)

@@ -98,7 +98,7 @@ class SampledModel(FittedModel):
 
     def draw_factors(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors given the observed values."""
-        return self.draws(sequences, n_draws, rng).latents
+        return self.draws(sequences, n_draws, rng).factors
 
     def draw_values(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw the missing values of series."""

@@ -34,7 +34,7 @@ def propose_list(candidates: list[dict[str, Any]]) -> Callable[["Search"], Propo
 
     def size(options: dict[str, Any]) -> int:
         requested = FitOptions.of(ProbabilisticSFA(**options))
-        return 10**6 if requested.n_components is None else requested.latents.n_states
+        return 10**6 if requested.n_components is None else requested.state_layout.n_states
 
     return lambda search: iter(sorted(candidates, key=size))
 

@@ -355,7 +355,7 @@ class Search:
         """Return initial parameters, from an earlier fit or from the most similar candidates."""
         if previous is not None:
             return start_of(previous.model.fitted.params, problem)
-        latents = problem.options.latents
+        state_layout = problem.options.state_layout
         other_options = {name: value for name, value in options.items() if name not in _LATENT_OPTIONS}
         if isinstance(problem.options.noise, str) and problem.options.noise not in _WHITE_NOISE_KINDS:
             return None
@@ -365,7 +365,7 @@ class Search:
             candidate_options = {
                 name: value for name, value in candidate.options.items() if name not in _LATENT_OPTIONS
             }
-            n_additional = latents.without(candidate.model.fitted.options.latents).numbers
+            n_additional = state_layout.without(candidate.model.fitted.options.state_layout).numbers
             if candidate_options == other_options and min(n_additional) >= 0:
                 fewer.append((sum(n_additional), candidate.model.fitted.params))
             elif candidate_options == other_options and max(n_additional) <= 0:
@@ -384,9 +384,9 @@ class Search:
                 problem.time_unit, evenly_sampled=panel.evenly_sampled
             )
             noise = problem.standardized_noise
-            starts.append(enlarged(closest(fewer), panel, latents, noise, fixed_parameters))
+            starts.append(enlarged(closest(fewer), panel, state_layout, noise, fixed_parameters))
         if more:
-            starts.append(reduced(closest(more), latents))
+            starts.append(reduced(closest(more), state_layout))
         if len(starts) < 2:
             return starts[0] if starts else None
         return max(starts, key=lambda start: log_likelihood(start, panel))

@@ -581,7 +581,7 @@ def transition_table(params: StateSpace, gaps: FloatArray) -> Transition:
     return over._map_pairs(lambda rows, start: np.concatenate([rows, start[:1]]), over.starting())
 
 
-def simulate_latents(params: StateSpace, n_steps: int, rng: np.random.Generator) -> FloatArray:
+def simulate_factors(params: StateSpace, n_steps: int, rng: np.random.Generator) -> FloatArray:
     """Draw latent states (n_steps, K) from the model, for evenly sampled rows.
 
     Stationary processes start from their stationary distribution, trends from zero.

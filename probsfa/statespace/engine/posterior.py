@@ -20,7 +20,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.core.algorithm import Core, supports
 from probsfa.statespace.engine.core.kernels import MAX_STATES, warn_if_missing
-from probsfa.statespace.engine.dynamics import Transition, simulate_latents
+from probsfa.statespace.engine.dynamics import Transition, simulate_factors
 from probsfa.statespace.engine.moments import Filtering, Statistics
 from probsfa.statespace.engine.stateless import Stateless
 from probsfa.statespace.panel import Panel
@@ -360,12 +360,12 @@ def simulate(params: StateSpace, n_steps: int, rng: np.random.Generator) -> tupl
     -------
     observations : ndarray of shape (n_steps, D)
         The series.
-    latents : ndarray of shape (n_steps, K)
+    factors : ndarray of shape (n_steps, K)
         The factors.
     """
-    latents = simulate_latents(params, n_steps, rng)
+    factors = simulate_factors(params, n_steps, rng)
     noise = rng.standard_normal((n_steps, params.n_features)) * np.sqrt(params.noise_variance)
-    return params.offset + latents @ params.loadings.T + noise, latents
+    return params.offset + factors @ params.loadings.T + noise, factors
 
 
 def draw_factors(params: StateSpace, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:

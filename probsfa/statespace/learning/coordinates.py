@@ -25,7 +25,7 @@ from probsfa.linalg import canonical_signs
 from probsfa.statespace.engine.dynamics import block_slices, transition_over, transition_score
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents, StateSpace, canonical
+from probsfa.statespace.parameters import StateLayout, StateSpace, canonical
 from probsfa.statespace.processes import BlockMoments, Process, ar1
 from probsfa.statespace.processes.base import closest_order, closest_signs
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -126,7 +126,7 @@ def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
     decay, ar1_loadings = params.decay[order], ar1_loadings[:, order]
     parts, processes = [ar1_loadings * closest_signs(ar1_loadings, fixed)], []
     for process in params.processes:
-        fixed = limits.loadings[:, params.latents.states[type(process)]]
+        fixed = limits.loadings[:, params.state_layout.states[type(process)]]
         closest, loadings = process.closest(
             params.loadings_of(process),
             fixed.reshape(d, len(process), process.n_states),
@@ -167,7 +167,7 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
     free = np.flatnonzero(~has_fixed_loadings[:k])
     loadings[:, free] *= canonical_signs(loadings[:, free], scale)
     for process in params.processes:
-        states = params.latents.states[type(process)]
+        states = params.state_layout.states[type(process)]
         positions = np.arange(states.start, states.stop).reshape(len(process), process.n_states)
         for j in np.flatnonzero(~np.any(has_fixed_loadings[positions], axis=1)):
             _, rotated = process.select([j]).canonical(loadings[:, positions[[j]]], scale)
@@ -182,14 +182,14 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
 #
 # The first coordinates are the decays of AR(1) factors (:mod:`probsfa.statespace.processes.ar1`). They are
 # followed by the coordinates of each other kind of process (:meth:`.Process.to_free`): the first coordinate
-# of all its processes, then the second. The number of coordinates is ``Latents.n_dynamics``. The modules of
-# :mod:`probsfa.statespace.processes` define their meaning.
+# of all its processes, then the second. The number of coordinates is ``StateLayout.n_dynamics``. The
+# modules of :mod:`probsfa.statespace.processes` define their meaning.
 
 
 def _split_by_kind(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
     """Yield each kind of process with its part (C, N) of a vector over the coordinates of the dynamics."""
     for process in params.processes:
-        part = params.latents.coordinates[type(process)]
+        part = params.state_layout.coordinates[type(process)]
         yield process, numbers[part].reshape(process.n_free(), len(process))
 
 
@@ -221,10 +221,10 @@ def clip_decays(params: StateSpace, *, evenly_sampled: bool) -> StateSpace:
     return params.replace(decay=np.maximum(params.decay, 10.0 * ar1.MIN_DECAY))
 
 
-def longest_steps(latents: Latents) -> FloatArray:
+def longest_steps(state_layout: StateLayout) -> FloatArray:
     """Return the longest step of one iteration in each coordinate of the dynamics."""
-    others = [np.repeat(kind.longest_steps, count) for kind, count in latents.counts.items()]
-    return np.concatenate([np.ones(latents.n_components), *others])
+    others = [np.repeat(kind.longest_steps, count) for kind, count in state_layout.counts.items()]
+    return np.concatenate([np.ones(state_layout.n_components), *others])
 
 
 def longest_loading_steps(params: StateSpace) -> FloatArray:
@@ -234,12 +234,12 @@ def longest_loading_steps(params: StateSpace) -> FloatArray:
     is diffuse, are larger by orders of magnitude. For trends, the longest step is the largest initial
     loading, up to a limit of the kind. With longer steps, the optimizer often ends at a lower likelihood.
     """
-    latents = params.latents
+    state_layout = params.state_layout
     others = [
         np.full(len(kind.loaded_states) * count, kind.longest_loading_step)
-        for kind, count in latents.counts.items()
+        for kind, count in state_layout.counts.items()
     ]
-    maximum = np.concatenate([np.ones(latents.n_components), *others])
+    maximum = np.concatenate([np.ones(state_layout.n_components), *others])
     return np.clip(np.max(np.abs(params.nonzero_loadings), axis=0, initial=0.0), 1.0, maximum)
 
 
@@ -272,7 +272,7 @@ def dynamics_standard_errors(
     # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
     errors = {"decay_": decay, "timescales_": time_unit * decay / (positive * np.log(positive) ** 2)}
     for process in params.processes:
-        part, shape = params.latents.coordinates[type(process)], (process.n_free(), len(process))
+        part, shape = params.state_layout.coordinates[type(process)], (process.n_free(), len(process))
         blocks = np.einsum("cndn->cdn", covariance[part, part].reshape(*shape, *shape))
         attributes = [quantity.attribute for quantity in process.quantities if quantity.scale]
         errors |= dict(zip(attributes, process.standard_errors(blocks, time_unit), strict=True))
@@ -488,7 +488,7 @@ def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: boo
     for process in params.processes:
         values, derivatives = process.spectra(omega)  # (W, N, S) and (W, N, S, C)
         count, n_loaded_states = values.shape[1:]
-        n_free, first_coordinate = process.n_free(), params.latents.coordinates[type(process)].start
+        n_free, first_coordinate = process.n_free(), params.state_layout.coordinates[type(process)].start
         process_states = first_state + np.arange(count * n_loaded_states)
         process_coordinates = first_coordinate + np.arange(n_free * count).reshape(n_free, count)
         all_values.append(values.reshape(len(omega), -1))
@@ -501,7 +501,7 @@ def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: boo
         np.hstack(all_derivatives),
         np.concatenate(states),
         np.concatenate(coordinates),
-        params.latents.n_dynamics,
+        params.state_layout.n_dynamics,
     )
 
 
@@ -536,7 +536,7 @@ class Coordinates(NamedTuple):
 
     Attributes
     ----------
-    latents : Latents
+    state_layout : StateLayout
         Numbers of latent processes of each kind; AR(1) noise counts as AR(1) processes.
     variances : NoiseVariances
         Which columns share a noise variance, and which variances are known.
@@ -548,7 +548,7 @@ class Coordinates(NamedTuple):
         Fixed parameters and ranges of frequencies of the factors. Parameters of AR(1) noise are never fixed.
     """
 
-    latents: Latents
+    state_layout: StateLayout
     variances: NoiseVariances
     evenly_sampled: bool
     n_ar1_noise: int = 0
@@ -567,19 +567,19 @@ class Coordinates(NamedTuple):
     @property
     def with_white_noise(self) -> "Coordinates":
         """The coordinates of the same model without AR(1) noise."""
-        factors = self.latents.with_components(self.latents.n_components - self.n_ar1_noise)
-        return self._replace(latents=factors, n_ar1_noise=0)
+        factors = self.state_layout.with_components(self.state_layout.n_components - self.n_ar1_noise)
+        return self._replace(state_layout=factors, n_ar1_noise=0)
 
     @property
     def with_ar1_noise(self) -> "Coordinates":
         """The coordinates of the same model with AR(1) noise of each column."""
-        extended = self.latents.with_components(self.latents.n_components + self.n_features)
-        return self._replace(latents=extended, n_ar1_noise=self.n_features)
+        extended = self.state_layout.with_components(self.state_layout.n_components + self.n_features)
+        return self._replace(state_layout=extended, n_ar1_noise=self.n_features)
 
     @property
     def ar1_noise_states(self) -> slice:
         """States that are AR(1) noise."""
-        return slice(self.latents.n_components - self.n_ar1_noise, self.latents.n_components)
+        return slice(self.state_layout.n_components - self.n_ar1_noise, self.state_layout.n_components)
 
     @property
     def has_loading(self) -> BoolArray:
@@ -597,7 +597,7 @@ class Coordinates(NamedTuple):
     @property
     def n_states(self) -> int:
         """Number of states with loadings."""
-        return self.latents.n_loaded_states
+        return self.state_layout.n_loaded_states
 
     @property
     def n_noise(self) -> int:
@@ -607,12 +607,12 @@ class Coordinates(NamedTuple):
     @property
     def size(self) -> int:
         """Number of coordinates, ``P``."""
-        return self.latents.n_dynamics + self.n_loadings + self.n_noise + self.n_features
+        return self.state_layout.n_dynamics + self.n_loadings + self.n_noise + self.n_features
 
     @property
     def n_free(self) -> int:
         """Number of identified free parameters, without rotations that do not change the likelihood."""
-        n_of_factors = self.with_white_noise.latents.n_free(self.n_features)
+        n_of_factors = self.with_white_noise.state_layout.n_free(self.n_features)
         n = n_of_factors + 2 * self.n_ar1_noise + self.n_noise + self.n_features
         if self.limits is not None:
             # A fixed loading that only determines the phase of a cycle does not reduce the number of free
@@ -644,11 +644,11 @@ class Coordinates(NamedTuple):
         decays = limits.decays
         values[: len(decays)] = np.arctanh(decays) if self.evenly_sampled else np.log(-np.log(decays))
         # While cycles are detected one after the other, the model has fewer cycles than the limits.
-        if Rhythm in self.latents.counts:
-            n, end = self.latents.counts[Rhythm], self.latents.coordinates[Rhythm].stop
+        if Rhythm in self.state_layout.counts:
+            n, end = self.state_layout.counts[Rhythm], self.state_layout.coordinates[Rhythm].stop
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
-        if limits.any_fixed and limits.loadings.shape[1] == self.latents.n_states:
-            values[loadings] = limits.loadings[:, self.latents.loaded_states][self.has_loading]
+        if limits.any_fixed and limits.loadings.shape[1] == self.state_layout.n_states:
+            values[loadings] = limits.loadings[:, self.state_layout.loaded_states][self.has_loading]
             values[noise] = np.log(self.variances.group_values(limits.noise))
         fixed = ~np.isnan(values)
         lower[fixed] = upper[fixed] = values[fixed]
@@ -658,7 +658,7 @@ class Coordinates(NamedTuple):
     def slices(self) -> tuple[slice, slice, slice, slice]:
         """Slices of dynamics, loadings, noise and offset in the vector."""
         # Sums of integers, because a fit evaluates this thousands of times; np.cumsum took 7 % of its time.
-        loadings = self.latents.n_dynamics
+        loadings = self.state_layout.n_dynamics
         noise = loadings + self.n_loadings
         offset = noise + self.n_noise
         end = offset + self.n_features
@@ -694,11 +694,15 @@ def score(coordinates: Coordinates, params: StateSpace, gaps: FloatArray, stats:
     expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
     """
     r = params.noise_variance
-    by_latent = stats.residual_moments / r[:, None]
+    by_factor = stats.residual_moments / r[:, None]
     by_noise = 0.5 * (stats.residual_power / r - stats.counts)
     by_dynamics = dynamics_score(params, gaps, stats, evenly_sampled=coordinates.evenly_sampled)
     return pack_gradient(
-        coordinates, by_dynamics, by_latent[:, coordinates.latents.loaded_states], by_noise, by_latent[:, -1]
+        coordinates,
+        by_dynamics,
+        by_factor[:, coordinates.state_layout.loaded_states],
+        by_noise,
+        by_factor[:, -1],
     )
 
 

@@ -55,7 +55,7 @@ def maximize(
     params : StateSpace
     """
     if limits is not None and limits.any_fixed:
-        free = np.isnan(limits.loadings[:, params.latents.loaded_states])
+        free = np.isnan(limits.loadings[:, params.state_layout.loaded_states])
         has_loading = free if has_loading is None else has_loading & free
     loadings, offset, variance = _maximize_observations(params, stats, noise, has_loading)
     changed = maximize_dynamics(params, stats, gaps, limits).with_nonzero_loadings(loadings)
@@ -69,9 +69,9 @@ def _maximize_observations(
     # The statistics contain moments of the residuals at `params`. A regression of the residuals on the states
     # estimates the changes of loadings and offsets.
     moments, cross_products = stats.latent_moments, stats.residual_moments
-    latents = params.latents
-    if latents.n_loaded_states < latents.n_states:
-        regressors = np.append(latents.loaded_states, params.n_states)
+    state_layout = params.state_layout
+    if state_layout.n_loaded_states < state_layout.n_states:
+        regressors = np.append(state_layout.loaded_states, params.n_states)
         moments, cross_products = moments[:, regressors[:, None], regressors], cross_products[:, regressors]
     if has_loading is not None and not has_loading.all():
         # Equations of fixed loadings are replaced by "change = 0".

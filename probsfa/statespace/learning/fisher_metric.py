@@ -162,7 +162,7 @@ def complete_data_of(
     centred : bool, default=False
         Whether to compute moments about the mean of the rows.
     """
-    total, states = stats.total_moments, params.latents.loaded_states
+    total, states = stats.total_moments, params.state_layout.loaded_states
     n_rows = max(float(total[-1, -1]), 1.0)
     moments = total[states[:, None], states]
     if centred:
@@ -261,7 +261,7 @@ class Metric:
                 _sum_outer_products(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
             )
             by_dynamics = spectra.loading_cross_information(weights, h, g).reshape(
-                q * k, coordinates.latents.n_dynamics
+                q * k, coordinates.state_layout.n_dynamics
             )
             self.inside_coupling = n * np.hstack([self._sum_by_variance(by_noise.T).T, by_dynamics])
             noise *= np.outer(self.root_share, self.root_share)
@@ -516,7 +516,7 @@ def _metric_frequencies(params: StateSpace, complete: CompleteData) -> tuple[Flo
     trends would be far too short.
     """
     omega, weights = information_frequencies(params)
-    if not all(kind.stationary for kind in params.latents.counts):
+    if not all(kind.stationary for kind in params.state_layout.counts):
         omega = np.maximum(omega, np.pi * max(complete.n_sequences, 1.0) / complete.n_rows)
     return omega, weights
 
@@ -529,7 +529,7 @@ def _gradient_curvature(
     The terms are for the coordinates of the noise and of the dynamics; see :class:`Metric`.
     """
     if gradient is None:
-        return np.zeros(coordinates.n_noise), np.zeros(coordinates.latents.n_dynamics)
+        return np.zeros(coordinates.n_noise), np.zeros(coordinates.state_layout.n_dynamics)
     dynamics, _, noise, _ = coordinates.slices
     by_dynamics = dynamics_curvature(params, gradient[dynamics], evenly_sampled=coordinates.evenly_sampled)
     return np.maximum(-gradient[noise], 0.0), by_dynamics
@@ -664,7 +664,7 @@ def _shared_spectra(spectra: LatentSpectra, coordinates: Coordinates) -> LatentS
             state_of_derivative - coordinates.n_ar1_noise,
         )[retained],
         coordinate_of_derivative[retained],
-        coordinates.latents.n_dynamics,
+        coordinates.state_layout.n_dynamics,
     )
 
 

@@ -51,7 +51,7 @@ from probsfa.statespace.learning.starts import (
 )
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
+from probsfa.statespace.parameters import StateLayout, StateSpace, with_more_factors
 
 # Maximum number of evaluations of Whittle's likelihood for one candidate.
 _MAX_WHITTLE_EVALUATIONS = 80
@@ -203,7 +203,7 @@ class _Search:
         white_coordinates = coordinates.with_white_noise
         if (
             coordinates.n_ar1_noise
-            and start.latents == white_coordinates.latents
+            and start.state_layout == white_coordinates.state_layout
             and not coordinates.any_fixed
         ):
             white = self.satisfy_constraints(start, white_coordinates)
@@ -220,7 +220,7 @@ class _Search:
         limits = coordinates.limits
         assert limits is not None
         white_coordinates = coordinates.with_white_noise._replace(limits=limits.frequencies_only)
-        if white_coordinates.latents.n_other_processes:
+        if white_coordinates.state_layout.n_other_processes:
             candidates = self.process_candidates(white_coordinates, None)
         else:
             candidates = self.ar1_candidates(white_coordinates)
@@ -238,7 +238,7 @@ class _Search:
         white_coordinates, max_iter = coordinates.with_white_noise, self.evaluate.limit
         white_fit = (
             self.with_processes(white_coordinates)
-            if white_coordinates.latents.n_other_processes
+            if white_coordinates.state_layout.n_other_processes
             else self.from_ar1_candidates(white_coordinates)
         )
         if not coordinates.n_ar1_noise:
@@ -263,12 +263,14 @@ class _Search:
         the processes, unless they are trends.
         """
         limit, nested = self.evaluate.limit, None
-        if coordinates.latents.n_components:
-            ar1_coordinates = coordinates._replace(latents=Latents(coordinates.latents.n_components))
+        if coordinates.state_layout.n_components:
+            ar1_coordinates = coordinates._replace(
+                state_layout=StateLayout(coordinates.state_layout.n_components)
+            )
             nested = self.from_ar1_candidates(ar1_coordinates)
-            extended = with_more_latents(
+            extended = with_more_factors(
                 nested.params,
-                processes_without_loadings(coordinates.latents, nested.params, self.initial_processes),
+                processes_without_loadings(coordinates.state_layout, nested.params, self.initial_processes),
             )
             nested = nested._replace(params=extended)
             if nested.status == "interrupted":
@@ -285,7 +287,7 @@ class _Search:
             return self.interrupted_result(self.evaluate.best)
         # The initial state of a trend is diffuse, so that the density of the first row is small and a trend
         # may lower the likelihood.
-        stationary = all(kind.stationary for kind in coordinates.latents.counts)
+        stationary = all(kind.stationary for kind in coordinates.state_layout.counts)
         if nested is not None and stationary and not result.log_likelihood >= nested.log_likelihood:
             return nested._replace(status=result.status)
         return result
@@ -330,7 +332,7 @@ class _Search:
         centred, offset = _centred(self.panel)
         return [
             self.satisfy_constraints(params, coordinates)
-            for params in starts(centred, offset, coordinates.latents)
+            for params in starts(centred, offset, coordinates.state_layout)
         ]
 
     def ar1_noise_candidates(
@@ -339,7 +341,7 @@ class _Search:
         """Return refined candidates with AR(1) noise, and the white-noise model with weak AR(1) noise."""
         white_coordinates, white_models = coordinates.with_white_noise, [nested]
         if not one_start:
-            n_other_processes = nested.latents.n_other_processes
+            n_other_processes = nested.state_layout.n_other_processes
             white_models += (
                 self.process_candidates(white_coordinates, None)
                 if n_other_processes
@@ -360,43 +362,45 @@ class _Search:
 
     def process_candidates(self, coordinates: Coordinates, nested: FitResult | None) -> list[StateSpace]:
         """Return candidates with cycles, smooth factors or trends; candidates from `nested` are last."""
-        latents = coordinates.latents
+        state_layout = coordinates.state_layout
         grid = interpolate_to_grid(self.panel)
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
         centred = [x - offset for x in grid]
         data = periodogram(centred) if max(map(len, grid)) >= _MIN_ROWS_OF_SPECTRA else None
-        ar1_latents = Latents(latents.n_components + latents.n_from_ar1)
-        if ar1_latents.n_components:
+        ar1_factors = StateLayout(state_layout.n_components + state_layout.n_from_ar1)
+        if ar1_factors.n_components:
             bases = [
                 base_model
-                for params in starts(centred, offset, ar1_latents)
-                for base_model in from_ar1_factors(params, latents, self.initial_processes)
+                for params in starts(centred, offset, ar1_factors)
+                for base_model in from_ar1_factors(params, state_layout, self.initial_processes)
             ]
         else:
             variance = np.mean(np.concatenate(centred) ** 2, axis=0)
             bases = [StateSpace(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
         bases = [self.satisfy_constraints(params, coordinates) for params in bases]
-        if data is not None and ar1_latents.n_components and latents.n_from_periodogram:
+        if data is not None and ar1_factors.n_components and state_layout.n_from_periodogram:
             bases = [
-                self.refine(coordinates._replace(latents=base_model.latents), base_model, data)[1]
+                self.refine(coordinates._replace(state_layout=base_model.state_layout), base_model, data)[1]
                 for base_model in bases
             ]
         candidates = [self.with_cycles(coordinates, params, data, centred) for params in bases]
         if nested is not None:
             ar1_model = nested.params.ar1_factors_only
             base = ar1_model
-            if latents.n_from_ar1:
+            if state_layout.n_from_ar1:
                 residuals, _ = _centred_residuals(self.panel, ar1_model)
-                residual_factors = next(starts(residuals, np.zeros_like(offset), Latents(latents.n_from_ar1)))
-                base = with_more_latents(
-                    ar1_model, from_ar1_factors(residual_factors, latents, self.initial_processes)[0]
+                residual_factors = next(
+                    starts(residuals, np.zeros_like(offset), StateLayout(state_layout.n_from_ar1))
+                )
+                base = with_more_factors(
+                    ar1_model, from_ar1_factors(residual_factors, state_layout, self.initial_processes)[0]
                 )
             complete_model = self.with_cycles(coordinates, base, data, centred)
             candidates.append(complete_model)
             for multiplier in _LOADING_MULTIPLIERS:
                 loadings = complete_model.loadings.copy()
-                loadings[:, latents.n_components :] *= multiplier
-                loadings[:, : latents.n_components] = ar1_model.loadings
+                loadings[:, state_layout.n_components :] *= multiplier
+                loadings[:, : state_layout.n_components] = ar1_model.loadings
                 candidates.append(
                     complete_model.replace(
                         decay=ar1_model.decay, loadings=loadings, noise_variance=ar1_model.noise_variance
@@ -412,7 +416,7 @@ class _Search:
         centred: list[FloatArray],
     ) -> StateSpace:
         """Add stochastic cycles one by one, with detected or given frequencies, and refine the model."""
-        n_rhythms = coordinates.latents.n_from_periodogram
+        n_rhythms = coordinates.state_layout.n_from_periodogram
         for j in range(n_rhythms):
             if self.initial_processes.frequencies is None:
                 frequency = strongest_frequency(params, centred)
@@ -426,7 +430,7 @@ class _Search:
                 params = candidates[0]
             else:
                 refined = [
-                    self.refine(coordinates._replace(latents=candidate.latents), candidate, data)
+                    self.refine(coordinates._replace(state_layout=candidate.state_layout), candidate, data)
                     for candidate in candidates
                 ]
                 params = max(refined, key=lambda pair: pair[0])[1]

@@ -322,7 +322,7 @@ class MaximumLikelihood:
         params = self.params
         limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
         variances = self.options.variances(params.n_features)
-        coordinates = Coordinates(params.latents, variances, evenly_sampled, limits=limits)
+        coordinates = Coordinates(params.state_layout, variances, evenly_sampled, limits=limits)
         return coordinates.with_ar1_noise if params.has_ar1_noise else coordinates
 
     @property
@@ -397,7 +397,7 @@ class FitProblem(NamedTuple):
         """Coordinates of the free parameters."""
         evenly_sampled = self.observations.panel.evenly_sampled
         variances = self.options.variances(self.scale.size)
-        coordinates = Coordinates(self.options.latents, variances, evenly_sampled, limits=self.limits)
+        coordinates = Coordinates(self.options.state_layout, variances, evenly_sampled, limits=self.limits)
         return coordinates.with_ar1_noise if self.options.has_ar1_noise else coordinates
 
     @property
@@ -419,10 +419,10 @@ class FitProblem(NamedTuple):
         This requires data in memory, AR(1) factors only, and no fixed parameters.
         """
         options, observations = self.options, self.observations
-        if not options.has_ar1_noise or options.fixed is not None or options.latents.n_other_processes:
+        if not options.has_ar1_noise or options.fixed is not None or options.state_layout.n_other_processes:
             return False
         panel = observations.panel
-        k, d = options.latents.n_components, self.scale.size
+        k, d = options.state_layout.n_components, self.scale.size
         return observations.e_step is None and integrates_ar1_noise(panel.n_rows, k, d)
 
     @property
@@ -518,7 +518,7 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
         If `init` has a wrong type, number of factors or number of columns; or if a number is not finite, a
         decay is outside (-1, 1), or a variance is negative.
     """
-    scale, k = problem.scale, problem.options.latents.n_components
+    scale, k = problem.scale, problem.options.state_layout.n_components
     params = init if isinstance(init, StateSpace) else getattr(init, "params_", None)
     if params is None and all(hasattr(init, name) for name in ("delta_values_", "loadings_", "mean_")):
         decay = np.clip(
@@ -546,7 +546,7 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
         # If the scale of AR(1) noise is zero, its gradient is also zero, and the optimizer would not change
         # it.
         params = with_weak_ar1_noise(params)
-    if params.latents != problem.options.latents or params.n_features != scale.size:
+    if params.state_layout != problem.options.state_layout or params.n_features != scale.size:
         raise ValueError(
             f"init has {params.n_components} factors of {params.n_features} columns; the fit has {k} of "
             f"{scale.size}."
@@ -586,8 +586,8 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         size = Size(int(options.n_components or 0))
     elif size is None:
         size = data.default_size(ar1_noise=options.has_ar1_noise)
-    latents = replace(options, n_components=size.n_components).latents
-    check_identified(latents, int(data.columns.counts.sum()))
+    state_layout = replace(options, n_components=size.n_components).state_layout
+    check_identified(state_layout, int(data.columns.counts.sum()))
     observations = data.standardized(shift, scale, size.segments)
     problem = FitProblem(
         observations,
@@ -603,7 +603,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         size.n_full_evaluations,
     )
     has_noise_states = options.has_ar1_noise and not problem.integrates_ar1_noise
-    check_fit_memory(latents.n_states + (scale.size if has_noise_states else 0))
+    check_fit_memory(state_layout.n_states + (scale.size if has_noise_states else 0))
     if not (selected and options.tol == "auto"):
         return problem
     # With n_components=None the model is for imputation, for which a larger tolerance suffices.

@@ -397,7 +397,9 @@ def make_box(coordinates: Coordinates, noise: Noise, start: StateSpace) -> Box:
         np.full(part.stop - part.start, step)
         for part, step in zip(coordinates.slices[2:], _MAX_STEPS, strict=True)
     ]
-    max_step = np.concatenate([longest_steps(coordinates.latents), loading_steps, *noise_and_offset_steps])
+    max_step = np.concatenate(
+        [longest_steps(coordinates.state_layout), loading_steps, *noise_and_offset_steps]
+    )
     return Box(lower, max_step, upper)
 
 

@@ -23,7 +23,7 @@ from probsfa.statespace.noise.gaussian import (
     WEAK_PRIOR,
     Noise,
 )
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from probsfa.statespace.processes import KINDS, Process
 from probsfa.statespace.processes.rhythm import Rhythm
 
@@ -528,17 +528,17 @@ class FitOptions:
             raise ValueError(
                 "noise=0.0 is slow feature analysis in closed form and does not support fixed parameters."
             )
-        latents = self.latents
-        requested = {"decays": latents.n_components, "periods": self.processes.count("rhythms")}
+        state_layout = self.state_layout
+        requested = {"decays": state_layout.n_components, "periods": self.processes.count("rhythms")}
         for name, size in requested.items():
             if name in fixed and len(fixed[name]) != size:
                 raise ValueError(
                     f"fixed[{name!r}] has {len(fixed[name])} values; it must have {size}, one for each "
                     "factor. Use NaN for values to estimate."
                 )
-        if "loadings" in fixed and any(len(row) != latents.n_states for row in fixed["loadings"]):
+        if "loadings" in fixed and any(len(row) != state_layout.n_states for row in fixed["loadings"]):
             raise ValueError(
-                f"fixed['loadings'] must have a column for each of the {latents.n_states} states, as "
+                f"fixed['loadings'] must have a column for each of the {state_layout.n_states} states, as "
                 f"loadings_ has; got {len(fixed['loadings'][0])}."
             )
         for name in ("decays", "loadings", "noise"):
@@ -573,10 +573,10 @@ class FitOptions:
         return min(_TOL_PER_SQUARED_PARAMETER * n_parameters**2, _MAX_TOL)
 
     @property
-    def latents(self) -> Latents:
+    def state_layout(self) -> StateLayout:
         """Numbers of latent processes of each kind; requires that `n_components` is a number."""
         assert self.n_components is not None
-        return Latents(int(self.n_components), self.processes.counts)
+        return StateLayout(int(self.n_components), self.processes.counts)
 
     @property
     def tails(self) -> HeavyTails | None:
@@ -643,7 +643,7 @@ class FitOptions:
         has_periods = bool(periods) and all(is_number(period) for period in periods)
         if self.fixed is None and not has_periods:
             return None
-        latents, d = self.latents, scale.size
+        state_layout, d = self.state_layout, scale.size
         frequencies = np.repeat([[-np.inf], [np.inf]], self.processes.count("rhythms"), axis=1)
         if has_periods:
             initial = 2.0 * np.pi * time_unit / np.array(periods, dtype=np.float64)
@@ -655,8 +655,8 @@ class FitOptions:
             is_fixed = np.array([period is not None for period in fixed["periods"]])
             frequencies = np.where(is_fixed, initial, frequencies)
         arrays = {
-            "decays": np.full(latents.n_components, np.nan),
-            "loadings": np.full((d, latents.n_states), np.nan),
+            "decays": np.full(state_layout.n_components, np.nan),
+            "loadings": np.full((d, state_layout.n_states), np.nan),
             "noise": np.full(d, np.nan),
         }
         for name, free in arrays.items():
@@ -669,10 +669,10 @@ class FitOptions:
         if not evenly_sampled and np.any(arrays["decays"] <= 0.0):
             raise ValueError("fixed['decays'] must be positive if rows are not evenly spaced.")
         loadings = arrays["loadings"] / scale[:, None]
-        without_loadings = np.setdiff1d(np.arange(latents.n_states), latents.loaded_states)
+        without_loadings = np.setdiff1d(np.arange(state_layout.n_states), state_layout.loaded_states)
         loadings[:, without_loadings] = np.nan
         noise = _standardized_variances(arrays["noise"], scale)
-        cycle_states = latents.states.get(Rhythm, slice(0, 0))
+        cycle_states = state_layout.states.get(Rhythm, slice(0, 0))
         return Limits(arrays["decays"], loadings, noise, frequencies, cycle_states)
 
     def initial_processes(self, time_unit: float, *, evenly_sampled: bool) -> InitialProcesses:
@@ -775,18 +775,18 @@ class FitOptions:
         return Noise(self.variances(scale.size), floor, prior, fixed)
 
 
-def check_identified(latents: Latents, n_observed: int) -> None:
+def check_identified(state_layout: StateLayout, n_observed: int) -> None:
     """Raise a ValueError if there are more latent factors of a kind than observed values.
 
     Parameters
     ----------
-    latents : Latents
+    state_layout : StateLayout
         Numbers of latent processes of each kind.
     n_observed : int
         Number of observed values.
     """
-    counts = {"n_components": latents.n_components}
-    counts |= {kind.option: count for kind, count in latents.counts.items()}
+    counts = {"n_components": state_layout.n_components}
+    counts |= {kind.option: count for kind, count in state_layout.counts.items()}
     for name, count in counts.items():
         if count > max(n_observed, 1):
             raise ValueError(

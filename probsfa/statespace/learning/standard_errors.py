@@ -278,7 +278,7 @@ def free_coordinates(
     if coordinates.limits is not None:
         first = coordinates.limits_of_states.cycle_states.start if coordinates.limits_of_states else 0
         for j in np.flatnonzero(coordinates.limits.fixed_phases):
-            loadings[:, np.searchsorted(coordinates.latents.loaded_states, first + 2 * j + 1)] = True
+            loadings[:, np.searchsorted(coordinates.state_layout.loaded_states, first + 2 * j + 1)] = True
     if coordinates.n_ar1_noise:
         ar1_noise = coordinates.ar1_noise_states
         has_ar1_noise = np.diagonal(params.nonzero_loadings[:, ar1_noise]) ** 2 > _MIN_AR1_NOISE
@@ -309,8 +309,8 @@ def offsets_in_trends(coordinates: Coordinates, params: StateSpace) -> NDArray[n
 
 def _trend_loadings(params: StateSpace) -> FloatArray:
     """Return the loadings (D, n) on trends."""
-    loaded_states = params.latents.loaded_states
-    return np.asarray(params.loadings[:, loaded_states[~params.latents.stationary[loaded_states]]])
+    loaded_states = params.state_layout.loaded_states
+    return np.asarray(params.loadings[:, loaded_states[~params.state_layout.stationary[loaded_states]]])
 
 
 def warn_of_limits(coordinates: Coordinates, params: StateSpace, free: BoolArray) -> None:
@@ -437,7 +437,7 @@ def errors_in_data_units(
     observed_loadings = np.full(coordinates.has_loading.shape, np.nan)
     observed_loadings[coordinates.has_loading] = loadings_part
     loadings = np.full(params.loadings.shape, np.nan)
-    loadings[:, params.latents.loaded_states] = observed_loadings
+    loadings[:, params.state_layout.loaded_states] = observed_loadings
     if coordinates.n_ar1_noise:
         ar1_noise, k = coordinates.ar1_noise_states, coordinates.ar1_noise_states.start
         errors |= {

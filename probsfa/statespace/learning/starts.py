@@ -16,7 +16,7 @@ from probsfa.statespace.learning.coordinates import latent_spectra
 from probsfa.statespace.learning.fisher_metric import factor_spectra
 from probsfa.statespace.learning.options import InitialProcesses
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
+from probsfa.statespace.parameters import StateLayout, StateSpace, with_more_factors
 from probsfa.statespace.processes.rhythm import Rhythm
 
 # -------------------------------------------------------------------------------------------- AR(1) factors
@@ -65,7 +65,9 @@ def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
     return 0.5 * (total + total.T)
 
 
-def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) -> Iterator[StateSpace]:
+def starts(
+    sequences: list[FloatArray], offset: FloatArray, state_layout: StateLayout
+) -> Iterator[StateSpace]:
     """Yield different initial parameters, first the solution of slow feature analysis.
 
     Parameters
@@ -74,14 +76,14 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         Complete sequences, centred by ``offset``.
     offset : ndarray of shape (D,)
         Mean of the columns.
-    latents : Latents
+    state_layout : StateLayout
         Number of AR(1) factors.
 
     Yields
     ------
     params : StateSpace
     """
-    n_components = latents.n_components
+    n_components = state_layout.n_components
     variances = _variances(sequences)
     if n_components == 0:
         yield StateSpace(np.zeros(0), np.zeros((len(variances), 0)), variances, offset)
@@ -325,7 +327,7 @@ def with_cycle(
     params: StateSpace, frequency: float, sequences: list[FloatArray], damping_time: float
 ) -> StateSpace:
     """Return the model with an additional stochastic cycle; see :func:`estimated_cycle`."""
-    return with_more_latents(params, estimated_cycle(params, frequency, sequences, damping_time))
+    return with_more_factors(params, estimated_cycle(params, frequency, sequences, damping_time))
 
 
 def estimated_cycle(
@@ -363,14 +365,14 @@ def estimated_cycle(
 
 
 def from_ar1_factors(
-    params: StateSpace, latents: Latents, initial_processes: InitialProcesses
+    params: StateSpace, state_layout: StateLayout, initial_processes: InitialProcesses
 ) -> list[StateSpace]:
     """Return models in which other processes replace the AR(1) factors that explain most of the variance.
 
     Trends replace the slowest of these factors. Cycles are not added.
     """
-    kinds = [kind for kind in latents.counts if not kind.from_periodogram]
-    n = sum(latents.counts[kind] for kind in kinds)
+    kinds = [kind for kind in state_layout.counts if not kind.from_periodogram]
+    n = sum(state_layout.counts[kind] for kind in kinds)
     if not n:
         return [params]
     explained = np.sum(
@@ -381,7 +383,7 @@ def from_ar1_factors(
     others = np.setdiff1d(np.arange(params.n_components), selected)
     models = [params.replace(decay=params.decay[others], loadings=params.loadings[:, others])]
     for kind in sorted(kinds, key=lambda kind: kind.stationary):
-        count = latents.counts[kind]
+        count = state_layout.counts[kind]
         replaced, slowest_first = np.sort(slowest_first[:count]), slowest_first[count:]
         alternatives = []
         for process, multipliers in kind.like_ar1(params.decay[replaced]):
@@ -389,21 +391,22 @@ def from_ar1_factors(
             process_model = params.replace(decay=np.zeros(0), processes=(initial,))
             loadings = params.loadings[:, replaced] * multipliers
             alternatives.append(process_model.with_nonzero_loadings(loadings))
-        models = [with_more_latents(model, alternative) for model in models for alternative in alternatives]
+        models = [with_more_factors(model, alternative) for model in models for alternative in alternatives]
     return models
 
 
 def processes_without_loadings(
-    latents: Latents, template: StateSpace, initial_processes: InitialProcesses
+    state_layout: StateLayout, template: StateSpace, initial_processes: InitialProcesses
 ) -> StateSpace:
     """Return cycles, smooth factors and trends with zero loadings.
 
     Adding them to a model does not change its likelihood.
     """
     processes = [
-        initial_processes.processes.get(kind, kind.arbitrary(count)) for kind, count in latents.counts.items()
+        initial_processes.processes.get(kind, kind.arbitrary(count))
+        for kind, count in state_layout.counts.items()
     ]
-    loadings = np.zeros((template.n_features, latents.n_states - latents.n_components))
+    loadings = np.zeros((template.n_features, state_layout.n_states - state_layout.n_components))
     return template.replace(decay=np.zeros(0), loadings=loadings, processes=tuple(processes))
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.sites import Block, make_observations
-from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.dynamics import simulate_factors
 from probsfa.statespace.parameters import StateSpace
 
 SHAPES = {
@@ -34,11 +34,11 @@ def shape_of(name, n_features):
 def draw(name, params, n_rows, seed=0, missing=0.0):
     """Draw a series and its factors."""
     rng = np.random.default_rng(seed)
-    latents = simulate_latents(params, n_rows, rng)
-    eta = params.offset + latents @ params.loadings.T
+    factors = simulate_factors(params, n_rows, rng)
+    eta = params.offset + factors @ params.loadings.T
     X = FAMILIES[name].draw(eta, shape_of(name, params.n_features), rng)
     X[rng.random(X.shape) < missing] = np.nan
-    return X, latents
+    return X, factors
 
 
 def observations_of(name, X, lengths=None, times=None):

@@ -181,12 +181,12 @@ def test_lists_lengths_and_names(fitted):
 
 def test_sample_is_drawn_from_the_model(fitted):
     _, model = fitted
-    X, latents = model.sample(4000, random_state=1)
-    assert X.shape == (4000, 6) and latents.shape == (4000, 1)
+    X, factors = model.sample(4000, random_state=1)
+    assert X.shape == (4000, 6) and factors.shape == (4000, 1)
     assert set(np.unique(X[:, 0])) == {0.0, 1.0} and set(np.unique(X[:, 5])) <= {0.0, 10.0, 20.0}
     again = model.sample(4000, random_state=1)[0]
     np.testing.assert_array_equal(X, again)
-    lag_one = np.corrcoef(latents[1:, 0], latents[:-1, 0])[0, 1]
+    lag_one = np.corrcoef(factors[1:, 0], factors[:-1, 0])[0, 1]
     assert lag_one == pytest.approx(model.decay_[0], abs=6 * np.sqrt((1 - model.decay_[0] ** 2) / 4000))
 
 
@@ -350,7 +350,7 @@ def test_posterior_agrees_with_a_sampler(kind):
     """Means of NUTS draws of the factors, at the same parameters, agree within 0.1 standard deviations."""
     params = parameters(4, (0.9,))
     X, _ = draw(kind, params, 30, seed=2, missing=0.1)
-    means, std = oracle.sampled_latents(kind, X, params.decay, params.loadings, params.offset)
+    means, std = oracle.sampled_factors(kind, X, params.decay, params.loadings, params.offset)
     inferred, _ = infer(params, observations_of(kind, X), (shape_of(kind, 4),), tol=1e-10)
     inferred_std = np.sqrt(inferred.covariances[:, 0, 0])
     assert np.max(np.abs(inferred.means[:, 0] - means) / std) < 0.1

@@ -50,9 +50,9 @@ def test_filter_of_one_row_agrees_with_inference(name):
 @pytest.fixture(scope="module")
 def counts():
     loadings = np.array([[0.8], [-0.6], [0.7], [0.5]])
-    X, latents = draw("negative_binomial", parameters(4, (0.95,)).replace(loadings=loadings), 400)
+    X, factors = draw("negative_binomial", parameters(4, (0.95,)).replace(loadings=loadings), 400)
     X[100:110] = np.nan
-    return X, latents, EmissionSFA(1, emission="negative_binomial").fit(X)
+    return X, factors, EmissionSFA(1, emission="negative_binomial").fit(X)
 
 
 def test_filter_can_be_continued(counts):

@@ -21,7 +21,7 @@ def objective_of(name, params, X, times=None):
     packed = observations_of(name, X, times=times)
     prior = Prior(np.full(d, not FAMILIES[name].has_scale), np.full(d, 0.1))
     layout = Layout(
-        Coordinates(params.latents, NoiseVariances.known(d), packed.panel.evenly_sampled), (shape.shape,)
+        Coordinates(params.state_layout, NoiseVariances.known(d), packed.panel.evenly_sampled), (shape.shape,)
     )
     vector = layout.to_vector(params, (shape,))
     return BoundObjective(packed, layout, params, prior, 10_000, 1e-12), vector
@@ -148,13 +148,13 @@ def test_parameters_are_recovered():
     rng = np.random.default_rng(0)
     loadings = rng.choice([-1.0, 1.0], (8, 1)) * rng.uniform(0.5, 1.0, (8, 1))
     params = parameters(8, (0.95,)).replace(loadings=loadings)
-    X, latents = draw("negative_binomial", params, 2000)
+    X, factors = draw("negative_binomial", params, 2000)
     model = EmissionSFA(1, emission="negative_binomial").fit(X)
     assert model.converged_ and model.decay_[0] == pytest.approx(0.95, abs=0.02)
     sign = np.sign(model.loadings_[0, 0] * loadings[0, 0])
     np.testing.assert_allclose(sign * model.loadings_, loadings, atol=0.15)
     np.testing.assert_allclose(model.size_, 2.5, rtol=0.3)
-    assert abs(np.corrcoef(model.transform(X)[:, 0], latents[:, 0])[0, 1]) > 0.95
+    assert abs(np.corrcoef(model.transform(X)[:, 0], factors[:, 0])[0, 1]) > 0.95
 
 
 @pytest.mark.parametrize("name, value", [("bernoulli", 1.0), ("bernoulli", 0.0), ("poisson", 0.0)])
@@ -169,12 +169,12 @@ def test_fit_of_a_constant_column_converges(name, value):
 
 def test_outliers_hardly_change_factors_with_student_t_noise():
     params = parameters(5, (0.95,)).replace(loadings=np.ones((5, 1)))
-    X, latents = draw("gaussian", params, 400)
+    X, factors = draw("gaussian", params, 400)
     rng = np.random.default_rng(1)
     X[rng.random(X.shape) < 0.03] += 40.0
     robust = EmissionSFA(1, emission="student_t").fit(X)
     plain = ProbabilisticSFA(1).fit(X)
-    quality = [abs(np.corrcoef(m.transform(X)[:, 0], latents[:, 0])[0, 1]) for m in (robust, plain)]
+    quality = [abs(np.corrcoef(m.transform(X)[:, 0], factors[:, 0])[0, 1]) for m in (robust, plain)]
     assert quality[0] > 0.95 and quality[0] > quality[1] + 0.05
     assert np.all(robust.degrees_of_freedom_ < 5.0)
 
@@ -193,10 +193,10 @@ def test_cycles_are_found_in_counts():
 def test_levels_follow_the_factor():
     """Probabilities of levels (sequential logits) agree with the frequencies of draws."""
     params = parameters(4, (0.95,)).replace(loadings=np.ones((4, 1)))
-    X, latents = draw("gaussian", params, 400)
+    X, factors = draw("gaussian", params, 400)
     levels = np.digitize(X, [-0.8, 0.3, 1.4]).astype(float) * 5.0
     model = EmissionSFA(1, emission="categorical").fit(levels)
-    assert abs(np.corrcoef(model.transform(levels)[:, 0], latents[:, 0])[0, 1]) > 0.9
+    assert abs(np.corrcoef(model.transform(levels)[:, 0], factors[:, 0])[0, 1]) > 0.9
     hidden = levels.copy()
     hidden[::7, 0] = np.nan
     p = model.level_probabilities(hidden)[0]
@@ -226,11 +226,11 @@ def test_auto_selects_the_emission_of_each_column(mixed):
 def linked_series(function, seed=0, n_rows=300, n_features=6):
     """Draw columns that are functions of predictors of two factors, with noise of a tenth of the variance."""
     params = parameters(n_features, (0.97, 0.8), seed)
-    X, latents = draw("gaussian", params, n_rows, seed)
+    X, factors = draw("gaussian", params, n_rows, seed)
     rng = np.random.default_rng(seed)
-    signal = function(latents @ params.loadings.T)
+    signal = function(factors @ params.loadings.T)
     noise = np.sqrt(0.1) * signal.std(axis=0) * rng.standard_normal(signal.shape)
-    return 20.0 + 3.0 * (signal + noise), latents, params
+    return 20.0 + 3.0 * (signal + noise), factors, params
 
 
 FUNCTIONS = {"monotone": lambda eta: np.tanh(1.5 * eta), "quadratic": lambda eta: eta + 0.5 * eta**2}
@@ -238,7 +238,7 @@ FUNCTIONS = {"monotone": lambda eta: np.tanh(1.5 * eta), "quadratic": lambda eta
 
 @parametrize("name", list(FUNCTIONS), quick=["quadratic"])
 def test_a_link_is_learned(name):
-    X, latents, params = linked_series(FUNCTIONS[name])
+    X, factors, params = linked_series(FUNCTIONS[name])
     X[50:60, 0] = np.nan
     X[100] = np.nan
     linear = EmissionSFA(2, emission="gaussian").fit(X)
@@ -246,7 +246,7 @@ def test_a_link_is_learned(name):
     assert model.links_ == (name,) * 6 and model.emissions_ == ("gaussian",) * 6
     assert np.all(np.diff(model.history_) >= 0.0)
     assert model.lower_bound_ > linear.lower_bound_ + 50.0
-    signal = 20.0 + 3.0 * FUNCTIONS[name](latents @ params.loadings[2])
+    signal = 20.0 + 3.0 * FUNCTIONS[name](factors @ params.loadings[2])
     errors = []
     for each in (model, linear):
         eta = each.mean_[2] + each.transform(X) @ each.loadings_[2]

@@ -33,10 +33,10 @@ LENGTHS = [61, 1, 34]
 def make_model(rng, kind, n_features=4, decay=(0.9,)):
     """Return a model with AR(1) factors and processes of some kinds."""
     shape = StateSpace(np.array(decay), np.zeros((n_features, 0)), np.ones(1), np.zeros(1), **KINDS[kind])
-    latents = shape.latents
-    loadings = rng.standard_normal((n_features, latents.n_states))
-    loadings[:, np.setdiff1d(np.arange(latents.n_states), latents.loaded_states)] = 0.0
-    for process_type, states in latents.states.items():
+    state_layout = shape.state_layout
+    loadings = rng.standard_normal((n_features, state_layout.n_states))
+    loadings[:, np.setdiff1d(np.arange(state_layout.n_states), state_layout.loaded_states)] = 0.0
+    for process_type, states in state_layout.states.items():
         # Non-stationary states have variance one at the start, and much smaller innovations.
         if not process_type.stationary:
             loadings[:, states] *= 1e2
@@ -69,7 +69,7 @@ def assert_is_the_joint_gaussian(params, data, times, panel, algorithm):
 def assert_same_transition_sums(stats, params, mean, covariance, times, panel):
     """Compare sums over transitions with those of the joint Gaussian."""
     moments = oracle.transition_moments(params, mean, covariance, times, panel.gaps, panel.gap_index)
-    in_blocks = entries(params.latents.sizes)
+    in_blocks = entries(params.state_layout.sizes)
     sums = (stats.innovation_power, stats.innovation_moments, stats.previous_power)
     # Innovations are differences of states; their rounding errors are relative to the size of the states.
     size = max(1.0, *(float(np.max(np.abs(wanted), initial=0.0)) for wanted in moments))

@@ -18,7 +18,7 @@ from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.posterior import Filtering, Posterior, smooth
 from probsfa.statespace.filtering import filter_all
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Latents, StateSpace
+from probsfa.statespace.parameters import StateLayout, StateSpace
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
@@ -58,11 +58,11 @@ def random_case(seed):
         LocalLinearTrend(10.0 ** rng.uniform(-2, 4, n_lines)),
         Matern52.of_times(10.0 ** rng.uniform(0, np.log10(300.0), n_smoother)),
     )
-    latents = Latents(n_ar, {type(process): len(process) for process in processes})
-    loadings = np.zeros((n_features, latents.n_states))  # no column measures a derivative
-    loadings[:, latents.loaded_states] = rng.standard_normal((n_features, latents.n_loaded_states))
+    state_layout = StateLayout(n_ar, {type(process): len(process) for process in processes})
+    loadings = np.zeros((n_features, state_layout.n_states))  # no column measures a derivative
+    loadings[:, state_layout.loaded_states] = rng.standard_normal((n_features, state_layout.n_loaded_states))
     noise = 10.0 ** rng.uniform(-12, 0.5, n_features)
-    for process_type, own_states in latents.states.items():
+    for process_type, own_states in state_layout.states.items():
         # Innovations of trends are 0.1 to 10 times those of other processes, and starts are up to 1e6.
         if not process_type.stationary:
             loadings[:, own_states] *= 10.0 ** rng.uniform(4, 6)

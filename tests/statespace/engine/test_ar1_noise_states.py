@@ -60,7 +60,7 @@ def test_every_algorithm_computes_the_joint_gaussian(rng, name, n_components, rh
     if params.n_states == 0:
         return
     shared = posterior.of(params.shared_states)
-    mean, covariance = oracle.posterior_of_latents(params, data, times)
+    mean, covariance = oracle.posterior_of_factors(params, data, times)
     rows = range(len(mean))
     assert scaled_error(shared.means, mean) < EXACT
     assert scaled_error(shared.covariances, [covariance[t, :, t] for t in rows]) < EXACT

@@ -48,7 +48,7 @@ def test_solutions_are_moments_of_the_joint_gaussian(rng, even, n_components, pa
     params = make_params(rng, n_components)
     data, times, panel = make_data(rng, params, even=even, pattern=pattern)
     system, values = FactorSystem(params, Steps.of(panel)), centred(params, panel)
-    mean, covariance = oracle.posterior_of_latents(params, data, times)
+    mean, covariance = oracle.posterior_of_factors(params, data, times)
     solution = system.solve(system.information(values)[None], tol=1e-11)
     np.testing.assert_allclose(solution.values[0], mean, atol=10 * EXACT)
     size = mean.size
@@ -67,7 +67,7 @@ def test_a_negative_decay_and_a_long_missing_block(rng):
     data[0][rng.random((40, 5)) < 0.3] = np.nan
     panel = to_panel(data)
     system = FactorSystem(params, Steps.of(panel))
-    mean, _ = oracle.posterior_of_latents(params, data, times)
+    mean, _ = oracle.posterior_of_factors(params, data, times)
     solution = system.solve(system.information(centred(params, panel))[None], tol=1e-11)
     np.testing.assert_allclose(solution.values[0], mean, atol=10 * EXACT)
 
@@ -152,7 +152,7 @@ def test_simulated_factors_minus_their_posterior_means_have_the_posterior_covari
     factors, _, values = system.simulate(rng, 20_000)
     deviations = factors - system.solve(system.information(values), tol=1e-6).values
     flat = deviations.reshape(len(deviations), -1)
-    _, covariance = oracle.posterior_of_latents(params, data, times)
+    _, covariance = oracle.posterior_of_factors(params, data, times)
     np.testing.assert_allclose(
         flat.T @ flat / len(flat), covariance.reshape(flat.shape[1], -1), atol=mc_tolerance(2.0, len(flat))
     )

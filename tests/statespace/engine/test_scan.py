@@ -22,7 +22,7 @@ def assert_same(found, wanted, tolerance=EXACT):
         assert scaled_error(one, other) < tolerance, name
 
 
-@parametrize("size", [(3, 2), (2, 3)], ids=["wide", "more latents than features"])
+@parametrize("size", [(3, 2), (2, 3)], ids=["wide", "more factors than features"])
 @parametrize("noise", [1e-4, 1e-8, 1e3], quick=[])
 def test_any_noise_against_decimals(rng, noise, size):
     """The scan adds no errors to those of rounding ``C' x / r``."""

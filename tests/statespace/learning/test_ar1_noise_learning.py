@@ -34,7 +34,7 @@ def in_coordinates(params, even, noise="diagonal"):
     """Return coordinates, state-space parameters and vector of a model."""
     states = params.state_space
     coordinates = Coordinates(
-        params.latents, getattr(NoiseVariances, noise)(params.n_features), even
+        params.state_layout, getattr(NoiseVariances, noise)(params.n_features), even
     ).with_ar1_noise
     return coordinates, states, to_vector(coordinates, states)
 
@@ -65,13 +65,13 @@ def spectral_matrix(params, omega):
     def spectrum(a):
         return (1.0 - a**2) / abs(1.0 - a * np.exp(-1j * omega)) ** 2
 
-    latents = [spectrum(a) for a in params.decay]
+    factors = [spectrum(a) for a in params.decay]
     for rho, w in zip(params.rhythm_decay, params.rhythm_frequency, strict=True):
         both = [(1.0 - rho**2) / abs(1.0 - rho * np.exp(1j * (s * w - omega))) ** 2 for s in (1.0, -1.0)]
-        latents += [0.5 * sum(both)] * 2
+        factors += [0.5 * sum(both)] * 2
     ar1_spectra = [s**2 * spectrum(b) for s, b in zip(params.noise_scale, params.noise_decay, strict=True)]
     noise = np.diag(np.array(ar1_spectra) + params.noise_variance)
-    return params.loadings @ np.diag(latents) @ params.loadings.T + noise
+    return params.loadings @ np.diag(factors) @ params.loadings.T + noise
 
 
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic"])

@@ -19,7 +19,7 @@ from probsfa.statespace.learning.fisher_metric import Metric, complete_data_with
 from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem
 from probsfa.statespace.learning.options import FitOptions, check_fit_memory
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents, StateSpace
+from probsfa.statespace.parameters import StateLayout, StateSpace
 
 
 def size_of(n_rows, n_features, **kwargs):
@@ -176,7 +176,7 @@ def test_more_factors_than_observed_values_are_refused(rng, options):
 
 def test_starting_points_of_many_columns_are_fast(rng):
     """Cross terms of many noise variances are neglected; solving with them took a minute."""
-    coordinates = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
+    coordinates = Coordinates(StateLayout(2), NoiseVariances.diagonal(400), True)
     start = StateSpace(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
     metric = Metric(coordinates, start, complete_data_without_missing_values(60.0, coordinates))
     assert not hasattr(metric, "noise_and_dynamics")

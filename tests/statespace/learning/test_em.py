@@ -9,7 +9,7 @@ from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from probsfa.statespace.processes.ar1 import cubic_decay
 from tests.oracles import statespace as oracle
 from tests.sampling import parametrize
@@ -130,7 +130,7 @@ def test_em_stays_where_the_score_is_zero(rng):
     noise, panel = Noise(NoiseVariances.diagonal(5), np.full(5, 0.05)), to_panel(data)
     optimum = fit_quasi_newton(
         CountedEStep(panel, 500),
-        Coordinates(Latents(3), NoiseVariances.diagonal(5), True),
+        Coordinates(StateLayout(3), NoiseVariances.diagonal(5), True),
         to_parameters(model),
         noise,
         1e-9,

@@ -10,7 +10,7 @@ from probsfa.statespace.learning.fisher_metric import (
     complete_data_without_missing_values,
 )
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from tests.oracles import statespace as oracle
 from tests.sampling import parametrize
 from tests.statespace.support import model_of_decays, scaled_error, to_panel, to_parameters, uneven_times
@@ -55,7 +55,7 @@ def test_spectra_are_sums_of_autocovariances(rng):
 def test_information_is_whittles_formula(rng, shape):
     model = oracle.random_model(rng, *shape)._replace(decay=np.array([0.7, 0.4, -0.5])[: shape[1]])
     params = to_parameters(model)
-    coordinates = Coordinates(Latents(shape[1]), NoiseVariances.diagonal(shape[0]), True)
+    coordinates = Coordinates(StateLayout(shape[1]), NoiseVariances.diagonal(shape[0]), True)
     found = information(coordinates, params, 1)
     wanted = oracle.whittle_information(model, n_frequencies=200)
     assert scaled_error(found, wanted) < 1e-6
@@ -68,7 +68,7 @@ def test_information_is_the_difference_of_information_for_one_more_row(rng):
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}
     params = to_parameters(model)
-    found = information(Coordinates(Latents(1), NoiseVariances.diagonal(2), True), params, 15)
+    found = information(Coordinates(StateLayout(1), NoiseVariances.diagonal(2), True), params, 15)
     assert scaled_error(found, exact[30] - exact[15]) < 1e-6
 
 
@@ -96,8 +96,8 @@ def exact_information(model, n):
 def test_other_noise_structures_are_sums_and_selections(rng, noise):
     model = oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.4))
     params = to_parameters(model)
-    free = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), True), params, 7)
-    found = information(Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True), params, 7)
+    free = information(Coordinates(StateLayout(3), NoiseVariances.diagonal(5), True), params, 7)
+    found = information(Coordinates(StateLayout(3), getattr(NoiseVariances, noise)(5), True), params, 7)
     # Derivatives of all 28 coordinates with respect to the free ones.
     kept = [*range(18), *range(23, 28)]
     J = np.eye(28)[:, kept]
@@ -109,8 +109,8 @@ def test_other_noise_structures_are_sums_and_selections(rng, noise):
 def test_uneven_coordinates_change_the_decay_only(rng):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]))
     params = to_parameters(model)
-    even = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), True), params, 7)
-    uneven = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), False), params, 7)
+    even = information(Coordinates(StateLayout(3), NoiseVariances.diagonal(5), True), params, 7)
+    uneven = information(Coordinates(StateLayout(3), NoiseVariances.diagonal(5), False), params, 7)
     u, h = oracle.pack(model, "diagonal", even=False), 1e-6
     jacobian = np.eye(28)
     for k in range(3):
@@ -126,7 +126,7 @@ def test_complete_information_bounds_the_expected_one(rng, noise, even):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
     params, coordinates = (
         to_parameters(model),
-        Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even),
+        Coordinates(StateLayout(3), getattr(NoiseVariances, noise)(5), even),
     )
     expected = information(coordinates, params, 100)
     whole = information(coordinates, params, 100, damping=1.0) - expected
@@ -145,7 +145,7 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
         return oracle.expected_complete_log_likelihood(oracle.unpack(vector, model, "known"), dense, data)
 
     curvature = -oracle.numerical_hessian(value, oracle.pack(model, "known"))
-    coordinates, params = Coordinates(Latents(2), NoiseVariances.known(3), True), to_parameters(model)
+    coordinates, params = Coordinates(StateLayout(2), NoiseVariances.known(3), True), to_parameters(model)
     found = information(coordinates, params, n, damping=1.0) - information(coordinates, params, n)
     decay, loadings, _, offset = coordinates.slices
     at = np.r_[loadings, offset]
@@ -164,7 +164,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     """With fixed coordinates, missing values, curvature terms and small noise."""
     d, k = shape
     model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
-    coordinates = Coordinates(Latents(k), getattr(NoiseVariances, noise)(d), True)
+    coordinates = Coordinates(StateLayout(k), getattr(NoiseVariances, noise)(d), True)
     moments = rng.standard_normal((40, k))
     complete = CompleteData(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
     metric = Metric(coordinates, to_parameters(model), complete, rng.standard_normal(coordinates.size))
@@ -186,7 +186,7 @@ def test_the_block_diagonal_metric_has_the_blocks_of_the_full_one(rng):
     """Cross terms of loadings inside the span, noise and decays are neglected."""
     model, coordinates = (
         oracle.random_model(rng, 6, 3),
-        Coordinates(Latents(3), NoiseVariances.diagonal(6), True),
+        Coordinates(StateLayout(3), NoiseVariances.diagonal(6), True),
     )
     params, complete = to_parameters(model), complete_data_without_missing_values(10.0, coordinates)
     fine = Metric(coordinates, params, complete).to_dense()
@@ -219,7 +219,7 @@ def test_uneven_panels_have_the_gaps_of_their_times(rng):
 def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, damping):
     model, coordinates = (
         oracle.random_model(rng, 5, 3),
-        Coordinates(Latents(3), NoiseVariances.diagonal(5), True),
+        Coordinates(StateLayout(3), NoiseVariances.diagonal(5), True),
     )
     metric = Metric(
         coordinates, to_parameters(model), complete_data_without_missing_values(40.0, coordinates)
@@ -232,7 +232,7 @@ def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, d
 
 
 def test_a_step_in_some_of_very_many_coordinates_increases_the_likelihood(rng):
-    coordinates = Coordinates(Latents(25), NoiseVariances.diagonal(90), True)
+    coordinates = Coordinates(StateLayout(25), NoiseVariances.diagonal(90), True)
     model = oracle.Model(
         np.linspace(0.2, 0.98, 25), rng.standard_normal((90, 25)), np.full(90, 0.3), np.zeros(90)
     )

@@ -11,7 +11,7 @@ from probsfa.statespace.learning import standard_errors
 from probsfa.statespace.learning.coordinates import Coordinates, to_vector
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from probsfa.statespace.processes.ar1 import MAX_DECAY
 from tests.oracles import statespace as oracle
 from tests.sampling import parametrize
@@ -181,7 +181,7 @@ def test_the_gradient_includes_the_prior_of_the_noise(rng):
     variances = NoiseVariances.diagonal(2)
     model = oracle.Model(np.array([0.8]), np.array([[1.0], [-0.7]]), np.array([0.3, 0.5]), np.zeros(2))
     profile = object.__new__(standard_errors._Profile)
-    profile.coordinates, profile.params = Coordinates(Latents(1), variances, True), to_parameters(model)
+    profile.coordinates, profile.params = Coordinates(StateLayout(1), variances, True), to_parameters(model)
     profile.panel = to_panel(oracle.simulate(rng, model, [12]))
     profile.noise, profile.n_evaluations = Noise(variances, np.full(2, 1e-6), 3.0), 0
     at = to_vector(profile.coordinates, profile.params)

@@ -22,7 +22,7 @@ from probsfa.statespace.learning.options import FitOptions, ProcessOptions
 from probsfa.statespace.learning.starts import strongest_frequency, with_cycle
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents, StateSpace, canonical
+from probsfa.statespace.parameters import StateLayout, StateSpace, canonical
 from probsfa.statespace.processes import BlockMoments
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -36,7 +36,7 @@ from tests.statespace.engine.block_models import KINDS, make_data, make_model
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
     params = make_model(rng, kind)
     data, times, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
-    coordinates = Coordinates(params.latents, NoiseVariances.diagonal(4), even)
+    coordinates = Coordinates(params.state_layout, NoiseVariances.diagonal(4), even)
     at = to_vector(coordinates, params)
     back = from_vector(coordinates, at, params)
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
@@ -99,10 +99,10 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
     # At high frequencies terms of the sum cancel: its error is a few roundings of the sum of moduli.
     rounding = 16 * np.finfo(np.float64).eps * (1.0 + 2.0 * np.abs(covariances).sum(axis=0).max())
     np.testing.assert_allclose(
-        found.values, wanted[:, params.latents.loaded_states], rtol=1e-9, atol=rounding
+        found.values, wanted[:, params.state_layout.loaded_states], rtol=1e-9, atol=rounding
     )
     at, step = dynamics_to_free(params, evenly_sampled=True), 1e-6
-    for j in range(params.latents.n_dynamics):
+    for j in range(params.state_layout.n_dynamics):
         up, down = (
             latent_spectra(
                 dynamics_from_free(params, at + s * step * np.eye(len(at))[j], evenly_sampled=True),
@@ -111,7 +111,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
             ).values
             for s in (1.0, -1.0)
         )
-        derivative = np.zeros_like(wanted[:, params.latents.loaded_states])
+        derivative = np.zeros_like(wanted[:, params.state_layout.loaded_states])
         for e in np.flatnonzero(found.coordinate_of_derivative == j):
             derivative[:, found.state_of_derivative[e]] += found.derivatives[:, e]
         np.testing.assert_allclose(derivative, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
@@ -225,7 +225,7 @@ def test_invalid_options_are_refused_with_a_message(rng, options, message):
 def test_options_count_and_convert():
     options = FitOptions(2, processes=ProcessOptions(rhythms=["1D", "12h"], smooth=3))
     hourly = TimeAxis("dates", from_index=True, unit=3600.0)
-    assert options.latents == Latents(2, {Rhythm: 2, Matern32: 3})
+    assert options.state_layout == StateLayout(2, {Rhythm: 2, Matern32: 3})
     assert options.with_times(hourly).processes["rhythms"] == (24.0, 12.0)
     given = options.with_times(hourly).initial_processes(1.0, evenly_sampled=True)
     np.testing.assert_allclose(given.frequencies, [2 * np.pi / 24, 2 * np.pi / 12])

@@ -6,7 +6,7 @@ import pytest
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.objective import rotate_along
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from probsfa.statespace.processes.matern import Matern32
 from probsfa.statespace.processes.rhythm import Rhythm
 
@@ -27,8 +27,8 @@ def antisymmetric(rng, n):
     return half - half.T
 
 
-def problem(rng, d, latents, n_ar1_noise=0):
-    coordinates = Coordinates(latents, NoiseVariances.diagonal(d), True, n_ar1_noise)
+def problem(rng, d, state_layout, n_ar1_noise=0):
+    coordinates = Coordinates(state_layout, NoiseVariances.diagonal(d), True, n_ar1_noise)
     return coordinates, rng.standard_normal(coordinates.size), np.exp(rng.standard_normal(d))
 
 
@@ -41,7 +41,7 @@ def loadings_of(coordinates, vector):
 @pytest.mark.parametrize("d,k", [(6, 3), (3, 3), (3, 5), (4, 1)])
 def test_a_rotation_of_the_basis_is_exact(rng, d, k):
     """Rotations of any angle leave the explained variance unchanged."""
-    coordinates, vector, noise = problem(rng, d, Latents(k))
+    coordinates, vector, noise = problem(rng, d, StateLayout(k))
     loadings, generator = loadings_of(coordinates, vector), antisymmetric(rng, k)
     if k > d:  # a rotation in the row space of the loadings; other rotations do not change C
         row_space = np.linalg.svd(loadings / np.sqrt(noise)[:, None])[2][:d]
@@ -58,10 +58,11 @@ def test_a_rotation_of_the_basis_is_exact(rng, d, k):
 
 
 @pytest.mark.parametrize(
-    "latents,n_ar1_noise", [(Latents(3), 0), (Latents(2, {Rhythm: 1, Matern32: 1}), 0), (Latents(7), 4)]
+    "state_layout,n_ar1_noise",
+    [(StateLayout(3), 0), (StateLayout(2, {Rhythm: 1, Matern32: 1}), 0), (StateLayout(7), 4)],
 )
-def test_any_step_is_the_same_to_first_order(rng, latents, n_ar1_noise):
-    coordinates, vector, noise = problem(rng, 4, latents, n_ar1_noise)
+def test_any_step_is_the_same_to_first_order(rng, state_layout, n_ar1_noise):
+    coordinates, vector, noise = problem(rng, 4, state_layout, n_ar1_noise)
     step = rng.standard_normal(coordinates.size)
     errors = []
     for length in (1e-2, 1e-3):
@@ -72,7 +73,7 @@ def test_any_step_is_the_same_to_first_order(rng, latents, n_ar1_noise):
 
 def test_the_rotation_minimizes_the_rest_of_the_step_in_units_of_the_noise(rng):
     """Compare with a regression of the step on all rotations."""
-    coordinates, vector, noise = problem(rng, 6, Latents(3))
+    coordinates, vector, noise = problem(rng, 6, StateLayout(3))
     step = 0.1 * rng.standard_normal(coordinates.size)
     root = 1.0 / np.sqrt(noise)[:, None]
     scaled, change = (root * loadings_of(coordinates, x) for x in (vector, step))
@@ -88,7 +89,7 @@ def test_the_rotation_minimizes_the_rest_of_the_step_in_units_of_the_noise(rng):
 
 
 def test_ar1_noise_is_not_rotated_and_products_with_gradients_are_kept(rng):
-    coordinates, vector, noise = problem(rng, 4, Latents(7), 4)
+    coordinates, vector, noise = problem(rng, 4, StateLayout(7), 4)
     step = rng.standard_normal(coordinates.size)
     reached, rotation = rotate_along(coordinates, vector, step, noise)
     ar1_noise = coordinates.ar1_noise_states
@@ -101,7 +102,7 @@ def test_ar1_noise_is_not_rotated_and_products_with_gradients_are_kept(rng):
 
 
 def test_factors_without_loadings_do_not_rotate_others(rng):
-    coordinates, vector, noise = problem(rng, 4, Latents(2))
+    coordinates, vector, noise = problem(rng, 4, StateLayout(2))
     vector[coordinates.slices[1]] = 0.0
     step = rng.standard_normal(coordinates.size)
     reached, rotation = rotate_along(coordinates, vector, step, noise)

@@ -6,7 +6,7 @@ import pytest
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from tests.oracles import statespace as oracle
 from tests.sampling import parametrize
 from tests.statespace.support import mask_values, scaled_error, to_panel, to_parameters, uneven_times
@@ -29,7 +29,7 @@ def case(rng, sampling, noise, lengths=(5, 7), pattern="scattered", variance=0.3
 
 def score_of(model, data, times, noise):
     params, panel = to_parameters(model), to_panel(data, times)
-    coordinates = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), panel.evenly_sampled)
+    coordinates = Coordinates(StateLayout(3), getattr(NoiseVariances, noise)(5), panel.evenly_sampled)
     return score(coordinates, params, panel.gaps, expected_statistics(params, panel))
 
 
@@ -105,7 +105,7 @@ def test_parameters_of_coordinates_are_the_original_ones(rng, noise, even):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([1 - 1e-8, 0.5, 1e-3]))
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, 1e-9))
-    coordinates = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even)
+    coordinates = Coordinates(StateLayout(3), getattr(NoiseVariances, noise)(5), even)
     params = to_parameters(model)
     vector = to_vector(coordinates, params)
     assert vector.shape == (coordinates.size,)

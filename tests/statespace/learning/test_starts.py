@@ -5,7 +5,7 @@ import pytest
 import scipy.linalg
 
 from probsfa.statespace.learning.starts import interpolate, lagged_covariance, starts
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from tests.oracles import statespace as oracle
 from tests.statespace.support import mask_values, to_panel
 from tests.tolerances import EXACT
@@ -63,7 +63,7 @@ def test_the_first_start_is_slow_feature_analysis(rng):
     sequences, offset = centred_data(rng)
     covariance, lagged = (lagged_covariance(sequences, lag) for lag in (0, 1))
     deltas, directions = scipy.linalg.eigh(2.0 * (covariance - lagged), covariance)
-    first = next(starts(sequences, offset, Latents(2)))
+    first = next(starts(sequences, offset, StateLayout(2)))
     np.testing.assert_allclose(first.decay, 1.0 - 0.5 * deltas[:2], rtol=1e-9)
     loadings = covariance @ directions[:, :2]
     for k in range(2):
@@ -82,7 +82,7 @@ def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
     """Lagged covariances are ``C diag(a) C'`` at lag one and ``C diag(a^2) C'`` at lag two."""
     sequences, offset = centred_data(rng)
     once, twice = (lagged_covariance(sequences, lag) for lag in (1, 2))
-    second = list(starts(sequences, offset, Latents(2)))[1]
+    second = list(starts(sequences, offset, StateLayout(2)))[1]
     decay, loadings = second.decay, second.loadings
     assert np.all(np.diff(decay) < 0.0)
     u, s, _ = scipy.linalg.svd(once)
@@ -94,7 +94,7 @@ def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
 def test_more_factors_than_directions_share_the_variance(rng):
     """Split factors have the same covariance of columns, and the requested number."""
     sequences, offset = centred_data(rng, n_features=2)
-    full, split = (next(starts(sequences, offset, Latents(k))) for k in (2, 5))
+    full, split = (next(starts(sequences, offset, StateLayout(k))) for k in (2, 5))
     assert split.decay.shape == (5,) and split.loadings.shape == (2, 5)
     assert np.all((split.decay > 0.0) & (split.decay < 1.0)) and split.decay[0] > full.decay[0]
     for total in (lambda p: p.loadings @ p.loadings.T, lambda p: p.noise_variance):
@@ -104,7 +104,7 @@ def test_more_factors_than_directions_share_the_variance(rng):
 def test_data_with_alternating_signs_have_starting_points():
     """Lagged covariances have no positive eigenvalue, so that the other start is used."""
     x = np.tile([[1.0, 0.5], [-1.0, -0.4]], (50, 1))
-    for start in starts([x - x.mean(axis=0)], x.mean(axis=0), Latents(2)):
+    for start in starts([x - x.mean(axis=0)], x.mean(axis=0), StateLayout(2)):
         assert all(np.all(np.isfinite(part)) for part in start.to_arrays().values())
         assert np.all(np.abs(start.decay) < 1.0) and np.all(start.noise_variance > 0.0)
 
@@ -113,7 +113,7 @@ def test_starts_of_more_columns_than_rows_are_slow_feature_analysis(rng):
     """They equal those from covariances of all columns, which are not computed."""
     x = rng.standard_normal((12, 40)).cumsum(axis=0)
     x -= x.mean(axis=0)
-    first = next(starts([x], np.zeros(40), Latents(2)))
+    first = next(starts([x], np.zeros(40), StateLayout(2)))
     covariance, lagged = x.T @ x / 12, x[1:].T @ x[:-1] / 11
     values, vectors = np.linalg.eigh(covariance)
     whitener = vectors[:, -11:] / np.sqrt(values[-11:])
@@ -125,5 +125,5 @@ def test_starts_of_more_columns_than_rows_are_slow_feature_analysis(rng):
 
 def test_starts_of_very_many_columns_need_no_matrix_of_their_size(rng):
     x = rng.standard_normal((3, 200_000))
-    for params in starts([x], np.zeros(200_000), Latents(1)):
+    for params in starts([x], np.zeros(200_000), StateLayout(1)):
         assert params.loadings.shape == (200_000, 1)

@@ -6,7 +6,7 @@ import pytest
 from probsfa.statespace.learning.coordinates import Coordinates, to_vector
 from probsfa.statespace.learning.objective import WhittleObjective, band_edges, periodogram
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents
+from probsfa.statespace.parameters import StateLayout
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_parameters
 from tests.tolerances import EXACT
@@ -40,7 +40,10 @@ def test_single_frequencies_give_whittles_likelihood(rng):
     x = oracle.simulate(rng, model, [16])[0]
     x = x - x.mean(axis=0)
     objective = WhittleObjective(
-        Coordinates(Latents(2), NoiseVariances.diagonal(3), True), periodogram([x]), to_parameters(model), 10
+        Coordinates(StateLayout(2), NoiseVariances.diagonal(3), True),
+        periodogram([x]),
+        to_parameters(model),
+        10,
     )
     found = objective(to_vector(objective.coordinates, to_parameters(model)))
     assert found.value == pytest.approx(oracle.whittle_log_likelihood(model, x), rel=EXACT)
@@ -54,7 +57,7 @@ def test_gradient_equals_finite_differences(rng, noise, variance):
         model = model._replace(noise=np.full(5, variance))
     data = [x - model.offset for x in oracle.simulate(rng, model, [60, 33])]
     objective = WhittleObjective(
-        Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True),
+        Coordinates(StateLayout(3), getattr(NoiseVariances, noise)(5), True),
         periodogram(data),
         to_parameters(model),
         10**6,
@@ -75,7 +78,10 @@ def test_it_approaches_the_exact_likelihood(rng):
     other = model._replace(decay=np.array([0.8]), loadings=3.0 * model.loadings)
     x = oracle.simulate(rng, model, [300])[0]
     objective = WhittleObjective(
-        Coordinates(Latents(1), NoiseVariances.diagonal(2), True), periodogram([x]), to_parameters(model), 10
+        Coordinates(StateLayout(1), NoiseVariances.diagonal(2), True),
+        periodogram([x]),
+        to_parameters(model),
+        10,
     )
     one, two = (objective(to_vector(objective.coordinates, to_parameters(m))).value for m in (model, other))
     loops = [oracle.kalman_loop(m, [x]).row_log_likelihoods.sum() for m in (model, other)]
@@ -87,7 +93,10 @@ def test_evaluations_are_counted(rng):
     model = oracle.random_model(rng, 3, 2)
     x = oracle.simulate(rng, model, [16])[0]
     objective = WhittleObjective(
-        Coordinates(Latents(2), NoiseVariances.diagonal(3), True), periodogram([x]), to_parameters(model), 2
+        Coordinates(StateLayout(2), NoiseVariances.diagonal(3), True),
+        periodogram([x]),
+        to_parameters(model),
+        2,
     )
     at = to_vector(objective.coordinates, to_parameters(model))
     assert not objective.exhausted

@@ -196,7 +196,7 @@ def _settings() -> Iterator[None]:
 def _choose_chunk_type(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
     """Return segments, which are faster, if they are accurate and support all blocks, else recursions."""
     maximum = _MAX_PRECISION_OF_STEPS if for_steps else _MAX_PRECISION
-    if max(params.latents.sizes, default=1) > Segments.max_block_size:
+    if max(params.state_layout.sizes, default=1) > Segments.max_block_size:
         return Recursions
     return Segments if largest_precision(params, panel) <= maximum else Recursions
 

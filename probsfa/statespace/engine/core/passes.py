@@ -235,7 +235,7 @@ class PanelPass:
     ) -> None:
         self.chunk_type, self.max_stored_bytes = chunk_type, max_stored_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
-        sizes = params.latents.sizes
+        sizes = params.state_layout.sizes
         self.n_single, self.n_triples = sizes.count(1), sizes.count(3)
         self.n_terms = sum(size**2 for size in sizes)
         self.steps = transition_table(params, panel.gaps)
@@ -496,7 +496,7 @@ def make_rows(
     row.
     """
     n, d = values.shape
-    bandwidth = max(params.latents.sizes, default=1) - 1
+    bandwidth = max(params.state_layout.sizes, default=1) - 1
     rows = kernels().Rows(params.n_states, d, n, len(roots.transition) - 1, bandwidth)
     rows.values, rows.weights, rows.gap_index = values, weights, gap_index
     rows.transition, rows.innovation = roots
