@@ -80,17 +80,19 @@ def to_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     UserWarning
         If rows have no times, and the training data were unevenly spaced.
     """
-    kind = sequences.axis.kind
+    kind, problem = sequences.axis.kind, "X has no times"
     if axis.kind == "numbers" and sequences.axis.from_index and sequences.axis.even:
         # The unit of the numbers is not known, but evenly spaced rows are treated like rows without times.
         kind, sequences = "rows", replace(sequences, times=None)
+        problem = "The evenly spaced index of X is not used"
     if kind == "rows":
         if not axis.even:
             seconds = axis.seconds(time_unit)
             unit = f"{time_unit:g}" if seconds is None else duration_text(seconds)
+            index = "" if axis.kind == "numbers" else ", or a DataFrame with a time index"
             warnings.warn(
-                "X has no times, but the model was fitted with unevenly spaced times. Rows are assumed to be "
-                f"one time_unit_ ({unit}) apart. Pass times= as in fit, or a DataFrame with a time index.",
+                f"{problem}, but the model was fitted with unevenly spaced times. Rows are assumed to be one "
+                f"time_unit_ ({unit}) apart. Pass times= as in fit{index}.",
                 UserWarning,
                 stacklevel=4,
             )

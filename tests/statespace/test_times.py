@@ -558,3 +558,17 @@ def test_periods_and_time_scales_may_be_shorter_than_the_unit_of_times(rng, opti
     assert 0.1 < (fitted.rhythm_periods_ if option == "rhythms" else fitted.smooth_timescales_)[0] < 8.0
     with pytest.raises(ValueError, match="positive numbers; got 0.0"):
         ProbabilisticSFA(1, **{option: [0.0]}).fit(x, times=times)
+
+
+def test_new_rows_without_times_of_an_uneven_model_warn(rng):
+    """The advice names only sources of times that the model uses."""
+    x = np.cumsum(rng.standard_normal((60, 3)), axis=0)
+    times = np.cumsum(rng.uniform(0.5, 2.0, 60))
+    dates = pd.Timestamp("2020-01-01") + pd.to_timedelta(times, unit="h")
+    of_numbers, of_dates = (ProbabilisticSFA(1).fit(x, times=values) for values in (times, dates))
+    with pytest.warns(UserWarning, match=r"^X has no times, .* Pass times= as in fit\.$"):
+        of_numbers.transform(x)
+    with pytest.warns(UserWarning, match=r"^The evenly spaced index of X is not used, .* as in fit\.$"):
+        of_numbers.transform(pd.DataFrame(x, index=pd.date_range("2020-01-01", periods=60, freq="h")))
+    with pytest.warns(UserWarning, match=r"^X has no times, .* or a DataFrame with a time index\.$"):
+        of_dates.transform(x)
