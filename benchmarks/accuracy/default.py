@@ -118,7 +118,7 @@ def main() -> None:
                 [f"{name}, {kind}", *(f"{e:.3f}" for e in errors), f"{100 * covered:.0f} %", f"{seconds:.1f}"]
             )
     print()
-    Table("series", *SIMPLE, "default", "90 % covers", "s", rows=lines)
+    Table("series", *SIMPLE, "default", "coverage (90 %)", "s", rows=lines)
     print("\n" + "\n".join(counts(np.array(results))))
 
 
