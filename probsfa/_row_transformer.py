@@ -19,7 +19,7 @@ class RowTransformer(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin
     """A transformer that maps rows independently to K outputs, for arrays and lists of sequences."""
 
     def transform(self, X: Any) -> Any:
-        """Return the outputs of rows.
+        """Compute the outputs for given rows.
 
         Parameters
         ----------
@@ -29,7 +29,7 @@ class RowTransformer(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Returns
         -------
         ndarray (N, K), or list of ndarrays (N_i, K)
-            Outputs; column k belongs to entry k of the fitted attributes.
+            Outputs. Column k is the k-th output, as in the fitted attributes.
         """
         self._check_fitted()
         sequences = check_sequences(self, X, reset=False, allow_nan=get_tags(self).input_tags.allow_nan)

@@ -62,7 +62,7 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Comparison of methods for one pattern of hidden values.
+    """Comparison of methods for one pattern of hidden values: observed values that are held out.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Comparison:
     scores : tuple of Score
         Mean score of each method over the random choices of hidden values.
     incomplete : ndarray (T, D), or list of them
-        The series without the hidden values, for the last seed.
+        The series without the hidden values; those of the last of the `seeds`, see :func:`compare_methods`.
     filled : dict of str to Filled
         Imputation of `incomplete` by each method.
     """

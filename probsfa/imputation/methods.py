@@ -168,14 +168,14 @@ class EstimatorImputation:
     Parameters
     ----------
     estimator : estimator
-        Estimator with ``fit``, ``impute(X, return_std=True)`` and ``status_``, such as `ProbabilisticSFA`; it
-        is cloned for each series.
+        Estimator with the methods ``fit`` and ``impute(X, return_std=True)`` and the attribute ``status_``, a
+        text on the fit, such as `ProbabilisticSFA`. It is cloned for each series.
     name : str, default="probabilistic SFA"
         Name of the method in tables.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA : An estimator whose default parameters are sufficient.
+    probsfa.ProbabilisticSFA : An estimator that can be used with its default parameters.
 
     Examples
     --------

@@ -167,7 +167,7 @@ def plot_graph(
     Raises
     ------
     ValueError
-        If the graph is too large or lengths differ.
+        If the graph is too large, or `positions` and `labels` do not have one entry for each vertex.
 
     See Also
     --------

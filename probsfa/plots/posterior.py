@@ -309,7 +309,7 @@ def plot_imputation_fan(
     feature : int, default=0
         Number of the column.
     truth : array-like (T,) or None, default=None
-        True values; those of the missing values are drawn.
+        True values; they are drawn where `X` is missing.
     rows : slice or None, default=None
         Rows to draw; all by default.
     levels : sequence of float, default=(0.5, 0.8, 0.95)

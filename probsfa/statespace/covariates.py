@@ -384,14 +384,16 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
 
 
 def trend(times: Any, degree: int = 1) -> Any:
-    """Return a polynomial trend: powers of the times; powers of years since 2000 for dates.
+    """Return a polynomial trend: powers of the times.
+
+    Dates are converted to years since 2000.
 
     The origin is fixed, so that the trend of a forecast continues the trend of the training data.
 
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, DataFrame with an index, or array-like of numbers or dates (T,)
-        For a pandas Series whose index has no dates, its values are the times.
+        For a pandas Series, its index if it contains dates, otherwise its values.
     degree : int, default=1
         Highest power.
 
@@ -425,7 +427,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, DataFrame with an index, or array-like of numbers or dates (T,)
-        For a pandas Series whose index has no dates, its values are the times.
+        For a pandas Series, its index if it contains dates, otherwise its values.
     period : number or duration
         Period in the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
     n : int, default=1

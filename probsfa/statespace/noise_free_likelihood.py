@@ -122,9 +122,10 @@ def noise_free_log_likelihood(
     first_variance: ArrayLike | None = None,
     lengths: Sequence[int] | None = None,
 ) -> NoiseFreeLogLikelihood:
-    """Compute the exact log-likelihood of the noise-free model, and its value without edge terms.
+    """Compute the log-likelihood of the noise-free model, exactly and without edge terms.
 
-    The model has as many factors as columns.
+    The model has as many factors as columns. Edge terms are due to the first and last rows of sequences,
+    which are in one difference instead of two.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def noise_free_log_likelihood(
         Parameters of ``D`` factors, without noise.
     first_variance : array-like of shape (D,), optional
         Variance ``sigma_n,1^2`` of each factor in the first row of a sequence; by default the stationary
-        variance (eq. 8).
+        variance (Turner & Sahani 2007, eq. 8).
     lengths : sequence of int, optional
         Lengths of consecutive, independent sequences.
 

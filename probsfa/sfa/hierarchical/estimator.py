@@ -64,7 +64,7 @@ class HierarchicalSFA(ScoredOnGraph):
         Training graph of all layers, as in :class:`GraphSFA`. By default, or with "temporal", edges join rows
         `lag` apart in one sequence.
     lag : int, default=1
-        Lag of the differences, in rows; not used with a graph.
+        Lag of the differences, in rows, with ``graph="temporal"``; not used with other graphs.
     rank_tol : float, optional
         As in :class:`SFA`, for every node.
     storage : {"auto", "memory", "recompute"}, default="auto"
@@ -87,7 +87,8 @@ class HierarchicalSFA(ScoredOnGraph):
     grids_ : list of tuple of int
         Numbers of nodes along each axis, for every layer.
     banks_ : list of NodeBank
-        The trained nodes of each linear stage; a layer has one stage, or two with `pca`.
+        Trained nodes. A layer has one entry, or two if `Layer.pca` is set: those of the principal component
+        analysis, then its own.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -102,7 +103,7 @@ class HierarchicalSFA(ScoredOnGraph):
     Layers are trained from the bottom to the top. All nodes of a layer are trained in one batched
     computation, and any division into chunks gives the same result up to rounding. If a node has more outputs
     than the rank of its inputs, for example in a corner that is constant in all images, the outputs beyond
-    the rank are zero. This is an error in the top layer.
+    the rank are zero. In the top layer, such a node is an error.
 
     References
     ----------
