@@ -28,7 +28,8 @@ class Series(NamedTuple):
     mask : bool Array of the same shape
         True where observed.
     gap_index : int Array (T,), or (S, T)
-        Index in `gaps` of the time between a row and the previous row; ``len(gaps)`` where a sequence starts.
+        For each row, the position in `gaps` of the time since the previous row; ``len(gaps)`` for the first
+        row of a sequence.
     gaps : Array (U,)
         The distinct times between rows.
     exog : Array (T, P), or (S, T, P), optional
@@ -70,7 +71,7 @@ class NoiseModel(NamedTuple):
         return values if np.all(groups >= 0) else jnp.where(groups >= 0, values, 1.0)
 
     def restricted(self, by_column: Any) -> Any:
-        """Return variances (..., D): the given ones with their lower bound, or the known ones."""
+        """Return variances (..., D): free variances limited to the lower bound, and known variances."""
         is_free = np.array(self.structure.groups) >= 0
         variance = at_least(by_column, self.min_variance)
         return variance if np.all(is_free) else jnp.where(is_free, variance, self.known)
@@ -134,9 +135,9 @@ def factorial_ar1_model(
     -----
     With three dimensions the model is hierarchical: all sequences share time scales, loadings and offset.
     Column ``d`` of sequence ``s`` has the noise standard deviation ``noise_std_d exp(noise_spread e_sd)``;
-    the standard normal ``e`` is the site ``noise_deviation``. With a prior of the noise variance,
-    ``typical_noise_variance`` is sampled, the square of ``noise_std_d``. The order and the signs of the
-    factors are not constrained, because constraints would truncate the posterior; use
+    the standard normal ``e`` is the site ``noise_deviation``. With a prior of the noise variance, the site
+    ``typical_noise_variance``, equal to ``noise_std_d**2``, replaces ``noise_std_d``. The order and the signs
+    of the factors are not constrained, because constraints would truncate the posterior; use
     :func:`probsfa.bayes.relabel` after sampling.
 
     Examples

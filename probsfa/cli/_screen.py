@@ -37,7 +37,7 @@ class Screen:
 
     def warn(self, text: str) -> None:
         """Write a warning to standard error in one line, also if quiet."""
-        sys.stderr.write(f"probsfa: note: {_one_line(text.splitlines())}\n")
+        sys.stderr.write(f"probsfa: warning: {_one_line(text.splitlines())}\n")
         sys.stderr.flush()
 
     @contextmanager

@@ -47,7 +47,7 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     --------
     union : Union of any graphs.
     exact_label : Graph whose free responses are the labels.
-    semi_supervised : Nearest neighbours or time for unlabelled samples.
+    semi_supervised : Graph of partly labelled samples.
 
     Examples
     --------
@@ -85,7 +85,8 @@ def labelled_graph_on_all_rows(graph: Any, y: Any, X: Any = None, *, missing: An
     """
     if isinstance(graph, TrainingGraph) or not (needs_labels(graph) or callable(graph)):
         raise ValueError(
-            f"graph must be built from labels, by name, builder or function of (X, y); got {graph!r:.80}."
+            "graph must be the name of a graph of labels, a builder, or a function of (X, y) that returns a "
+            f"graph; got {graph!r:.80}."
         )
     labels = np.asarray(y)
     is_unlabelled = is_missing(labels)
@@ -116,7 +117,7 @@ def _columns(Y: Any) -> list[Any]:
     return list(labels.T)
 
 
-# ---- labels for some samples, nearest neighbours or time for all
+# ---- partly labelled samples
 
 
 def semi_supervised(
@@ -150,7 +151,7 @@ def semi_supervised(
     missing : label, optional
         A label that means missing, besides NaN, None and NA: for example -1 beside classes numbered from 0.
     lengths : sequence of int, optional
-        Samples of every sequence, for a graph in time.
+        Numbers of samples of the sequences, for ``unlabelled="temporal"``.
 
     Returns
     -------

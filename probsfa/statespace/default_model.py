@@ -56,27 +56,28 @@ __all__ = ["default_candidates", "fit_default_model"]
 
 # Maximum number of factors of the smaller candidate with AR(1) noise.
 _MAX_FEW_FACTORS = 4
-# Share of the observed values that is held out, and length of held-out blocks if few values are missing.
+# Share of the observed values that is held out. Rows of a held-out block, if few values are missing;
+# otherwise the pattern of missing values is used.
 _HELD_OUT_SHARE, _BLOCK_ROWS = 0.1, 24
-# Minimum number of held-out values for the comparison, and maximum number of draws to reach it.
+# Values are held out in random draws until their number reaches the first limit; the second limits the draws.
 _MIN_HELD_OUT, _MAX_DRAWS = 200, 5
-# Minimum number of observed values for a comparison, in total and in the column with the most values. At most
-# 30 % of a column are held out.
+# Minimum number of observed values for a comparison, in total and in the column with the most values.
 _MIN_VALUES, _MIN_COLUMN_VALUES = 20, 4
-# A fit ends if its expected gain is below the larger of these: nats per free parameter, and nats. The
-# log-likelihood at the maximum exceeds the log-likelihood of the true parameters by half a nat per parameter.
-# The remaining error of imputed values is smaller than the differences between candidates.
+# A fit ends if a further step is expected to raise the log-likelihood by less than the first number times the
+# number of free parameters, or by less than the second number (in nats). This is small compared with the
+# sampling error: the maximum exceeds the log-likelihood of the true parameters by half a nat per parameter on
+# average.
 _TOL_PER_PARAMETER, _MIN_TOL = 0.03, 0.5
 # Number of candidates with factors. The number of rows in the comparison is limited so that fits of these
 # candidates together cost about as much as one fit to all rows.
 _N_FITS = 3
-# A candidate is fitted to segments if there are more than _MIN_COMPARED_ROWS rows, and more than a tenth of
-# the rows for which a fit is affordable.
+# A candidate is fitted to segments if there are more than _MIN_COMPARED_ROWS rows, and if _N_COMPARED_FITS
+# fits to all rows would take too long (:func:`.affordable_segments`).
 _N_COMPARED_FITS, _MIN_COMPARED_ROWS = 10, 4000
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MAX_EVALUATIONS = 40
-# Maximum number of stochastic cycles, as in `select_model`, and maximum number of cycles that do not improve
-# predictions.
+# Maximum number of stochastic cycles, as in `select_model`. The search for cycles ends after this number of
+# cycles in succession that do not improve predictions.
 _MAX_CYCLES, _MAX_FAILURES = 3, 2
 # Upper limit of the score of a held-out value in the test for outliers, in standard deviations of the column.
 # A prediction by the mean of the column has about this score. With limits of 3 and 6, the scores of a few
@@ -136,11 +137,13 @@ def _without_outliers(
 ) -> tuple[tuple[Sequences, FloatArray] | None, LinearGaussianModel | None]:
     """Return rows without outliers, scales of columns with outliers, and a model fitted to all values.
 
-    The rows are None if a few values do not dominate any column, or if predictions of held-out values are not
-    better without outliers. The model, if any, is the fit of the last candidate, which :func:`_fit_best`
-    reuses, or a fit that Ctrl-C interrupted. The candidate with the most factors is used, so that a burst in
-    several columns is not an outlier. A candidate with at most 16 factors is tested first: in wide data
-    without outliers, its two fits take a tenth of the time of the large fit.
+    Rows and scales are None if all values are used: if no column is dominated by a few values, or if outliers
+    do not make predictions of held-out values worse. The model, if any, is the fit of the last candidate,
+    which :func:`_fit_best` reuses, or a fit that Ctrl-C interrupted.
+
+    Predictions are those of the candidate with the most factors: with fewer, a burst in several columns might
+    be an outlier in each of them. A candidate with at most 16 factors is tested first: in wide data without
+    outliers, its two fits take a tenth of the time of the large fit.
     """
     spread = robust_scale_with_outliers(data.sequences.values, data.sequences.lengths)
     candidates = default_candidates(data)
@@ -199,15 +202,18 @@ def _fit_best(
     best = _best(candidates)
     compared = best.model.fitted
     varied = compared.constant is None or np.array_equal(compared.constant, data.columns.constant)
-    # Columns that were constant in the comparison have zero loadings, where the gradient is zero.
+    # A column that was constant in the comparison has zero loadings. A fit cannot start there, because the
+    # gradient with respect to these loadings is zero.
     start = compared.params if varied else None
     fit_options = _fit_options(options, best.options, sequences.n_features)
     size = data.default_size(ar1_noise=fit_options.has_ar1_noise)
     size = size._replace(n_components=best.options["n_components"])
     model = fit(sequences, fit_options, size, start)
     score_by_candidate = {_describe(each.options): _score(each) for each in candidates}
-    table = ", ".join(f"{name} {score:.3g}" for name, score in score_by_candidate.items())
-    sentence = f"Mean error (CRPS) of held-out values, by number of factors: {table}."
+    table = ", ".join(f"{score:.3g} with {name}" for name, score in score_by_candidate.items())
+    sentence = f"Mean errors (CRPS) of held-out values: {table}."
+    if best is not min(candidates, key=_score):
+        sentence = f"{sentence} Factors do not reduce the error by more than its standard error."
     status = model.fitted.status.adding("candidates", sentence, **score_by_candidate)
     worse = comparison.worse_columns(best)
     text = worse_columns_message(worse, sequences.feature_names)
@@ -305,12 +311,14 @@ def _evaluate(
 def _describe(requested: dict[str, Any]) -> str:
     """Return the description of a candidate in the status."""
     n_cycles = requested.get("rhythms", 0)
-    cycles = f" and {n_cycles} cycle{'s' if n_cycles > 1 else ''}" if n_cycles else ""
-    return f"{requested['n_components']}{cycles} with {'AR(1)' if 'noise' in requested else 'white'} noise"
+    cycles = f", {n_cycles} cycle{'s' if n_cycles > 1 else ''}" if n_cycles else ""
+    factors = f"{requested['n_components']} factor{'' if requested['n_components'] == 1 else 's'}"
+    separator = ", " if cycles else " "
+    return f"{factors}{cycles}{separator}and {'AR(1)' if 'noise' in requested else 'white'} noise"
 
 
 def _score(candidate: Candidate) -> float:
-    """Return the mean score of the held-out values of all draws, which are calibrated together."""
+    """Return the mean score of the held-out values of all draws, whose standard deviations are calibrated."""
     return float(np.mean(candidate.joint_scores))
 
 
@@ -334,9 +342,9 @@ def _with_cycles(
 ) -> list[Candidate]:
     """Add candidates with stochastic cycles to the best candidate, if they improve predictions.
 
-    A cycle is tried if BIC would accept it for the highest peak of the residual periodogram. This peak may be
-    due to chance; if one cycle does not improve predictions, another cycle is added. If Ctrl-C interrupts a
-    fit, its candidate is the last.
+    A cycle is tried if BIC would accept it for the highest peak of the residual periodogram. A peak may be
+    due to chance, and hide a smaller peak of a real cycle: after a cycle that does not improve predictions,
+    one more is tried. If Ctrl-C interrupts a fit, its candidate is the last.
     """
     rows, remaining = comparison.rows, comparison.remaining(comparison.draws[0])
     best = last = _best(candidates)

@@ -1,11 +1,12 @@
 """News: impacts of new observations on the revision of a prediction.
 
 Posterior means are linear in the observations. Let ``V_ts`` be the posterior covariance of the states of rows
-``t`` and ``s``. In the noise-free mean of the value in row ``t``, column ``e``, the value in row ``s``,
-column ``d`` has the weight ``C_e' V_ts C_d / r_d``. If every new value equalled its prediction from the old
-data, the prediction of the target would not change. The impact of a new value is therefore its weight times
-its prediction error (Banbura & Modugno 2014, section 2.3). ``V_ts`` is computed from lag-one covariances,
-because the states are a Markov chain.
+``t`` and ``s``. The posterior mean of ``mu_e + C_e' z_t``, the noise-free value of column ``e`` in row ``t``,
+contains the observation of column ``d`` in row ``s`` with the weight ``C_e' V_ts C_d / r_d``.
+
+If every new value equalled its prediction from the old data, the prediction of the target would not change.
+The impact of a new value is therefore its weight times its prediction error (Banbura & Modugno 2014, section
+2.3). ``V_ts`` is computed from lag-one covariances, because the states are a Markov chain.
 """
 
 import numbers
@@ -24,7 +25,7 @@ from probsfa.statespace.timeline import make_horizon
 
 __all__ = ["News", "align_rows", "compute_news", "prediction_weights", "row_dates", "row_number"]
 
-# Maximum difference of equal times, in units of time.
+# Times that differ by less are treated as equal, in units of time.
 _TIME_TOL = 1e-6
 # Relative size of singular values of a covariance that are treated as zero.
 _COVARIANCE_RTOL = 1e-14
@@ -33,7 +34,7 @@ _COVARIANCE_RTOL = 1e-14
 class News(NamedTuple):
     """Revision of a prediction, attributed to new observations.
 
-    The table identifies rows by number, or by date if they have dates.
+    Rows are identified by number, or by date if they have dates.
 
     Attributes
     ----------

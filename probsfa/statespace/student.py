@@ -15,8 +15,8 @@ bound is
                - (nu + n) / 2 log(1 + s / nu),
 
 and the optimal degrees of freedom ``nu`` maximize the sum. The engine raises the density of each value to the
-power of its weight (:class:`~probsfa.statespace.panel.Panel`). The power is the density with variance ``r /
-w`` up to a constant factor, which this module includes in the bound.
+power of its weight (:class:`~probsfa.statespace.panel.Panel`). The result is a normal density with variance
+``r / w``, times a constant factor. This module includes the factor in the bound.
 
 References
 ----------
@@ -59,8 +59,8 @@ _MIN_GAIN, _MAX_ITERATIONS = 1e-6, 200
 _MAX_RATE = 0.999
 # Largest change of the logarithm of a weight by extrapolation.
 _MAX_LOG_CHANGE = 3.0
-#: Number of draws for the variances from which weights are inferred, if AR(1) noise is integrated out. The
-#: part of a variance that is estimated is small compared with the noise.
+#: Number of draws for the posterior variances from which weights are computed, if AR(1) noise is integrated
+#: out. The part of these variances that is estimated from draws is small compared with the noise variance.
 N_DRAWS_FOR_WEIGHTS = 4
 # Maximum number of updates of posterior variances that are estimated from draws.
 _MAX_UPDATES_OF_VARIANCES = 3
@@ -111,8 +111,9 @@ def value_moments(params: StateSpace, panel: Panel, n_draws: int = N_DRAWS) -> V
         integrated = IdiosyncraticPosterior(params, panel, n_draws=n_draws)
         weights = panel.value_weights[: panel.n_rows]
         used = weights > 0.0
-        # A density to the power of a weight is not normalized. Sum of its logarithms minus those of the
-        # densities with variance r / w.
+        # The log-likelihood of the engine contains densities to the power of a weight w, which are not
+        # normalized; that of `integrated` contains densities with variance r / w. `log_factors` is the
+        # difference.
         log_factors = 0.5 * (used - weights) @ np.log(2.0 * np.pi * params.noise_variance)
         log_factors -= 0.5 * np.sum(np.log(weights, where=used, out=np.zeros(weights.shape)), axis=1)
         log_likelihood = integrated.log_likelihood() + float(np.sum(log_factors))
@@ -276,7 +277,8 @@ def _infer_integrated(
             means = integrated.means
             squares = mask * (values - integrated.value_means) ** 2 / params.noise_variance
             s = squares + mask * explained / params.noise_variance
-            # With fixed variances, the divergence of q(z) changes by that of its means only.
+            # The variances of q(z) are fixed. Its divergence is therefore a function of its means, up to a
+            # constant that is omitted.
             divergence = 0.5 * (integrated.quadratic_form - float(np.vdot(weights[:n], squares)))
             bound = float(np.sum(noise.log_density(s, mask))) - divergence
             return _Evaluation(weights, weights_at(noise, s, panel), s, bound)
@@ -291,7 +293,10 @@ def _infer_integrated(
 
 
 class _Evaluation(NamedTuple):
-    """Weights (T, D), the optimal ``q(w)`` and squared residuals for their posterior, and the bound."""
+    """Weights (T, D), and results for the posterior of ``z`` given these weights.
+
+    The results are the optimal ``q(w)``, the expected squared residuals and the bound.
+    """
 
     weights: FloatArray
     optimum: Weights
@@ -341,8 +346,9 @@ def _iterate(evaluate: Callable[[FloatArray], _Evaluation], first: FloatArray, t
 def initial_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatArray:
     """Return initial expected weights (T, D) from the leave-one-out errors of the values.
 
-    For the predictions, values far from the mean of their column have small weights, so that gross outliers
-    have little effect. Weights of rows (`noise.by_row`) depend only on the distances from the mean.
+    Leave-one-out predictions are computed with preliminary weights, which are small for values far from the
+    mean of their column, so that gross outliers hardly affect them. Weights of rows (`noise.by_row`) are the
+    preliminary ones.
     """
     n = panel.n_rows
     values, mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])

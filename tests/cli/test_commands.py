@@ -139,7 +139,7 @@ def test_impute_without_missing_values(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,5\n4,4\n")
     result = command("impute", "in.csv", "-o", "out.csv", "--plot", "p.svg", "--std", "s.csv", "-q")
     assert result.code == 0
-    assert result.err == "probsfa: note: no value is missing; the output is a copy of the file.\n"
+    assert result.err == "probsfa: warning: no value is missing; the output is a copy of the file.\n"
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
     assert (tmp_path / "s.csv").read_text() == "a,b\n0,0\n0,0\n0,0\n"
     assert stand_in.calls == []
@@ -181,7 +181,7 @@ def test_a_fit_that_stopped_early_causes_one_note(
     monkeypatch.setattr(stand_in, "fit", stop)
     result = command(subcommand, *IMPUTE[1:], "-o", "out", "-q", *options)
     assert result.code == 0
-    assert result.err.startswith(f"probsfa: note: {note}")
+    assert result.err.startswith(f"probsfa: warning: {note}")
     assert result.err.count("\n") == 1
     assert not re.search("tol|max_iter|engine", result.err + result.out)
 
@@ -195,7 +195,7 @@ def test_a_warning_of_another_library_is_one_note(command, data, stand_in, monke
     monkeypatch.setattr(stand_in, "fit_as_ever", stand_in.fit, raising=False)
     monkeypatch.setattr(stand_in, "fit", fit)
     result = command(*IMPUTE, "-o", "filled.csv", "-q")
-    assert (result.code, result.err) == (0, "probsfa: note: something is odd, look at it\n")
+    assert (result.code, result.err) == (0, "probsfa: warning: something is odd, look at it\n")
 
 
 @pytest.mark.filterwarnings("always")
@@ -214,7 +214,7 @@ def test_warnings_about_parameters_in_python_are_not_shown(command, data, stand_
     monkeypatch.setattr(stand_in, "impute", impute)
     result = command(*IMPUTE, "-o", "filled.csv", "-q")
     assert result.err.startswith(
-        "probsfa: note: linear interpolation fills single missing values of this file"
+        "probsfa: warning: linear interpolation fills single missing values of this file"
     )
     assert result.err.count("\n") == 1 and "n_components" not in result.err
 

@@ -76,7 +76,7 @@ def test_the_simplest_of_equal_candidates_is_selected(rng):
     model = fit_default_model(data, FitOptions.of(ProbabilisticSFA()).check(), fit)
     assert requested[-1] == requested[0] == ("ar1", 0)
     assert {noise for noise, _ in requested} == {"ar1", "diagonal"}
-    assert "3 with AR(1) noise" in model.fitted.status
+    assert "3 factors and AR(1) noise" in model.fitted.status
 
 
 @pytest.mark.filterwarnings("ignore:Observed values left out")

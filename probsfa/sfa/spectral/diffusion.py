@@ -14,11 +14,11 @@ distribution.
 For many points and narrow kernels, ``1 - P`` converges to a differential operator on the manifold of the
 points. With ``alpha=1`` this is the Laplace-Beltrami operator, for any density of the points. With
 ``alpha=0``, as in Laplacian eigenmaps, the operator also depends on the density. With ``alpha=1/2`` it is the
-operator of diffusion in a potential, minus the logarithm of the density.
+operator of diffusion in a potential ``U = -log(density)``.
 
 With ``alpha="uniform"``, factors ``f`` replace ``q^-alpha``. They approximately solve ``sum_j W_ij f_j = 1``
-by iterations ``f <- f / (W f)`` from ``f = 1``; the first iteration gives ``alpha=1``. Each iteration reduces
-the smooth variation of the logarithm of ``W f``.
+by iterations ``f <- f / (W f)`` from ``f = 1``; the first iteration gives ``alpha=1``. Each iteration makes
+``W f`` more uniform, first on large scales.
 """
 
 import numbers
@@ -78,7 +78,7 @@ class DiffusionMap(Embedding):
         ``mu``, descending.
     laplacian_eigenvalues_ : ndarray (K,)
         ``-4 gamma log(mu)``, ascending: with `alpha` "uniform" or 1 an estimate of the eigenvalues of the
-        Laplace-Beltrami operator, 1, 1, 4, 4 ... on a circle of radius 1 and 2, 2, 2, 6 ... on a sphere.
+        Laplace-Beltrami operator: (1, 1, 4, 4, ...) on a unit circle, (2, 2, 2, 6, ...) on a unit sphere.
         Only with ``affinity="rbf"`` and one `gamma` for all points.
     stationary_distribution_ : ndarray (n,)
         Stationary probabilities of the points.
@@ -107,8 +107,8 @@ class DiffusionMap(Embedding):
 
     Examples
     --------
-    Points on a circle, five times as dense on one side as on the other. The two coordinates are nevertheless
-    its cosine and sine.
+    Points on a circle, five times as dense on one side as on the other. The first two coordinates are
+    nevertheless proportional to cosine and sine of the angle.
 
     >>> import numpy as np
     >>> u = np.linspace(0, 2 * np.pi, 400, endpoint=False)
@@ -142,7 +142,7 @@ class DiffusionMap(Embedding):
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        The same kernel, including its diagonal, connects a new point to the training points. Coordinates are
+        The same kernel connects a new point to the training points, also to an equal one. Coordinates are
         ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from the new point. For training
         points these are the coordinates of the embedding.
 
