@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import probsfa
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 HAND_WRITTEN = sorted(DOCS.glob("*.md"))
@@ -85,6 +87,13 @@ def test_methods_of_estimators_are_documented(reference):
         members
     )
     assert "get_metadata_routing" not in members
+
+
+def test_docstrings_of_classes_are_short():
+    public = {name: getattr(probsfa, name) for name in probsfa.__all__}
+    classes = {name: each for name, each in public.items() if inspect.isclass(each)}
+    words = {name: len((inspect.getdoc(each) or "").split()) for name, each in classes.items()}
+    assert "SFA" in words and not {name: count for name, count in words.items() if count > 900}
 
 
 def test_underlines_of_docstrings_are_separate_lines():

@@ -58,17 +58,15 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors. None selects a number from the size of the data, with ``inference="nuts"``
-        often two to five; `status_` reports it.
+        Number of AR(1) factors. None selects a number from the size of the data; `status_` reports it.
     noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
         Observation noise: one variance for each column, one variance for all columns, or known variances in
         squared data units. ``"ar1"`` adds AR(1) noise of each column.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of the standard deviation of each column and covariate.
     inference : {"nuts", "svi"}, default="nuts"
-        No-U-Turn sampler; or variational inference by a Gaussian with full covariance, corrected by
-        importance weights, which takes seconds. Variational inference has four starts. If they end in
-        different modes, the result is a mixture of the modes.
+        No-U-Turn sampler; or variational inference, which takes seconds, by a Gaussian with full covariance,
+        corrected by importance weights. If its four starts end in different modes, the result is a mixture.
     n_warmup, n_chains : int, default=500, 4
         Warm-up iterations of each chain (for NUTS rounded up to a multiple of 75, at least 150), and number
         of chains.
@@ -76,20 +74,18 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Draws of each chain. ``"auto"`` is 1000, and NUTS continues chains that have not converged up to 4000
         draws. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
-        Whether chains run in one vectorized program, in parallel threads, or one after the other. ``"auto"``
-        is ``"parallel"`` on CPUs and ``"vectorized"`` on accelerators.
+        How chains run. ``"auto"`` is ``"parallel"`` (threads) on CPUs and ``"vectorized"`` on accelerators.
     target_accept : float, default=0.8
         Target acceptance probability of NUTS; increase it after divergences.
     max_tree_depth : int, default=10
         Logarithm, to the base 2, of the maximum number of leapfrog steps of a NUTS trajectory.
     n_steps_svi : int, default=100
-        Number of variational steps from each start; each step averages 16 gradients.
+        Number of variational steps from each start.
     hierarchical : bool, default=False
         Whether each sequence of a list has its own noise variances; all other parameters are shared.
     robust : bool, default=False
-        Student-t noise with a weight for each value. The parameters are then drawn by Gibbs sampling instead
-        of NUTS. Requires normal priors of loadings and offset, ``inference="nuts"`` and
-        ``hierarchical=False``. `chain_method`, `target_accept` and `max_tree_depth` are not used.
+        Student-t noise with a weight for each value, by Gibbs sampling instead of NUTS. Requires normal
+        priors of loadings and offset, ``inference="nuts"`` and ``hierarchical=False``.
     rhythms, smooth : int, default=0
         Numbers of stochastic cycles and of smooth factors, in addition to the AR(1) factors.
     smoothness : {1.5, 2.5}, default=1.5
@@ -97,8 +93,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     trend : {0, "level", "linear"}, default=0
         A random walk, or a local linear trend, with a diffuse start.
     standardize : bool, default=True
-        Whether priors are in units of the standard deviation of each column; otherwise they are in data
-        units.
+        Whether priors are in units of the standard deviation of each column, instead of data units.
     n_predictive : int, default=200
         Number of draws over which predictions are averaged.
     verbose : bool, default=True
@@ -111,22 +106,20 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Attributes
     ----------
     draws_, raw_draws_ : Draws
-        Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), the AR(1)
-        coefficients, ``loadings`` (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D),
-        ``exog_coef`` (chain, draw, D, P), and the parameters of other processes, as named in
-        :class:`probsfa.statespace.StateSpace`.
+        Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), ``loadings``
+        (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D), ``exog_coef`` (chain, draw,
+        D, P), and parameters of other processes, named as in :class:`probsfa.statespace.StateSpace`.
     params_, map_ : StateSpace
-        Posterior means, and maximum a posteriori: the parameters at the maximum of the posterior density of
-        the unconstrained parameters. With `robust`, `map_` is the maximum of a lower bound of the likelihood.
+        Posterior means, and the maximum of the posterior density of the unconstrained parameters; with
+        `robust`, the maximum of a lower bound of the likelihood.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest factor first; medians of time scales.
     exog_coef_, exog_names_ : ndarray (D, P), (P,)
-        With `exog`: posterior means of the coefficients of covariates, and names of the covariates.
+        With `exog`: posterior means of regression coefficients, and names of covariates.
     degrees_of_freedom_ : float
         Posterior mean, with `robust`.
     time_unit_, time_unit_seconds_ : float
-        Time step to which `decay_` refers: 1.0 for rows without times, otherwise the median time between
-        rows; and the same in seconds, if known.
+        Time step of `decay_`: one row, or the median step of `times`; the same in seconds, if known.
     inference_data_ : arviz.InferenceData or xarray.DataTree
         Results for ArviZ, made on first access; see :meth:`to_datatree`.
     diagnostics_ : dict
@@ -157,9 +150,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Notes
     -----
     The posterior does not change if factors are permuted or change sign. Draws are therefore relabelled to be
-    closest to `map_`. Several cycles, or several smooth factors, are not relabelled: their
-    periods or time scales should differ. Decays are positive. Columns of `transform` are the AR(1) factors,
-    then the states of other processes.
+    closest to `map_`; several cycles or smooth factors are not. Decays are positive. Columns of `transform`
+    are the AR(1) factors, then the states of other processes.
 
     With `robust`, `log_likelihood` and `score` are lower bounds, `filter` is approximate, and log densities
     of rows in `posterior` are NaN. `robust` and `hierarchical` cannot be combined with ``noise="ar1"``,

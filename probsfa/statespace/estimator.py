@@ -58,20 +58,18 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors. Set it to extract a few slow features. None selects number and `noise` by
-        held-out values (:doc:`/selection`); if `noise` is set, there is one factor for each column, at most
-        64.
+        Number of AR(1) factors. None selects number and `noise` by held-out values (:doc:`/selection`); if
+        `noise` is set, there is one factor for each column, at most 64.
     rhythms : int or list, default=0
         Number of stochastic cycles (damped oscillators), for periodic data; or a list of initial periods, in
         units of `times` (rows) or as durations such as ``"24h"``.
     smooth : int or list, default=0
-        Number of smooth factors (Gaussian processes with a Matern kernel), for smooth paths as in motion
-        capture; or a list of initial time scales.
+        Number of smooth factors (Gaussian processes with a Matern kernel), or a list of initial time scales.
     smoothness : {1.5, 2.5}, default=1.5
         Smoothness of the Matern kernel: one derivative with 1.5, two with 2.5.
     trend : int or {"level", "linear"}, default=0
-        Number of random walks (``"level"`` is one), for drifting levels; or ``"linear"`` for a local linear
-        trend. With `rhythms`, `smooth` or `trend`, `n_components` may be 0.
+        Number of random walks (``"level"`` is one), or ``"linear"`` for a local linear trend. With `rhythms`,
+        `smooth` or `trend`, `n_components` may be 0.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         Observation noise: one variance for each column (``"diagonal"``) or for all columns (``"isotropic"``),
         or known variances. ``"ar1"`` adds an AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if
@@ -100,7 +98,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         Lower bound of noise variances, as a fraction of each column's variance; ``"auto"`` is 1e-9, larger
         for rounded values and for AR(1) noise.
     n_init : deprecated
-        Ignored, and removed in version 2.0. Pass other starting points as `init`.
+        Ignored, and removed in version 2.0.
     noise_prior : {"weak"} or None, default="weak"
         Prior against noise variances of zero (Heywood cases); None is unpenalized maximum likelihood.
     fixed : dict or None, default=None

@@ -227,8 +227,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         a large part of the rows are support vectors and the kernel is narrow. ``"auto"`` selects, among 0 and
         powers of ten, the smallest value whose delta values on held-out folds of consecutive rows are within
         2 % of the best; if no output is slower than noise, the largest value. ``"auto"`` takes two to four
-        times as long as a number; its time grows with the cube of the number of support vectors; see
-        `verbose`.
+        times as long as a number; its time grows with the cube of the number of support vectors.
     n_support : int, optional
         Number of support vectors, or their maximum number with ``"online_mah"``. By default determined by
         `threshold`; without a threshold all rows are used, at most 500 (with ``"online_mah"`` all).
@@ -255,8 +254,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         A training graph instead of time: a graph, its builder or its name, as in :class:`GraphSFA`. The
         kernel values between all rows and the support vectors are then stored in memory.
     verbose : bool, default=False
-        Whether to write the progress of the selection of the regularization, and its estimated time, to
-        standard error.
+        Show the progress and the estimated time of ``regularization="auto"`` on standard error.
     rank_tol : float, optional
         Kernel functions are scaled to unit variance. Eigenvalues of their covariance are treated as zero if
         they are at most this fraction of the largest. Default :func:`probsfa.linalg.default_rank_tol`.
