@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "ADVICE_ON_MISSING",
     "MAX_ABSOLUTE_VALUE",
     "MIN_SPREAD",
     "SCAN_ROWS",
@@ -28,9 +29,9 @@ SCAN_ROWS = 4096
 #: underflow.
 MAX_ABSOLUTE_VALUE, MIN_SPREAD = 1e150, 1e-140
 
-# Advice for estimators without a model of missing values; an estimator may define `_advice_on_missing`
-# instead.
-_ADVICE_ON_MISSING = (
+# Advice for estimators without a model of missing values. An estimator that supports them with other
+# parameters or in other methods defines `_advice_on_missing` instead.
+ADVICE_ON_MISSING = (
     'Omit incomplete rows with SFA(missing="skip"), or impute them with ProbabilisticSFA.impute.'
 )
 # Texts that begin like a date.
@@ -365,10 +366,10 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
         return
     position = _first(np.isnan, values)
     if position is not None:
+        advice = f"{type(estimator).__name__} does not support missing values. {ADVICE_ON_MISSING}"
         raise ValueError(
             f"{name} contains NaN: the first is in {_describe_position(position, columns)}. "
-            f"{type(estimator).__name__} requires complete data here. "
-            f"{getattr(estimator, '_advice_on_missing', _ADVICE_ON_MISSING)}"
+            f"{getattr(estimator, '_advice_on_missing', advice)}"
         )
 
 

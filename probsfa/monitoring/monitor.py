@@ -344,6 +344,14 @@ class ProcessMonitor(Saveable, BaseEstimator):
         tags.input_tags.allow_nan = _supports_missing(self.model)
         return tags
 
+    @property
+    def _advice_on_missing(self) -> str:
+        """Advice in the error about missing values."""
+        return (
+            "The model of the monitor does not support missing values. Use ProbabilisticSFA(n_components) or "
+            'SFA(missing="skip") as model.'
+        )
+
     def _check_parameters(self) -> Any:
         """Validate the parameters; return the model to fit."""
         if not (is_number(self.alpha) and 0.0 < self.alpha < 1.0):

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from probsfa._arrays import ADVICE_ON_MISSING
 from probsfa._frames import lists_in_lists_out
 from probsfa._row_transformer import InvertibleTransformer
 from probsfa._typing import FloatArray
@@ -240,6 +241,11 @@ class SFA(InvertibleTransformer):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "skip"
         return tags
+
+    @property
+    def _advice_on_missing(self) -> str:
+        """Advice in the error about missing values."""
+        return f'SFA(missing="raise") does not support missing values. {ADVICE_ON_MISSING}'
 
     @property
     def _n_features_out(self) -> int:

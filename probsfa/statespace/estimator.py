@@ -609,7 +609,9 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     def _advice_on_missing(self) -> str:
         """Advice in the error about missing values, which noise=0.0 does not support."""
         if hasattr(self, "params_"):
-            return "Impute them with impute first."
+            return (
+                "With noise=0.0, this method requires complete rows. Impute missing values with impute first."
+            )
         return (
             "noise=0.0 requires complete rows. Missing values are supported with learned noise "
             "(noise='diagonal')."

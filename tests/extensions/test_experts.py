@@ -600,7 +600,7 @@ def test_errors_name_invalid_rows(rng, fitted):
     X[::2, 0] = X[1::2, 1] = np.nan
     with pytest.raises(ValueError, match="complete row"):
         clone(QUICK).fit(X)
-    with pytest.raises(ValueError, match="X.*NaN"):
+    with pytest.raises(ValueError, match="X.*NaN.*log_potential requires complete rows"):
         fitted[0].log_potential(np.array([[1.0], [np.nan]]))
     with pytest.raises(ValueError, match="of must be"):
         fitted[0].sample_posterior(fitted[1], of="rows")

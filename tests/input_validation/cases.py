@@ -68,7 +68,7 @@ class Case:
 
 COLUMNS = (
     Case("missing values (NaN)", lambda: filled(series()), "24 missing values imputed"),
-    Case("missing values, in `SFA`", lambda: str(SFA().fit(series())), "NaN"),
+    Case("missing values, in `SFA`", lambda: str(SFA().fit(series())), 'SFA(missing="raise") does not'),
     Case("an infinite value", lambda: filled(with_value(np.inf)), "infinity"),
     Case("a value of 1e200", lambda: filled(with_value(1e200)), "overflows"),
     Case("a column in units of 1e160", lambda: filled(series() * [1.0, 1e160, 1.0]), "Rescale"),
@@ -156,7 +156,7 @@ PARAMETERS = (
         "missing values imputed",
     ),
     Case("a wrong number of `noise` variances", lambda: filled(series(), fitted(noise=[0.3, 0.2])), "noise"),
-    Case("`noise=1e-20`", lambda: fitted(noise=1e-20).status_.partition(". ")[2], "below rounding errors"),
+    Case("`noise=1e-20`", lambda: fitted(noise=1e-20).status_.partition(". ")[2], "mean variance of all"),
     Case("`noise=-1`", lambda: str(fitted(noise=-1.0)), "noise must be"),
 )
 

@@ -83,7 +83,7 @@ def test_missing_values_are_allowed_with_the_probabilistic_model(process, rng):
     observed = ~np.isnan(new[1000:, 4])
     assert np.mean(monitor.predict(new)[1000:][observed]) > 0.7
     assert monitor.contributions(new, "residual").iloc[1000:].mean().idxmax() == 4
-    with pytest.raises(ValueError, match=r"\bX\b.*NaN.*row 0"):
+    with pytest.raises(ValueError, match=r"\bX\b.*NaN.*row 0.*ProbabilisticSFA\(n_components\)"):
         ProcessMonitor(SFA()).fit(X[1600:])
 
 

@@ -106,6 +106,17 @@ def test_noise_near_zero_is_raised_to_its_lower_bound(data, n_components, noise)
     np.testing.assert_allclose(model.log_likelihood_, again, rtol=1e-12, atol=0.01)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_one_of_several_variances_is_raised_to_a_fraction_of_its_column_variance(data):
+    model = ProbabilisticSFA(1, noise=[0.3, 1e-20, 0.3], max_iter=30).fit(data)
+    assert (
+        "column 1 is below rounding errors. It is replaced by 1e-12 times the column variance"
+        in model.status_
+    )
+    expected = [0.3, 1e-12 * np.nanvar(data[:, 1]), 0.3]
+    np.testing.assert_allclose(model.noise_variance_, expected, rtol=1e-9)
+
+
 def test_noise_above_its_lower_bound_is_unchanged(data):
     model = ProbabilisticSFA(1, noise=1e-10).fit(data)
     np.testing.assert_allclose(model.noise_variance_, 1e-10, rtol=1e-12)

@@ -537,6 +537,11 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         """Return whether the estimator is fitted."""
         return hasattr(self, "_fitted")
 
+    @property
+    def _advice_on_missing(self) -> str:
+        """Advice in the error about missing values, which only `log_potential` does not support."""
+        return "log_potential requires complete rows. Impute missing values with impute first."
+
     def _reproducible_generator(self, random_state: Seed) -> np.random.Generator:
         """Return a random generator with a fixed seed by default."""
         seed = self.random_state if random_state is None else random_state

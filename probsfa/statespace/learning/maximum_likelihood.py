@@ -794,9 +794,12 @@ def _noise_note(params: StateSpace, problem: FitProblem) -> Note:
         noise_variance = noise_variance + params.noise_scale**2
     if options.known_noise(problem.scale) is not None:
         raised = np.flatnonzero(options.is_noise_raised(problem.scale))
+        variance_name = (
+            "the column variance" if options.scales_by_feature else "the mean variance of all columns"
+        )
         text = (
-            f"The known noise variance of {_named_columns(raised, problem)} is below rounding errors: "
-            f"{MIN_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the noise-free limit."
+            f"The known noise variance of {_named_columns(raised, problem)} is below rounding errors. "
+            f"It is replaced by {MIN_KNOWN_NOISE:g} times {variance_name}. noise=0.0 is the noise-free limit."
         )
         return Note("noise_raised", text if raised.size else "", {"columns": raised.tolist()})
     variance = noise_variance / problem.scale**2
