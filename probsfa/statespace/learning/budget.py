@@ -31,9 +31,9 @@ __all__ = [
 
 # Maximum number of factors with white and with AR(1) noise.
 _MAX_FACTORS, _MAX_FACTORS_WITH_AR1_NOISE = 64, 16
-# More than 32 factors are used only if the cost of a smoother run over all rows is at most the second number.
-# For 500 to 1,000 rows of 52 columns of process data, imputation errors with 52 factors are 5 to 26 % smaller
-# than with 32 factors.
+# More than `_MANY_FACTORS` factors are used only if a smoother run over all rows costs at most
+# `_MAX_COST_OF_MANY_FACTORS`. For 500 to 1,000 rows of 52 columns of process data, imputation errors with 52
+# factors are 5 to 26 % smaller than with 32 factors.
 _MANY_FACTORS, _MAX_COST_OF_MANY_FACTORS = 32, 3e8
 # Maximum cost of a smoother run over all rows; imputation and transformation require one run.
 _MAX_SMOOTHER_COST = 1e10
@@ -42,27 +42,28 @@ _MAX_SMOOTHER_COST = 1e10
 _MAX_FIT_COST = 1e9
 # Maximum cost of a smoother run with a state for each column; at higher cost, AR(1) noise of columns is
 # integrated out. With 50 columns and 1,000 rows, integration halves the time of a fit, and imputation
-# errors are equal or up to 5 % larger (missing blocks of 50 sensors: 0.166 instead of 0.158).
+# errors are equal or up to 5 % larger.
 _MAX_FIT_COST_BY_STATES = 5e8
 # Maximum cost of an EM iteration with integrated AR(1) noise; at higher cost, the number of factors is
 # reduced, not the number of rows.
 _MAX_FIT_COST_AR1_NOISE = 1.5e9
 # Number of multiplications per value to solve a tridiagonal system, including multiplication by weights.
 _TRIDIAGONAL_COST = 12
-# Continuation of a fit to segments with all rows: maximum number of observed values, total cost (about the
-# cost of a fit to segments), and minimum number of evaluations.
+# After a fit to segments, a few evaluations on all rows follow if all rows have at most
+# `_MAX_VALUES_OF_CONTINUATION` observed values. They cost together at most `_CONTINUATION_COST`, about the
+# cost of the fit to segments, but there are at least `_MIN_EVALUATIONS`.
 _MAX_VALUES_OF_CONTINUATION, _CONTINUATION_COST, _MIN_EVALUATIONS = 5_000_000, 3e10, 4
 # Minimum number of rows for each factor; with fewer rows, many factors overfit.
 _MIN_ROWS_PER_FACTOR = 48
 # Overhead for each row and factor, as a number of multiplications.
 _OVERHEAD_COST = 400
-# Minimum number of observed values for each free parameter; with fewer values, an additional factor increases
-# the estimation error by more than it explains.
+# Minimum number of observed values for each free parameter. With fewer values, an additional factor increases
+# the estimation error by more than it reduces the unexplained variance.
 _MIN_VALUES_PER_PARAMETER = 5.0
-# Fits to segments of the rows: number of segments, minimum number of rows of a segment, and minimum number of
-# observed values of each column in all segments. For columns with few values, the last minimum is at most a
-# quarter of the expected number of values in the segments.
+# Fits to segments of the rows: number of segments, and minimum number of rows of a segment.
 N_SEGMENTS, _MIN_SEGMENT_ROWS = 8, 24
+# The segments together must contain at least `_MIN_COLUMN_VALUES` observed values of each column, or, if this
+# is less, the fraction `_MIN_SHARE_OF_EXPECTED` of the number expected from the share of the rows.
 _MIN_COLUMN_VALUES, _MIN_SHARE_OF_EXPECTED = 100, 0.25
 
 
@@ -159,8 +160,9 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
     Returns
     -------
     bool
-        True if a smoother run with ``K + D`` states requires more than 5e8 multiplications and more than
-        integration does, or if the compiled engine does not support ``K + D`` states.
+        True if the compiled engine does not support ``K + D`` states. Also true if a smoother run with
+        ``K + D`` states requires more than 5e8 multiplications, and more than an EM iteration with
+        integration.
     """
     n_states = n_components + n_features
     row_cost = _row_cost(n_states, n_features)
@@ -170,7 +172,10 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
 
 
 def affordable_rows(n_states: int, n_features: int) -> int:
-    """Return the number of rows for which a fit can run the smoother of a model dozens of times."""
+    """Return the maximum number of rows for which a smoother run is fast enough for a fit to all rows.
+
+    The result is at least 48 rows for each state, even if a smoother run over these rows is slower.
+    """
     n_states = max(n_states, 1)
     return max(int(_MAX_FIT_COST / _row_cost(n_states, n_features)), _MIN_ROWS_PER_FACTOR * n_states)
 
@@ -230,7 +235,7 @@ def affordable_segments(
     n_states : int
         Number of states of the model.
     n_fits : int, default=1
-        Number of fits that together may take the time of one fit.
+        Number of fits; their total computing time is limited to that of one fit.
     min_rows : int, default=0
         Minimum number of rows of a fit.
 

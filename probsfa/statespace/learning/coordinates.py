@@ -32,7 +32,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 # ---------------------------------------------------------------------------------------------- constraints
 
-#: Maximum ratio of an estimated period to its initial value, or of the initial value to the estimate.
+#: An estimated period is at most this factor longer or shorter than its initial value.
 PERIOD_RANGE = 1.25
 
 
@@ -118,8 +118,8 @@ def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
     k, d = params.n_components, params.n_features
     ar1_loadings, fixed = params.loadings[:, :k], limits.loadings[:, :k]
     decay_distances = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
-    # Squared distances of loadings are in variances of the columns, squared distances of decays on the scale
-    # of atanh, with weight 0.1.
+    # The distance is the sum of squared differences of loadings, in variances of the columns, and 0.1 times
+    # squared differences of atanh of the decays.
     order = closest_order(
         ar1_loadings, fixed, 0.1 * np.where(np.isnan(decay_distances), 0.0, decay_distances)
     )
@@ -230,9 +230,10 @@ def longest_steps(state_layout: StateLayout) -> FloatArray:
 def longest_loading_steps(params: StateSpace) -> FloatArray:
     """Return the longest step of one iteration in the loadings on each loaded state (n_loaded_states,).
 
-    For stationary processes it is one standard deviation of a column. Loadings of trends, whose initial state
-    is diffuse, are larger by orders of magnitude. For trends, the longest step is the largest initial
-    loading, up to a limit of the kind. With longer steps, the optimizer often ends at a lower likelihood.
+    For stationary processes, the longest step is one standard deviation of a column. Trends have a diffuse
+    initial state, and their loadings are larger by orders of magnitude. For trends, the longest step is the
+    largest absolute initial loading, at least one and at most ``longest_loading_step`` of the kind. With
+    longer steps, the optimizer often ends at a lower likelihood.
     """
     state_layout = params.state_layout
     others = [
@@ -424,7 +425,7 @@ class LatentSpectra(NamedTuple):
     n_dynamics: int = 0
 
     def select_states(self, by_state: FloatArray) -> FloatArray:
-        """Return for each derivative the entry of its state: (..., E), from an array over states (..., K)."""
+        """Select from an array over states (..., K) the entry of the state of each derivative: (..., E)."""
         return by_state if self.state_of_derivative is None else by_state[..., self.state_of_derivative]
 
     def sum_by_coordinate(self, by_derivative: FloatArray) -> FloatArray:
@@ -435,7 +436,7 @@ class LatentSpectra(NamedTuple):
         return by_derivative @ has_coordinate.astype(np.float64)
 
     def information(self, weights: FloatArray, g: FloatArray) -> FloatArray:
-        """Return the sum (P, P) of ``f'_j f'_k G_jk^2``, for ``G`` (W, K, K)."""
+        """Return the sum (P, P) of ``f'_j f'_k G_jk^2`` over frequencies, for ``G`` (W, K, K)."""
         derivatives = self.derivatives
         g_of_derivatives = self.select_states(self.select_states(g).swapaxes(1, 2)).swapaxes(1, 2)
         by_derivatives = np.tensordot(
@@ -444,12 +445,15 @@ class LatentSpectra(NamedTuple):
         return self.sum_by_coordinate(self.sum_by_coordinate(by_derivatives).T).T
 
     def noise_cross_information(self, weights: FloatArray, uh: FloatArray) -> FloatArray:
-        """Return the sum (P, D) of ``f'_j (U H)_dj^2``, for ``U H`` (W, D, K)."""
+        """Return the sum (P, D) of ``f'_j (U H)_dj^2`` over frequencies, for ``U H`` (W, D, K)."""
         by_derivative = np.tensordot(weights, self.derivatives[:, None, :] * self.select_states(uh) ** 2, 1)
         return self.sum_by_coordinate(by_derivative).T
 
     def loading_cross_information(self, weights: FloatArray, h: FloatArray, g: FloatArray) -> FloatArray:
-        """Return the sum (q, K, P) of ``f'_j f_k H_bj G_jk``, for ``H`` (W, q, K) and ``G`` (W, K, K)."""
+        """Return the sum (q, K, P) of ``f'_j f_k H_bj G_jk`` over frequencies.
+
+        ``H`` has shape (W, q, K), ``G`` (W, K, K).
+        """
         g_of_derivatives = self.select_states(g.swapaxes(1, 2)).swapaxes(1, 2)
         derivative_g_spectrum = self.derivatives[:, :, None] * g_of_derivatives * self.values[:, None, :]
         weighted = (weights[:, None, None] * self.select_states(h)).transpose(2, 1, 0)
@@ -459,7 +463,9 @@ class LatentSpectra(NamedTuple):
     def whittle_gradient(
         self, weights: FloatArray, explained: FloatArray, band: NDArray[np.intp], power: FloatArray
     ) -> FloatArray:
-        """Return the gradient (P,) of Whittle's log-likelihood, with the spectral matrix ``S``.
+        """Return the gradient (P,) of Whittle's log-likelihood with respect to the dynamics.
+
+        ``S`` is the spectral matrix of the observations.
 
         Parameters
         ----------
@@ -513,10 +519,10 @@ def dynamics_damping(params: StateSpace, n_rows: float, *, evenly_sampled: bool)
 
 
 def dynamics_curvature(params: StateSpace, gradient: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Return the part of minus the second derivative that is proportional to the gradient.
+    """Return the terms of minus the second derivative of the log-likelihood that depend on the gradient.
 
-    These terms exist because decays are nonlinear functions of the coordinates. Only positive terms, which
-    shorten steps, are included; see :class:`.Metric`.
+    These terms are proportional to the gradient. They exist because decays are nonlinear functions of the
+    coordinates. Only positive terms, which shorten steps, are included; see :class:`.Metric`.
     """
     # (d^2 a / d s^2) / (d a / d s) is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
     second_over_first = -2.0 * params.decay if evenly_sampled else 1.0 + np.log(params.decay)
@@ -611,7 +617,7 @@ class Coordinates(NamedTuple):
 
     @property
     def n_free(self) -> int:
-        """Number of identified free parameters, without rotations that do not change the likelihood."""
+        """Number of identified free parameters: rotations that do not change the likelihood do not count."""
         n_of_factors = self.with_white_noise.state_layout.n_free(self.n_features)
         n = n_of_factors + 2 * self.n_ar1_noise + self.n_noise + self.n_features
         if self.limits is not None:
@@ -643,7 +649,7 @@ class Coordinates(NamedTuple):
         values = np.full(self.size, np.nan)
         decays = limits.decays
         values[: len(decays)] = np.arctanh(decays) if self.evenly_sampled else np.log(-np.log(decays))
-        # While cycles are detected one after the other, the model has fewer cycles than the limits.
+        # Cycles are added to the model one by one; `limits` has ranges for all of them from the beginning.
         if Rhythm in self.state_layout.counts:
             n, end = self.state_layout.counts[Rhythm], self.state_layout.coordinates[Rhythm].stop
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]

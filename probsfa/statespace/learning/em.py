@@ -2,8 +2,8 @@
 
 The expected complete-data log-likelihood is the sum of a term for the dynamics and a term for the
 observations. The parameters of the observations are estimated by a regression of each column on the states
-and a constant, over the rows in which the column is observed. Only one AR(1) noise process, that of the
-column, is a regressor. With the stationary variance fixed at one, the decay of an AR(1) process is the
+and a constant, over the rows in which the column is observed. Of the AR(1) noise processes, only the one of
+the column is a regressor. With the stationary variance fixed at one, the decay of an AR(1) process is the
 solution of a cubic equation (:func:`.ar1.cubic_decay`).
 """
 
@@ -98,8 +98,8 @@ def fit_em(
 ) -> FitResult:
     """Maximize the likelihood by EM from ``start``.
 
-    The algorithm ends when the predicted remaining gain is below ``tol`` nats. EM converges linearly, with a
-    rate near one if the noise is small, so that a geometric series predicts the remaining gain.
+    The algorithm ends when the predicted remaining gain is below ``tol`` nats. The prediction is the sum of a
+    geometric series, because EM converges linearly. The convergence is slow if the noise is small.
 
     Parameters
     ----------
@@ -139,8 +139,9 @@ def fit_em(
             params, stats = proposal, proposed
             history.append(stats.log_likelihood)
             rates.append(gain / previous_gain if np.isfinite(previous_gain) else 1.0)
-            # The first steps converge only in directions with a fast rate. The prediction therefore uses the
-            # slowest recent rate, and several successive predictions must be below the tolerance.
+            # The gains of the first steps decrease fast, because only some directions converge fast. The
+            # prediction therefore uses the slowest recent rate, and several successive predictions must be
+            # below the tolerance.
             rate = max(rates)
             n_converged = n_converged + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
             if n_converged >= _N_CONVERGED_STEPS:
@@ -160,7 +161,7 @@ def warm_up(
     min_gain: float,
     has_loading: BoolArray | None = None,
 ) -> tuple[StateSpace, Statistics]:
-    """Take up to ``max_steps`` EM steps, as long as each increases the log-likelihood by ``min_gain`` nats.
+    """Take up to ``max_steps`` EM steps; end after a step with a gain of less than ``min_gain`` nats.
 
     The first EM steps are efficient far from the optimum, in particular with missing values.
 
@@ -224,22 +225,23 @@ def warm_up(
 # Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algorithm. Journal of
 # Computational and Graphical Statistics 10, 422-439.
 
-# Number of conjugate gradient iterations of the regressions, and number of scoring steps of the noise, in an
-# EM iteration.
+# Numbers for each EM iteration: conjugate gradient iterations for loadings and offsets, and scoring steps for
+# the noise.
 _N_REGRESSION_ITERATIONS, _N_SCORING_STEPS = 3, 2
-# Initial share of AR(1) noise in the noise, and initial decay of AR(1) noise.
+# Initial AR(1) noise: its share of the noise variance, and its decay.
 _INITIAL_AR1_SHARE, _INITIAL_DECAY = 0.5, 0.8
-# Range of the variance of AR(1) noise of standardized columns, and maximum absolute atanh of its decay.
+# Ranges of AR(1) noise of standardized columns: its variance, and the absolute atanh of its decay.
 _MIN_VARIANCE, _MAX_VARIANCE, _MAX_ATANH_DECAY = 1e-8, 1e2, 6.5
 # Minimum number of rows times draws; sums over rows then have Monte Carlo errors of 1 to 2 percent.
 _N_DRAWN_ROWS = 3000
 # Tolerance of posterior means during the fit, in posterior standard deviations.
 _MEAN_TOL = 1e-2
-# Gain in nats per free parameter below which EM ends, because Monte Carlo errors are larger.
+# EM ends at a gain below this number of nats per free parameter, because Monte Carlo errors are larger than
+# such a gain.
 _TOL_PER_PARAMETER = 5e-3
 # Largest scoring step in each coordinate.
 _MAX_STEP = 1.5
-# Frequencies of the sum for the expected information of the noise.
+# Frequencies at which the integrand of the expected information of the noise is evaluated.
 _FREQUENCIES = np.concatenate([np.geomspace(1e-4, 1e-2, 24, endpoint=False), np.linspace(1e-2, np.pi, 160)])
 
 
@@ -288,7 +290,7 @@ class EMIteration:
         # Parameters of the noise of each column that are estimated: white noise may have known variances.
         self._free = np.array([True, noise.variances.n_free > 0, True])
         self._solutions: FloatArray | None = None
-        # Weights of the mean and of the draws in expected values.
+        # An expected product is the product of the means plus the average of products of the deviations.
         self._shares = np.append(1.0, np.full(self.n_draws, 1.0 / self.n_draws))
         self._damping = np.full(params.n_features, 1e-2)
 
@@ -355,7 +357,7 @@ class EMIteration:
         regressors = np.concatenate([self._factors, ones], axis=2)
 
         def weighted_moments(values: FloatArray) -> FloatArray:
-            """Return expected products (D, K + 1) of the regressors, ``S_d^-1`` and values (R, D, T)."""
+            """Return expected ``X' S_d^-1 y`` (D, K + 1) of regressors ``X`` and values ``y`` (R, D, T)."""
             return np.asarray(np.sum(shares * (noise.solve(values) @ regressors), axis=0))
 
         def fitted_values(coefficients: FloatArray) -> FloatArray:
@@ -385,7 +387,10 @@ class EMIteration:
         return gain
 
     def _preconditioners(self, regressors: FloatArray) -> FloatArray:
-        """Return normal matrices (D, K + 1, K + 1) with tridiagonal approximations of the precisions."""
+        """Return approximate matrices of the normal equations (D, K + 1, K + 1).
+
+        ``S_d^-1`` is replaced by a tridiagonal matrix.
+        """
         diagonal, off_diagonal = self.system.noise.markov_precision()
         n, m = regressors.shape[1:]
         same_row = np.einsum("r,rti,rtj->tij", self._shares, regressors, regressors).reshape(n, m * m)
@@ -465,7 +470,10 @@ class EMIteration:
         return np.stack([by_scale, by_noise, by_decay * (1.0 - params.noise_decay**2)], axis=1)
 
     def _decay_derivatives(self, decay: FloatArray) -> FloatArray:
-        """Return derivatives (D, T - 1) of decays over each time step with respect to decays of unit time."""
+        """Return derivatives (D, T - 1) of the decay over each time step.
+
+        They are with respect to the decay over unit time.
+        """
         has_previous = self.steps.has_previous[1:]
         if self.panel.evenly_sampled:
             return has_previous.astype(np.float64)[None]
@@ -512,7 +520,7 @@ def _select_noise(is_first: BoolArray, first: StateSpace, second: StateSpace) ->
 
 
 def monte_carlo_tolerance(params: StateSpace) -> float:
-    """Return the gain in nats below which Monte Carlo errors are larger."""
+    """Return the size of Monte Carlo errors, in nats; smaller gains are not significant."""
     return _TOL_PER_PARAMETER * (params.n_components * (params.n_features + 1) + 4 * params.n_features)
 
 

@@ -1,10 +1,11 @@
 """Metric of the optimizer: expected (Fisher) information plus damping by complete-data information.
 
 The formulas are in the comments of each section. A column that is observed in a fraction ``p`` of the rows is
-treated as a complete column with ``1 / p`` times the noise variance. Multiplying its information by ``p``
-instead would be inaccurate for small noise. The data then have far less information about changes ``C -> C
-W`` of the basis of the factors than about other changes of ``C``. Different multipliers ``p`` of the columns
-would add part of the large information to that about the basis.
+treated as a complete column with ``1 / p`` times the noise variance. The alternative, to multiply the
+information of the column by ``p``, is inaccurate for small noise: the data then have far less information
+about changes ``C -> C W`` of the basis of the factors than about other changes of ``C``. With a different
+``p`` for each column, a change of the basis would wrongly obtain part of the large information about the
+other changes.
 """
 
 from collections.abc import Callable
@@ -47,8 +48,8 @@ from probsfa.statespace.parameters import StateSpace
 #
 #     S^-1 = R^-1/2 (E + U B^-1 U') R^-1/2.
 #
-# Changes of the scaled loadings ``R^-1/2 C`` are the sum of a part inside the span of ``U``, ``U M`` with
-# ``M`` (q, K), and a part outside, ``E V`` with ``V`` (D, K). The information on ``V`` is the same K-by-K
+# A change of the scaled loadings ``R^-1/2 C`` is ``U M + E V``: a part inside the span of ``U``, with ``M``
+# (q, K), and a part outside, with ``V`` (D, K). The information on ``V`` is the same K-by-K
 # matrix for all columns; the information on ``M`` is a matrix of size q K. Only sums of positive terms are
 # computed, because the usual difference ``R^-1 - R^-1 C (F^-1 + C' R^-1 C)^-1 C' R^-1`` has no correct digit
 # in the directions of the factors if the noise is small. A solution costs O(D^3 + D^2 q K + (q K)^3), instead
@@ -135,7 +136,7 @@ class CompleteData(NamedTuple):
         Sum of the second moments of the states over the rows with at least one observed value.
     n_rows : float
         Number of these rows, at least one.
-    n_segments : float, default=0.0
+    n_sequences : float, default=0.0
         Number of sequences in these rows. With zero, the information on offsets assumes an infinitely long
         sequence.
     """
@@ -157,7 +158,7 @@ def complete_data_of(
         Expected statistics at ``params``.
     params : StateSpace
         Model; its latent factors define which states have loadings.
-    n_segments : float, default=0.0
+    n_sequences : float, default=0.0
         Number of sequences in the rows.
     centred : bool, default=False
         Whether to compute moments about the mean of the rows.
@@ -271,7 +272,7 @@ class Metric:
                 [[self._reduce_to_variances(noise), cross], [cross.T, dynamics]]
             )
         at_zero = latent_spectra(params, np.zeros(1), evenly_sampled=evenly_sampled).values[0]
-        # The spectrum at zero is n times the variance of the mean of n rows. Also for very slow processes,
+        # The spectrum at zero is n times the variance of the mean of n rows. Even for very slow processes,
         # this variance is at most the variance of a single value divided by the number of sequences.
         at_zero = 1.0 / (1.0 / at_zero + complete.n_sequences / n)
         self.offset_inside_span = np.linalg.inv(np.eye(q) + (scaled_loadings * at_zero) @ scaled_loadings.T)
@@ -287,8 +288,9 @@ class Metric:
         gradient : ndarray of shape (P,)
             Right-hand side.
         free : ndarray of bool of shape (P,)
-            Coordinates to solve for. If loadings or offsets are excluded and the matrix is large, the system
-            is solved for all coordinates, and excluded coordinates are then set to zero.
+            Coordinates to solve for. If loadings or offsets are excluded and the matrix is large, the result
+            is approximate: only fixed noise variances are excluded from the system, and all other excluded
+            coordinates are set to zero in its solution.
         damping : float
             Multiple of the damping matrix that is added.
 
@@ -427,7 +429,7 @@ class Metric:
         return out
 
     def _sum_by_variance(self, by_column: FloatArray) -> FloatArray:
-        """Sum derivatives with respect to ``log r``, weighted by sqrt(p), for columns with one variance."""
+        """Sum derivatives with respect to ``log r``, times sqrt(p), over columns that share a variance."""
         return self.coordinates.variances.totals((by_column.T * self.root_share).T)
 
     def _reduce_to_variances(self, by_columns: FloatArray) -> FloatArray:
@@ -511,9 +513,9 @@ def _sum_outer_products(first: FloatArray, second: FloatArray) -> FloatArray:
 def _metric_frequencies(params: StateSpace, complete: CompleteData) -> tuple[FloatArray, FloatArray]:
     """Return the frequencies and weights (W,) of :func:`.information_frequencies`.
 
-    In a model with trends, whose spectra are infinite at zero, the minimum frequency is half a period in the
-    mean length of a sequence. The data have no information at lower frequencies, and steps of the loadings of
-    trends would be far too short.
+    The spectra of trends are infinite at zero. In a model with trends, frequencies are therefore at least
+    half a period per sequence of mean length. The data have no information at lower frequencies; if these
+    were included, steps of the loadings of trends would be far too short.
     """
     omega, weights = information_frequencies(params)
     if not all(kind.stationary for kind in params.state_layout.counts):
@@ -524,9 +526,9 @@ def _metric_frequencies(params: StateSpace, complete: CompleteData) -> tuple[Flo
 def _gradient_curvature(
     coordinates: Coordinates, params: StateSpace, gradient: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the positive terms, proportional to the gradient, of minus the second derivative.
+    """Return the terms that the gradient adds to the information on noise and dynamics; see :class:`Metric`.
 
-    The terms are for the coordinates of the noise and of the dynamics; see :class:`Metric`.
+    They are zero without a gradient.
     """
     if gradient is None:
         return np.zeros(coordinates.n_noise), np.zeros(coordinates.state_layout.n_dynamics)
@@ -559,7 +561,7 @@ def _gradient_curvature(
 #     n_d, n_e         g_d g_e P_de^2 / 2
 #     mu_d, mu_e       P_de at w = 0
 #
-# There is no factored form as for white noise, because the scaling by the noise depends on the frequency. The
+# The factored form for white noise does not apply, because the noise spectrum depends on the frequency. The
 # complete matrix is therefore computed, at a small cost relative to a smoother run with a state for each
 # factor and each column.
 
@@ -744,8 +746,8 @@ class AR1NoiseMetric:
         information[offset, offset] = n * at_zero.precision[0]
 
         added = np.zeros(size)
-        # The decay of very weak AR(1) noise is not identified. Without this term its step would be unbounded,
-        # and the steps of all other coordinates would be scaled down with it.
+        # The decay of very weak AR(1) noise is not identified. Without this term, the step of the decay would
+        # be unbounded, and would have to be scaled down together with the steps of all other coordinates.
         added[positions.decays] += 1.0
         added[noise], by_dynamics = _gradient_curvature(coordinates, params, gradient)
         added[dynamics] += by_dynamics

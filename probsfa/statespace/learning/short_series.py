@@ -23,8 +23,9 @@ from probsfa._typing import FloatArray
 
 __all__ = ["ShortSeries"]
 
-# Maximum corrections of the logarithm of a time scale and of loadings, and minimum degrees of freedom. The
-# corrections are the first terms of expansions, which are not accurate beyond these limits.
+# Maximum increase of the logarithm of a time scale, maximum relative increase of a loading, and minimum
+# degrees of freedom. The corrections are the first terms of expansions, which are not accurate beyond these
+# limits.
 _MAX_LOG_TIMESCALE_CORRECTION, _MAX_LOADING_CORRECTION, _MIN_DEGREES = 1.0, 0.5, 2.0
 
 ConfidenceLimits = tuple[FloatArray, FloatArray]
