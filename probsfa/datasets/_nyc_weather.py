@@ -19,8 +19,9 @@ START = "2013-01-01T06:00"
 HOURS = 8730
 MISSING = -32768
 
-# Stored integers per unit: temp and dewp are in hundredths of a degree Fahrenheit, pressure in tenths of a
-# millibar, visib in hundredths of a mile, wind_dir in tens of degrees, wind_speed in knots.
+# Number by which a stored integer is divided. The integers are hundredths of a degree Fahrenheit (temp and
+# dewp), tenths of a millibar (pressure), hundredths of a mile (visib), tens of degrees (wind_dir) and knots
+# (wind_speed).
 UNITS_PER_READING = {"temp": 100, "dewp": 100, "pressure": 10, "visib": 100, "wind_dir": 1, "wind_speed": 1}
 
 IMPOSSIBLE = (pd.Timestamp("2013-02-12T08:00", tz="UTC"), ["u_EWR", "v_EWR"])
@@ -36,7 +37,7 @@ three airports: temp and dewp, temperature and dew point (degrees Fahrenheit); p
 (millibar); u and v, the wind (miles per hour); visib, visibility (miles, at most 10).
 
 The wind is given as the velocity of the air, u towards the east and v towards the north. The source has the
-direction d from which the wind blows (degrees clockwise from north, to the next ten) and the speed s, so
+direction d from which the wind blows (degrees clockwise from north, rounded to tens) and the speed s, so
 u = -s sin d and v = -s cos d. Calm air is u = v = 0. If the wind direction is variable, u and v
 are missing.
 
@@ -111,7 +112,7 @@ def _read() -> dict[str, NDArray[np.int16]]:
 
 
 def _decode(stored: NDArray[np.int16], per_unit: int) -> FloatArray:
-    # The quotient of two integers is rounded once, as in the conversion of a decimal text.
+    # The quotient of two integers is rounded once; it equals the float64 number of the decimal text.
     return np.where(stored == MISSING, np.nan, stored / per_unit)
 
 

@@ -69,9 +69,9 @@ class Comparison:
     hidden : str
         Description of the pattern.
     scores : tuple of Score
-        Mean score of each method over the random choices of hidden values.
+        Score of each method, averaged over the `seeds` of :func:`compare_methods`.
     incomplete : ndarray (T, D), or list of them
-        The series without the hidden values; those of the last of the `seeds`, see :func:`compare_methods`.
+        The series, with NaN for hidden values, for the last seed in `seeds` of :func:`compare_methods`.
     filled : dict of str to Filled
         Imputation of `incomplete` by each method.
     """
@@ -116,8 +116,8 @@ def compare_methods(
     seeds : sequence of int, default=(0,)
         Seeds of the random selection of values; scores are averaged over them.
     times : array-like (T,) or list of array-likes, optional
-        Times of the rows, strictly increasing in each sequence. By default dates, periods or durations of the
-        index are used; rows with another index are evenly spaced.
+        Times of the rows, strictly increasing in each sequence. By default, the times are the index of a
+        DataFrame if it contains dates, periods or durations; otherwise rows are evenly spaced.
     progress : callable, optional
         Called before each run of a method with the number of completed runs, the number of all runs and the
         name of the method.
@@ -157,7 +157,8 @@ def compare_methods(
     if not len(seeds):
         raise ValueError("seeds must be one or more; got none.")
     series = check_series(X, times)
-    # With an exact time step, rows are evenly spaced, although their times have rounding errors.
+    # Rows with a constant time step are passed without times, because times with rounding errors would make
+    # them unevenly spaced.
     time_values = None if series.times is None or series.step is not None else series.restore(series.times)
     groups = [patterns] if at_once else [[pattern] for pattern in patterns]
     n_runs, n_done = len(groups) * len(seeds) * len(methods), 0
@@ -215,7 +216,7 @@ def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled")
     Raises
     ------
     ValueError
-        If there is no such value, or one of them is not imputed.
+        If no value is known in `truth` and missing in `incomplete`, or if such a value is not imputed.
 
     Examples
     --------

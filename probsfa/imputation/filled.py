@@ -48,8 +48,8 @@ class Method(Protocol):
         X : array-like or DataFrame (T, D), or list of them
             Rows in order of time, NaN where missing; a list is several independent sequences.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence. By default dates, periods or durations of
-            the index are used; rows with another index are evenly spaced.
+            Times of the rows, strictly increasing in each sequence. By default, the times are the index of a
+            DataFrame if it contains dates, periods or durations; otherwise rows are evenly spaced.
 
         Returns
         -------
@@ -88,8 +88,8 @@ def fill_missing(X: Any, series: Sequences, imputed: NDArray[np.float64]) -> Fil
     series : Sequences
         The validated series.
     imputed : ndarray (N, D)
-        Imputed values (N, D), or (D,) for the same values in all rows; entries where `X` is observed are
-        ignored.
+        Imputed values, or an array (D,) with one value for all rows of a column; entries where `X` is
+        observed are ignored.
 
     Returns
     -------

@@ -70,8 +70,9 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     In cross-validation, use splits that keep the order of rows, such as
     :class:`sklearn.model_selection.TimeSeriesSplit`.
 
-    *Times.* `times` has the time of each row. By default dates, periods or durations in the index of a pandas
-    DataFrame are the times, as in :class:`probsfa.ProbabilisticSFA`; otherwise rows are evenly spaced.
+    *Times.* `times` has the time of each row. By default, the times are the index of a pandas DataFrame if it
+    contains dates, periods or durations, as in :class:`probsfa.ProbabilisticSFA`; otherwise rows are evenly
+    spaced.
 
     *Several series.* `groups` has the label of the series of each row; rows of different series may
     alternate. `lengths` are the lengths of consecutive series. A list of tables is several series, too. With
@@ -122,8 +123,8 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         lengths : array-like of int, optional
             Numbers of rows of consecutive series.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each series; by default dates, periods or durations of
-            the index.
+            Times of the rows, strictly increasing in each series. By default, the times are the index of a
+            DataFrame if it contains dates, periods or durations; otherwise rows are evenly spaced.
         groups : array-like (T,), optional
             Label of the series of each row.
 
@@ -171,7 +172,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
-            Rows of another series in order of time, NaN where missing.
+            Rows of a series in order of time, NaN where missing; a list is several series.
         lengths, times, groups : optional
             As in `fit`.
 
@@ -204,7 +205,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
-            Rows of another series in order of time, NaN where missing.
+            Rows of a series in order of time, NaN where missing; a list is several series.
         return_std : bool, default=False
             Whether to return also standard deviations.
         lengths, times, groups : optional
@@ -259,7 +260,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     def fill_std_(self) -> FloatArray:
         """Standard deviations of `fill_values_`, see the class."""
         std = np.where(self.modelled_features_ | self.empty_features_, np.nan, 0.0)
-        # Files of earlier versions do not contain the columns that were observed once.
+        # Files saved by earlier versions do not contain `_observed_once`.
         return np.where(getattr(self, "_observed_once", False), np.inf, std)
 
     # ------------------------------------------------------------------ scikit-learn
@@ -271,10 +272,10 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         return np.flatnonzero(~dropped)
 
     def _read(self, X: Any, lengths: Any, times: Any, groups: Any, *, reset: bool = False) -> "_Series":
-        """Validate a table, and determine the series of its rows."""
+        """Validate a table, and determine which rows belong to the same series."""
         if not reset:
             check_is_fitted(self)
-        # The model reads times from `times` or from the index.
+        # Times are not read here; the model reads them from `times` or from the index.
         sequences = check_sequences(
             self, X, reset=reset, allow_nan=True, lengths=lengths, require_observed=False
         )
@@ -327,7 +328,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
 
 
 class _Series(NamedTuple):
-    """A validated table, and the series of its rows.
+    """A validated table, and the arguments and the order of rows with which it is passed to the model.
 
     Attributes
     ----------
@@ -336,7 +337,7 @@ class _Series(NamedTuple):
     sequences : Sequences
         Validated data.
     model_arguments : dict
-        Arguments for the model: lengths and times.
+        Arguments `lengths` and `times` of the methods of the model, if they are not None.
     order : ndarray (N,) or None
         Order of the rows for the model; None for the order of the input.
     """

@@ -58,7 +58,8 @@ class ColumnMean:
 class LinearInterpolation:
     """Interpolate linearly in time, each column separately.
 
-    Values before the first observation of a sequence equal the first, values after the last equal the last.
+    The first observation of a sequence replaces missing values before it, and the last observation those
+    after it.
     If a column has no observations in a sequence, its mean over the other sequences is used.
 
     Parameters
@@ -119,7 +120,7 @@ class IterativeRegression:
         series = check_series(X, times)
         # Several threads are slower for small matrices.
         with one_blas_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # for few iterations
+            warnings.simplefilter("ignore", ConvergenceWarning)  # five iterations seldom converge
             imputed = IterativeImputer(max_iter=_N_ITERATIONS, random_state=0).fit_transform(series.values)
         return fill_missing(X, series, np.asarray(imputed))
 
@@ -156,7 +157,7 @@ class ClassicSFA:
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, interpolate_linearly(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
-        features = np.array(sfa.transform(interpolated))  # a DataFrame, if scikit-learn is configured so
+        features = np.array(sfa.transform(interpolated))  # scikit-learn may return DataFrames
         features[:, (features.shape[1] + 1) // 2 :] = 0.0
         return fill_missing(X, series, sfa.inverse_transform(features))
 
@@ -168,14 +169,14 @@ class EstimatorImputation:
     Parameters
     ----------
     estimator : estimator
-        Estimator with the methods ``fit`` and ``impute(X, return_std=True)`` and the attribute ``status_``, a
-        text on the fit, such as `ProbabilisticSFA`. It is cloned for each series.
+        Estimator such as `ProbabilisticSFA`, which is cloned for each series. It has the methods ``fit`` and
+        ``impute(X, return_std=True)``. Its attribute ``status_`` describes how the fit ended.
     name : str, default="probabilistic SFA"
         Name of the method in tables.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA : An estimator that can be used with its default parameters.
+    probsfa.ProbabilisticSFA : An estimator with these methods.
 
     Examples
     --------
@@ -202,7 +203,7 @@ class EstimatorImputation:
         if fitted.status_.startswith("Interrupted"):
             raise KeyboardInterrupt
         with warnings.catch_warnings():
-            # Linear interpolation is another method of the comparison.
+            # The warning compares the model with linear interpolation, as `compare_methods` does.
             warnings.filterwarnings("ignore", message="Observed values left out one at a time")
             values, std = fitted.impute(X, return_std=True, **_without_none(times=times))
         return Filled(values, std, fitted)

@@ -29,7 +29,7 @@ def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[
     Parameters
     ----------
     lengths : tuple of int
-        Rows of each sequence.
+        Number of rows of each sequence.
     n_folds : int
         Number of folds, of nearly equal size.
 
@@ -75,19 +75,21 @@ def is_evaluated(statistics: FloatArray) -> BoolArray:
 def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: int = 1) -> FloatArray:
     """Return limits that new rows of the same process exceed with a given probability.
 
-    The limits are quantiles (:func:`empirical_limits`) if at least 20 exceedances are expected. Otherwise
-    quantiles depend on a few rows, and limits that are too low cause false alarms. A limit is then the larger
-    of the quantile and the limit from a distribution of the tail (:func:`tail_limits`). Averages over a
-    window overlap, so that the expected number of exceedances is divided by `window`.
+    The limits are quantiles (:func:`empirical_limits`) if at least 20 exceedances are expected. With fewer
+    exceedances, each limit is the larger of the quantile and the limit from a distribution of the tail
+    (:func:`tail_limits`): the quantile depends on a few rows, and a limit that is too low causes false
+    alarms. Averages over a window overlap; the expected number of exceedances is therefore divided by
+    `window`.
 
     Parameters
     ----------
     held_out : ndarray of shape (N, S)
         Held-out statistics of normal rows; NaN where missing, with at least one value that is not NaN.
     alpha : float
-        False alarm rate: share of rows above the limit of a statistic, or with `joint` above any limit.
+        False alarm rate.
     joint : bool
-        Whether `alpha` is the rate of all limits together.
+        Whether `alpha` is the share of rows above at least one limit; otherwise it is the share of rows above
+        each limit.
     window : int, default=1
         Number of rows over which the statistics are averaged.
 
@@ -133,25 +135,26 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     values : ndarray of shape (N, S)
         Statistics of rows; NaN where missing.
     alpha : float
-        Share of rows above the limit of a statistic, or with `joint` above any limit.
+        Share of rows above the limits.
     joint : bool
-        Whether `alpha` is the rate of all limits together; each limit then has the same rate.
+        Whether `alpha` is the share of rows above at least one limit; otherwise it is the share of rows above
+        each limit. All limits have the same rank in both cases.
 
     Returns
     -------
     limits : ndarray of shape (S,)
-        The ``k + 1``-th largest value of each statistic, with the largest ``k`` for which the share of rows
-        above the limits is at most `alpha`.
+        The value of rank ``k + 1`` of each statistic, in descending order.
     k : int
-        Rank of the limits: at most ``k`` values of a statistic are above its limit.
+        The largest number for which the share of rows above the limits is at most `alpha`. At most ``k``
+        values of a statistic are above its limit.
     """
     tested = values[is_evaluated(values)]
     n = len(tested)
     descending = np.sort(np.where(np.isnan(tested), -np.inf, tested), axis=0)[::-1]
     k = int(np.floor(alpha * n + 1e-9))
     if joint:
-        # The rank of a value is the number of values that are at least as large. A row is above a limit if
-        # its smallest rank is at most k.
+        # The rank of a value is the number of values of its statistic that are at least as large. A row is
+        # above at least one limit if the smallest rank of its values is at most k.
         ranks = np.stack(
             [np.searchsorted(-descending[:, s], -tested[:, s], side="right") for s in range(tested.shape[1])],
             axis=1,
@@ -165,10 +168,10 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
 def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     """Return limits from a generalized Pareto distribution of the tail of each statistic.
 
-    A share ``q`` of the rows exceeds the threshold ``u``: a tenth, but at least 20 rows. The excesses over
-    ``u`` have mean ``m`` and variance ``v``. These determine the shape ``xi = (1 - m^2 / v) / 2`` and the
-    scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987); the shape is at least zero, so that the tail is
-    unbounded. The limit is ::
+    The tail of a statistic is its largest tenth, but at least 20 values; its share of the rows is ``q``. The
+    tail begins at the threshold ``u``. From the mean ``m`` and the variance ``v`` of the excesses over ``u``,
+    the shape is ``xi = (1 - m^2 / v) / 2`` and the scale is ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). A
+    negative shape is replaced by zero, so that the tail is unbounded. The limit is ::
 
         u + sigma ((rate / q)^-xi - 1) / xi
 

@@ -38,28 +38,30 @@ class ProcessMonitor(Saveable, BaseEstimator):
     Parameters
     ----------
     model : SFA, ProbabilisticSFA or None, default=None
-        Model of normal rows; None is ``SFA()``. Missing values require ``ProbabilisticSFA(...)``, whose
-        statistics are those of one-step predictions.
+        Model of normal rows; None is ``SFA()``. If values are missing, use ``ProbabilisticSFA(...)``, whose
+        statistics are computed by the Kalman filter. With ``SFA(missing="skip")``, incomplete rows have no
+        statistics.
     alpha : float, default=0.01
-        Nominal false alarm rate: fraction of normal rows above a limit.
+        Nominal false alarm rate: fraction of normal rows with an alarm; see `joint`.
     n_slow : int or None, default=None
-        Number of slow features; the remaining, fast features have separate charts. None selects the features
-        slower than the fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as
-        slow.
+        Number of slow features, or of slow AR(1) factors; the remaining, fast features have separate charts.
+        None selects the features slower than the fastest column (Shang et al. 2015). Stochastic cycles and
+        smooth factors are always slow, and not counted.
     window : int, default=1
-        Number of rows over which each statistic is averaged, up to the current one. Increase it for small
-        persistent faults; alarms come later. The first ``window - 1`` rows of a sequence have no statistics.
+        Number of rows, up to the current one, over which each statistic is averaged. A larger window detects
+        smaller persistent faults, but later. The first ``window - 1`` rows of a sequence have no statistics.
     n_folds : int, default=5
         Number of cross-validation folds; each is a contiguous segment of the rows.
     joint : bool, default=True
-        Whether `alpha` is the rate of all charts together; otherwise it is that of each chart.
+        Whether `alpha` is the fraction of normal rows above at least one limit; otherwise it is the fraction
+        above the limit of each chart.
 
     Attributes
     ----------
     model_ : SFA or ProbabilisticSFA
         Model fitted to all normal rows.
     n_slow_ : int
-        Number of slow features.
+        Number of slow features, or of slow AR(1) factors.
     statistics_ : tuple of str
         Names of the charts; see Notes.
     limits_ : dict of float
@@ -67,7 +69,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
     held_out_ : DataFrame (N, S)
         Held-out statistics of the normal rows.
     false_alarm_rate_ : float
-        Fraction of the held-out rows above a limit, which is close to `alpha`.
+        Fraction of the held-out rows above at least one limit; at most `alpha` if `joint` is true.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -95,8 +97,8 @@ class ProcessMonitor(Saveable, BaseEstimator):
 
     Limits are quantiles of the held-out statistics. If fewer than 20 normal rows are expected above a limit,
     a generalized Pareto distribution of the largest tenth of the statistic gives a second limit, and the
-    higher of the two is used (:mod:`probsfa.monitoring.limits`). Averages over a `window` overlap, so that
-    only one in `window` rows is counted.
+    higher of the two is used (:mod:`probsfa.monitoring.limits`). Averages over a `window` overlap; the
+    expected number is therefore divided by `window`.
 
     References
     ----------
@@ -277,9 +279,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Returns
         -------
         DataFrame (T, D), or list of them
-            Decrease of the statistic if the value is replaced by its optimal reconstruction, averaged over
-            the `window`. It is zero for missing values and NaN for rows without statistics. In incomplete
-            rows the statistic is not converted to that of complete rows.
+            Decrease of the statistic if the value of the column is replaced by the value that minimizes the
+            statistic, averaged over the `window`. It is zero for missing values and NaN for rows without
+            statistics. The conversion of incomplete rows (see the class) is not applied to contributions.
 
         Raises
         ------
@@ -429,7 +431,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
 
 
 class _Rows:
-    """Sequences as given by the user and as arrays, with selection of segments.
+    """Sequences in the type of the input and as arrays; methods select segments of rows.
 
     DataFrames of pandas are retained, because the model may read times from their index.
     """

@@ -1,9 +1,9 @@
 """Statistics of control charts, and contributions of columns.
 
 Every statistic is the squared norm ``|v_t|^2`` of a vector that is linear in the row ``x_t``. The *reduction*
-by a column is its decrease if the value of this column alone is replaced by the value that minimizes it
-(reconstruction-based contributions, Alcala & Qin 2009). With the derivative ``b`` of ``v`` with respect to
-the value, the minimum is ::
+by a column is the decrease of the statistic if the value of this column is replaced by the value that
+minimizes the statistic (reconstruction-based contributions, Alcala & Qin 2009). With the derivative ``b`` of
+``v`` with respect to the value of the column, the minimum is ::
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
 
@@ -72,12 +72,12 @@ def count_slow_factors(params: StateSpace) -> int:
     """Return the number of AR(1) factors slower than the fastest column under the model."""
     loaded = params.loadings[:, : params.n_components] ** 2
     delta = 2.0 * (1.0 - params.decay)
-    # Cycles and smooth factors are treated as slow. The mean squared difference of white noise is twice its
-    # variance.
+    # Stochastic cycles and smooth factors are treated as slow: their differences are neglected.
     other_variance = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
     ar1_noise = np.zeros(params.n_features) if not params.has_ar1_noise else params.noise_scale**2
     ar1_delta = np.zeros(params.n_features) if not params.has_ar1_noise else 2.0 * (1.0 - params.noise_decay)
     variance = loaded.sum(axis=1) + other_variance + ar1_noise + params.noise_variance
+    # The mean squared difference of white noise is twice its variance.
     change = loaded @ delta + ar1_noise * ar1_delta + 2.0 * params.noise_variance
     return count_slower_features(delta, change / variance)
 
@@ -102,7 +102,7 @@ def slow_feature_charts(
     -------
     dict of Chart
         ``"T2"`` and ``"S2"`` of the slow features, ``"T2 fast"`` and ``"S2 fast"`` of other features, and
-        ``"residual"`` if there are fewer features than the rank.
+        ``"residual"`` if there are fewer features than the rank of the training rows.
     """
     changes = np.full_like(features, np.nan)
     changes[model.lag :] = features[model.lag :] - features[: -model.lag]

@@ -97,5 +97,5 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
 
 
 def missing_and_adjacent(missing: BoolArray) -> BoolArray:
-    """Return a mask (T,) of missing values and their adjacent rows, where lines of imputed values end."""
+    """Return a mask (T,) of missing values and of adjacent rows, at which lines of imputed values end."""
     return missing | np.r_[missing[1:], False] | np.r_[False, missing[:-1]]

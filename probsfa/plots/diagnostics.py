@@ -19,7 +19,7 @@ __all__ = ["plot_diagnostics"]
 
 _STYLES = {"one step": (BLUE, "o"), "cells": (ORANGE, "s"), "rows": (GREEN, "^"), "blocks": (PALETTE[3], "D")}
 _LABELS = {"cells": "single values"}  # in legends; other keys are shown unchanged
-# Maximum number of columns with visible names.
+# Names of columns are drawn for at most this number of columns.
 _MAX_NAMES = 40
 
 
@@ -40,7 +40,8 @@ def plot_diagnostics(
     list of matplotlib Axes
         1. Autocorrelations of the innovations by column and lag.
         2. Normal quantile plots of the innovations by column.
-        3. Calibration curves by pattern of hidden values: mean over columns, and worst column (dotted).
+        3. Calibration curves by pattern of hidden values: mean over columns (solid), and the column with the
+           lowest coverage of 90 % intervals (dotted).
         4. Coverage of 90 % intervals by column.
 
     Raises
@@ -158,6 +159,6 @@ def _name_columns(diagnostics: "Diagnostics", ax: "Axes") -> None:
 
 
 def _as_array(values: Any) -> FloatArray:
-    """Return all rows of values in the type of the input as one array."""
+    """Concatenate values (T, D), or a list of them, to one array."""
     pieces = values if isinstance(values, list) else [values]
     return np.concatenate([np.asarray(piece, dtype=np.float64) for piece in pieces])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_eigengap", "plot_embedding", "plot_graph"]
 
 _MAX_VERTICES = 2000  # more vertices could not be distinguished
-_MAX_EDGE_WIDTH, _MAX_VERTEX = 2.0, 60.0  # points, and points squared
+_MAX_EDGE_WIDTH, _MAX_VERTEX = 2.0, 60.0  # width in points; area in points squared
 
 
 def plot_embedding(
@@ -121,7 +121,8 @@ def plot_eigengap(
     k = largest if n_clusters is None else n_clusters
     if not 1 <= k < len(values):
         raise ValueError(
-            f"n_clusters must be from 1 to {len(values) - 1}, one less than eigenvalues; got {k}."
+            f"n_clusters must be from 1 to {len(values) - 1}, one less than the number of eigenvalues; "
+            f"got {k}."
         )
     ax = axes_or_new(ax, 5.0, 3.2)
     numbers = np.arange(1, len(values) + 1)
@@ -226,7 +227,7 @@ def plot_graph(
 def _scatter_by_label(
     ax: "Axes", x: NDArray[Any], y: NDArray[Any], values: NDArray[Any], size: float | NDArray[Any]
 ) -> None:
-    """Draw points in colours of groups with a legend, or of a scale with a colour bar."""
+    """Draw points with colours by label: groups with a legend, or a continuous scale with a colour bar."""
     kinds, group = np.unique(values, return_inverse=True)
     if len(kinds) > len(PALETTE):
         if values.dtype.kind not in "biuf":

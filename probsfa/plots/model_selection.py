@@ -33,8 +33,9 @@ def plot_model_selection(
     Returns
     -------
     list of matplotlib Axes
-        One row for each model with held-out scores, the best at the top. Left: difference to the best score
-        of the round, with two standard errors. Right: root mean square error. The selected model is orange.
+        One row for each model with held-out scores, the best at the top. Left: difference from the best
+        score, with error bars of two standard errors. Right: root mean square error. The selected model is
+        orange.
 
     Raises
     ------

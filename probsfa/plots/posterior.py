@@ -230,7 +230,7 @@ def plot_predictive_check(
     model : BayesianSFA
         Fitted estimator.
     feature : int, default=0
-        Number of the column.
+        Index of the column.
     lags : int, default=30
         Longest lag, in rows.
     ax : matplotlib Axes or None, default=None
@@ -307,7 +307,7 @@ def plot_imputation_fan(
     X : array-like (T, D)
         Rows in order of time, NaN where missing.
     feature : int, default=0
-        Number of the column.
+        Index of the column.
     truth : array-like (T,) or None, default=None
         True values; they are drawn where `X` is missing.
     rows : slice or None, default=None
@@ -315,8 +315,8 @@ def plot_imputation_fan(
     levels : sequence of float, default=(0.5, 0.8, 0.95)
         Probabilities of the intervals.
     times : array-like (T,) or None, default=None
-        Positions of the rows on the time axis, numbers or dates. By default the index of a DataFrame is used,
-        and row numbers for arrays.
+        Positions of the rows on the time axis: numbers or dates. By default, the index of a DataFrame, or the
+        row numbers of an array.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 

@@ -240,8 +240,8 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     Parameters
     ----------
     history : array-like (n_iter,)
-        Objective after each iteration, such as ``ProbabilisticSFA.history_``. Differences of zero are not
-        drawn.
+        Objective after each iteration, such as ``ProbabilisticSFA.history_``. Only values below the final
+        value are drawn.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 

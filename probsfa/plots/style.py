@@ -33,6 +33,6 @@ def format_axes(ax: "Axes", times: NDArray[Any] | None = None) -> None:
     if times.dtype.kind == "M":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(minticks=4, maxticks=9)  # minticks=5 has no interval for five days
+        locator = AutoDateLocator(minticks=4, maxticks=9)  # minticks=5 fails for slightly less than five days
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
