@@ -142,15 +142,17 @@ def _is_polynomial(expansion: Any) -> bool:
 
     from probsfa.expansions import Polynomial
 
-    # PolynomialFeatures may have a range of degrees; it then lacks terms that arise if columns are centred.
+    # A monomial of centred columns has terms of lower degree. A PolynomialFeatures with a range of degrees
+    # lacks these terms.
     return isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
 
 
 def _condition_polynomial(expansion: Any, rows: FloatArray) -> Any:
     """Return an equivalent polynomial expansion of standardized columns if the original is inaccurate.
 
-    Both span the same functions, up to constants. If the mean is r standard deviations, monomials of lower
-    degree explain the variance of a monomial of degree g except for a share of about ``r^(2 - 2g)``.
+    Both span the same functions, up to constants. If the mean of a column is r times its standard deviation,
+    monomials of lower degree explain nearly all of the variance of a monomial of degree g. The unexplained
+    share is about ``r^(2 - 2g)``.
     """
     if not _is_polynomial(expansion):
         return expansion
@@ -293,13 +295,15 @@ def transform_rows(
 _N_FOLDS = 5
 # Minimum mean square of an output on a fold, relative to its variance over the training rows.
 _MIN_MEAN_SQUARE = 0.1
-# The delta value of n rows of white noise has mean 2 and standard deviation 2 / sqrt(n). An output above 1.8
-# is not slow for any n.
+# The delta value of n rows of white noise has mean 2 and standard deviation 2 / sqrt(n). The threshold of
+# `noise_delta` is two standard deviations below the mean, but at least 1.0 and at most 1.8.
 _MAX_NOISE_DELTA, _MIN_NOISE_DELTA, _N_STANDARD_DEVIATIONS = 1.8, 1.0, 2.0
-# An output overfits if its time scale on held-out rows is below both this share of its time scale on training
-# rows and this number of rows.
+# An output overfits if its time scale on held-out rows is below a quarter of its time scale on training rows
+# and below 3 rows.
 _MAX_TIMESCALE_RATIO, _MAX_SHORT_TIMESCALE = 1 / 4, 3.0
-_ROWS_PER_DIRECTION = 20  # no test with more rows: the training delta value of white noise is then above 1.1
+# With more rows for each direction there is no test: the smallest delta value of white noise on its training
+# rows is then about 1.4 or more, which is not slow.
+_ROWS_PER_DIRECTION = 20
 _MAX_DIRECTIONS = 300  # at a higher rank, two folds are held out instead of five
 
 
@@ -309,8 +313,8 @@ def split_into_folds(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[
     Parameters
     ----------
     lengths : tuple of int
-        Rows of every sequence. If a sequence starts within a quarter of a fold of a fold boundary, the
-        boundary is moved to this start.
+        Rows of every sequence. A fold boundary is moved to the nearest start of a sequence if the distance is
+        at most a quarter of a fold.
     n_folds : int, default=5
         Number of folds; fewer if there are fewer rows.
 
@@ -521,7 +525,7 @@ def warn_of_overfitting(
         As in :func:`warnings.warn`.
     """
     is_noise = held_out > noise_delta(n_rows)
-    is_noise[1:] &= held_out[1:] > training[1:]  # after a slow output, others may be fast in training, too
+    is_noise[1:] &= held_out[1:] > training[1:]  # an output as fast in training does not overfit
     held_out_timescales = np.nan_to_num(timescale(held_out))
     is_faster = (held_out_timescales < _MAX_TIMESCALE_RATIO * timescale(training)) & (
         held_out_timescales < _MAX_SHORT_TIMESCALE

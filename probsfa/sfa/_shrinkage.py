@@ -1,7 +1,8 @@
-"""Shrinkage of covariances, and the labels and thresholds of graph-based estimators.
+"""Shrinkage of the moments of a graph, and validation of labels and thresholds.
 
-The target ``T`` is the diagonal of ``A / 2`` or its mean. With an intensity ``s`` from 0 to 1 the shrunken
-moments are::
+``B`` is the covariance of the samples and ``A`` the second moment of differences along the edges. The target
+``T`` is the diagonal of ``A / 2``, or the identity times the mean of this diagonal. With an intensity ``s``
+from 0 to 1 the shrunken moments are::
 
     B_s = (1 - s) B + s T            A_s = (1 - s) A + 2 s T
 
@@ -214,8 +215,8 @@ def shrunken_slow_directions(
     intensity, target
         As in :func:`shrunk_moments`.
     n_components, rank_tol
-        As in :func:`probsfa.linalg.slow_directions`. With fewer samples than columns and shrinkage, the rank
-        is that of the samples.
+        As in :func:`probsfa.linalg.slow_directions`. With shrinkage and fewer samples than columns, the rank
+        is that of the covariance before shrinkage.
     n_samples : int
         Number of samples.
 

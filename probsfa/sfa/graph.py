@@ -143,7 +143,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
         Variances of the independent noise. "diagonal": half the mean squared difference of each column along
         the edges; the features then do not depend on the units of the columns. "identity": the mean of these
-        mean squared differences, for columns with the same unit such as pixels.
+        variances over the columns, for columns with the same unit such as pixels.
 
     Attributes
     ----------
@@ -178,8 +178,9 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
 
     Notes
     -----
-    The fit computes products with the Laplacian of the graph. For graphs of time, labels and classes they
-    cost O(N D), independent of the number of edges. The expanded training rows are held in memory.
+    The fit computes products with the Laplacian of the graph. For temporal graphs and graphs built from
+    labels they cost O(N D), independent of the number of edges. The expanded training rows are held in
+    memory.
 
     With shrinkage intensity s and diagonal target T, the moments are ``(1 - s) B + s T`` and ``(1 - s) A + 2
     s T``, those of the samples with independent noise added. On the clustered graph this is Fisher's
@@ -224,7 +225,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
-            Samples. Sequences matter only for graphs in time, which have no edges between sequences.
+            Samples. Only temporal graphs depend on the sequences: they have no edges between sequences.
         y : array-like (N,) or (N, M), or list of array-likes (N_i,), optional
             Labels, if the graph is built from them.
         lengths : array-like of int, optional

@@ -43,12 +43,12 @@ class SFA(InvertibleTransformer):
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently, such as ``PolynomialFeatures(2,
         include_bias=False)``. The transformer is cloned and fitted to the complete training rows, and SFA is
-        applied to its output. If the mean of a column is many standard deviations, polynomials are computed
-        from standardized columns, which span the same functions with smaller rounding errors.
+        applied to its output. If the mean of a column is much larger than its standard deviation, polynomials
+        are computed from standardized columns: they span the same functions with smaller rounding errors.
     missing : {"raise", "skip"}, default="raise"
-        Treatment of missing values (NaN). ``"skip"`` leaves incomplete rows out and uses differences of two
-        complete rows `lag` apart only; ``transform`` returns rows of NaN for them. Insert rows of NaN for
-        missing rows of the table.
+        Treatment of missing values (NaN). ``"skip"`` omits incomplete rows, and uses only differences of two
+        complete rows `lag` apart; ``transform`` returns rows of NaN for incomplete rows. If complete rows are
+        missing in the table, insert rows of NaN.
     rank_tol : float, optional
         Directions with less than this fraction of the largest variance are discarded, after scaling every
         column to unit variance. Default :func:`probsfa.linalg.default_rank_tol`, usually 1e-12.
@@ -58,7 +58,8 @@ class SFA(InvertibleTransformer):
     delta_values_ : ndarray (K,)
         Mean squared change of each output over the training rows, ascending: 0 is constant, 2 is white noise.
     timescales_ : ndarray (K,)
-        ``-lag / log(1 - delta/2)`` in rows; NaN if delta is 2 or more, which no exponential decay attains.
+        ``-lag / log(1 - delta/2)`` in rows; NaN if delta is 2 or more, because the autocorrelation is then
+        not positive.
     components_ : ndarray (K, D)
         Directions; ``(x - mean_) @ components_.T`` are the outputs.
     loadings_ : ndarray (D, K)
@@ -147,8 +148,9 @@ class SFA(InvertibleTransformer):
         Warns
         -----
         UserWarning
-            If there are so few rows that outputs can fit any time series. Also if outputs are not slow on
-            held-out rows; this is tested for an expansion with at most 20 rows for each of its dimensions.
+            If there are so few rows that outputs can fit any time series. With an expansion, also if outputs
+            are not slow on held-out rows. This is tested only if the rows are fewer than 20 times the rank of
+            the expanded rows.
         """
         check_parameters(self)
         sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")
@@ -190,7 +192,7 @@ class SFA(InvertibleTransformer):
         -------
         SFA
             The estimator, fitted to all rows so far. It is not fitted while the rows have no difference or a
-            rank below `n_components`; ``transform`` then reports the reason.
+            rank below `n_components`; ``transform`` then raises an error with the reason.
 
         Notes
         -----

@@ -42,11 +42,11 @@ class Extraction(NamedTuple):
     Attributes
     ----------
     readout : ndarray (E,)
-        Weights of ``z - mean``, the expanded rows.
+        Weights of the E centred columns of the expanded rows, ``h(x) - mean``.
     removal : ndarray (M,)
-        Weights of ``n - source_mean``, the expanded earlier sources; this term is subtracted.
+        Weights of the M centred monomials of earlier sources, ``n - source_mean``; this term is subtracted.
     source_mean : ndarray (M,)
-        Mean of the expanded earlier sources.
+        Means of the monomials of earlier sources.
     low, high : float
         Range of the source over the training rows.
     """
@@ -169,8 +169,9 @@ class XSFA(RowTransformer):
         Warns
         -----
         UserWarning
-            If the expansion has as many dimensions as rows, so that any source can be fitted. Also if the
-            first source is not slow on held-out rows, which is tested for at most 20 rows per dimension.
+            If the expanded rows have as many dimensions as rows, so that any source can be fitted. Also if
+            the first source is not slow on held-out rows. This is tested only if the rows are fewer than 20
+            times the rank of the expanded rows.
         """
         self.__dict__.pop("extractions_", None)  # after an error the estimator is not fitted
         self._check_parameters()

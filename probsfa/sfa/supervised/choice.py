@@ -37,7 +37,7 @@ __all__ = [
 IntArray = NDArray[np.intp]
 Folds = list[tuple[IntArray, IntArray]]
 _Features = tuple[FloatArray, FloatArray, FloatArray]  # training and held-out features, delta values
-Loss = Callable[[Any, FloatArray, NDArray[Any]], FloatArray]  # at every temperature
+Loss = Callable[[Any, FloatArray, NDArray[Any]], FloatArray]  # see `loss` of :func:`choose`
 _EQUALITY_TOL = 1e-9  # relative; smaller differences of losses are rounding errors
 
 
@@ -148,7 +148,7 @@ def choose(
     loss: Loss,
     lengths: Sequence[int],
 ) -> Choice:
-    """Return the combination with the smallest held-out loss, or the first of several.
+    """Return the combination with the smallest held-out loss, the first of several with equal loss.
 
     Parameters
     ----------
@@ -350,10 +350,10 @@ def _features(
 
 
 def _identity_scales(moments: GraphMoments) -> FloatArray | None:
-    """Return column scales (D,); shrinkage to the diagonal is shrinkage to the identity of scaled columns.
+    """Return column scales (D,) for which shrinkage to the diagonal equals shrinkage to the identity.
 
-    The scale of a constant column is infinite. The result is None if a column varies but has no differences,
-    because shrinkage to the diagonal does not change this column.
+    Columns are divided by the scales; the scale of a constant column is infinite. The result is None if a
+    column varies but has no differences, because shrinkage to the diagonal does not change this column.
     """
     varying = np.diagonal(moments.covariance) > moments.variance_floor
     scales = np.sqrt(np.maximum(np.diagonal(moments.difference_moment), 0.0) / 2)
@@ -376,7 +376,10 @@ def _shrunk_to_identity(
 
 
 def _row_space_coordinates(rows: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of rows (N, D) and other rows in the row space, of dimension N - 1 or less."""
+    """Return coordinates of rows (N, D) and of other rows in the space of the centred rows.
+
+    The space has at most N - 1 dimensions.
+    """
     centred = rows - rows.mean(axis=0)
     _, sizes, Vt = scipy.linalg.svd(centred, full_matrices=False)
     V = Vt[sizes > np.sqrt(default_rank_tol(rows.shape[1])) * sizes[0]].T

@@ -50,7 +50,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         The classes.
     """
 
-    temperature = 1.0  # for files of earlier versions
+    temperature = 1.0  # default for saved files of earlier versions, which lack the parameter
 
     def __init__(self, pooling: float = 0.0, damping: float = 0.01, temperature: float = 1.0) -> None:
         self.pooling = pooling
@@ -121,10 +121,10 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
 
 _POOLING_WEIGHTS = (1.0, 0.3, 0.1, 0.02, 0.0)
-_N_FIRST_STEPS = 3  # classifiers for the selection of expansion and shrinkage
+_N_FIRST_STEPS = 3  # number of candidate classifiers with which expansion and shrinkage are selected
 _DAMPING_VALUES = (0.1, 0.01, 0.3)
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-_MIN_CLASS_SIZE = 4  # with fewer samples of a class, folds leave two for training
+_MIN_CLASS_SIZE = 4  # mean samples per class; with fewer, about two of a class remain for training in a fold
 _MIN_LOG_PROBABILITY = float(np.log(1e-4))  # limits the loss of a single held-out sample
 
 
@@ -157,13 +157,13 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
     shrinkage : {"auto"}, float or None, default="auto"
         As in :class:`GraphSFA`; "auto" chooses by cross-validation among no shrinkage, the estimate of Ledoit
         & Wolf, and fixed intensities. A TrainingGraph cannot be rebuilt for subsets of the samples; "auto" is
-        then the estimate.
+        then the estimate of Ledoit & Wolf.
     shrinkage_target : {"auto", "diagonal", "identity"}, default="auto"
         As in :class:`GraphSFA`; "auto" chooses by cross-validation.
     preset : {"images"}, optional
-        Settings for a kind of data. "images", of some hundred pixels each: expansion to the 40 leading
-        principal components and their products, with the identity as shrinkage target. X may then have the
-        shape (N, H, W) or (N, H, W, C).
+        Settings for one kind of data. "images" is for images of some hundred pixels: the expansion returns
+        the 40 leading principal components and their products, and the shrinkage target is "identity". X may
+        then have the shape (N, H, W) or (N, H, W, C).
     cv : int, default=5
         Number of folds of all cross-validations. Whole sequences are held out if every class has several. The
         criterion is the mean log-probability of the held-out classes, or the accuracy if the classifier has
@@ -232,7 +232,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         X : array-like (N, D), list of array-likes (N_i, D), or images (N, H, W[, C]) with the preset
             Samples.
         y : array-like (N,), or list of array-likes (N_i,), or one label for each sequence
-            At least two classes; a class must have several samples.
+            Labels of at least two classes, of which at least one has several samples.
 
         Returns
         -------
@@ -285,7 +285,7 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         features = self._fit_features(sequences, labels, choice, automatic=self.n_components == "auto")
         try:
             self.classifier_ = clone(choice.step).fit(features, classes)
-        except IndexError:  # of scikit-learn's linear discriminant analysis, without variance within classes
+        except IndexError:  # raised by LinearDiscriminantAnalysis if the variance within classes is zero
             raise ValueError(
                 f"{type(choice.step).__name__} cannot be fitted to the slow features: they are constant in "
                 "each class, and the variance within classes is zero. Use fewer columns, more rows, or "
@@ -336,7 +336,7 @@ def _gaussians() -> list[GaussianClassifier]:
 
 
 def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> FloatArray:
-    """Return minus the held-out log-probabilities at every temperature, or the number of errors."""
+    """Return minus the sum of held-out log-probabilities at every temperature, or the number of errors."""
     if not hasattr(fitted, "predict_proba"):
         return np.array([np.sum(fitted.predict(features) != classes)], dtype=np.float64)
     column = np.searchsorted(fitted.classes_, classes)

@@ -1,4 +1,4 @@
-"""Shared code of classification and regression by slow features: data, features, choices."""
+"""Shared code of classification and regression by slow features: input, features, candidate settings."""
 
 import warnings
 from collections.abc import Callable
@@ -64,9 +64,9 @@ def _is_images(X: Any) -> bool:
 
 
 def _labelled_array_shape(X: Any, y: Any) -> tuple[int, ...] | None:
-    """Return the common shape of a list of two-dimensional arrays with one label each.
+    """Return the common shape of the arrays in a list, with one label for each array; None for other data.
 
-    None for other data.
+    The arrays must be two-dimensional.
     """
     if not isinstance(X, list) or not X or not hasattr(y, "__len__") or len(y) != len(X):
         return None
@@ -103,8 +103,8 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, default=40
-        Maximum number of components; the number is reduced to the rank, and so that components of equal
-        variance are used together.
+        Maximum number of components. The number is smaller if the rank is lower, or if it would include only
+        some of several components of equal variance.
     standardize : bool, default=False
         Whether the columns are scaled to unit variance first.
     whiten : bool, default=False
@@ -112,7 +112,7 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         standard deviation of the first.
     """
 
-    standardize = False  # for files of earlier versions
+    standardize = False  # defaults for saved files of earlier versions, which lack these parameters
     whiten = False
 
     def __init__(self, n_components: int = 40, standardize: bool = False, whiten: bool = False) -> None:
@@ -132,8 +132,8 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         ones = np.ones(X.shape[1], dtype=np.float64)
         _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
         rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
-        # Rounding errors determine the order of components of equal variance, so that all or none of them are
-        # used.
+        # The order of components of equal variance depends on rounding errors. All or none of them are
+        # therefore used.
         is_distinct = np.append(-np.diff(d[:rank]) > _EQUALITY_TOL * d[0], True) if rank else np.array([True])
         ends = np.flatnonzero(is_distinct) + 1
         K = int(max(ends[ends <= max(self.n_components, ends[0])]))
@@ -278,9 +278,10 @@ class SlowFeatureStep:
         return bases
 
     def _larger_bases(self, best: Basis, n_samples: int) -> list[Basis]:
-        """Return bases of quadratic functions; columns are standardized as in the best basis so far.
+        """Return bases of quadratic functions.
 
-        Bases without shrinkage to the identity require two samples for each function.
+        Columns are standardized if the target of the best basis so far is "diagonal". Bases without shrinkage
+        to the identity require two samples for each function.
         """
         if (
             not self._is_expansion_automatic
@@ -384,7 +385,7 @@ def check_labelled(labels: NDArray[Any]) -> None:
         rows = missing.reshape(len(missing), -1).any(axis=1)
         raise ValueError(
             f"Input y contains NaN: y[{int(np.argmax(rows))}] is missing ({int(rows.sum())} of {len(rows)} "
-            "labels are). Remove such rows. To use them, fit GraphSFA with "
+            "labels are missing). Remove such rows. To use them, fit GraphSFA with "
             "graph=graphs.SemiSupervised(...)."
         )
 

@@ -25,9 +25,11 @@ __all__ = ["GraphSFARegressor", "RidgeStep", "SoftLabels"]
 # ---- regressions on slow features: ridge regression on features, products or a kernel; soft labels
 
 
-_PENALTIES = np.logspace(-8, 3, 23)  # relative to the mean square of a column
+_PENALTIES = np.logspace(-8, 3, 23)  # relative to the sum of squares of a scaled column
 _N_KERNEL_CENTRES = 200
-_CONSTANT_TOL = 1e-8  # relative; shrunken features of duplicated columns are rounding errors
+# Relative to the root mean square of all columns. Columns of smaller scale are rounding errors, such as
+# features of duplicated columns with shrinkage.
+_CONSTANT_TOL = 1e-8
 _MAX_FEATURES_OF_PRODUCTS = 13  # 13 features have 91 products
 
 
@@ -184,9 +186,9 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
     expansion : "auto", transformer or None, default="auto"
         As in :class:`GraphSFAClassifier`; "auto" also tries 4, 8 and 16 principal components.
     n_labels : int, optional
-        Number of groups of soft labels, whose sizes differ by at most one; if labels have no more distinct
-        values, each value is a group. Default ``sqrt(N)``, at most 50. The groups of the graph are
-        independent: ``graph=lambda X, y: graphs.serial(y, n_groups=20)``.
+        Number of groups of soft labels; the sizes of the groups differ by at most one. If there are at most
+        this many distinct labels, each is a group. Default ``sqrt(N)``, at most 50. The groups of the graph
+        are set separately, as in ``graph=graphs.Serial(n_groups=20)``.
     rank_tol : float, optional
         As in :class:`GraphSFA`.
     classifier : scikit-learn classifier with ``predict_proba``, optional
@@ -202,13 +204,14 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
     shrinkage : {"auto"}, float or None, default="auto"
         As in :class:`GraphSFA`; "auto" chooses by cross-validation among no shrinkage, the estimate of Ledoit
         & Wolf, and fixed intensities. A TrainingGraph cannot be rebuilt for subsets of the samples; "auto" is
-        then the estimate.
+        then the estimate of Ledoit & Wolf.
     shrinkage_target : {"auto", "diagonal", "identity"}, default="auto"
         As in :class:`GraphSFA`; "auto" chooses by cross-validation.
     preset : {"images"}, optional
         As in :class:`GraphSFAClassifier`.
     cv : int, default=5
-        Number of folds of all cross-validations; whole sequences are held out if there are as many.
+        Number of folds of all cross-validations. Whole sequences are held out if there are at least `cv`
+        sequences.
 
     Attributes
     ----------
@@ -221,7 +224,7 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
     classifier_ : scikit-learn classifier
         Fitted to the slow features and these groups, if the final step uses soft labels.
     held_out_score_ : float
-        R squared on held-out samples, for angles of their sines and cosines; NaN without cross-validation.
+        R squared on held-out samples (for angles: of their sines and cosines); NaN without cross-validation.
         The score is slightly optimistic, because it is the score of the best candidate.
     n_features_in_, feature_names_in_
         As in scikit-learn.
