@@ -9,37 +9,39 @@ The model is that of :mod:`probsfa.statespace`, with priors on its parameters::
 The latent factors are integrated out, so that only the parameters are sampled. For each draw of the
 parameters the posterior of the factors is exact, and predictions are mixtures over draws.
 
-Modules from the top down; each imports only modules below it:
+Modules from the top down; each imports only modules below it, or listed after it in the same package:
 
-========================  ==============================================================================
-``estimator``             ``BayesianSFA``: validates its input, calls the functions below, stores the result
-``reparam``               the coordinates of the sampler, for NumPyro models that users write
-``fitted_model``          the posterior of a fit as a model with the methods of all estimators
-``inference_data``        a fit as a tree for ArviZ
-``diagnostics``           measures of a fit and messages for users; ``convergence``:
-                          R-hat and effective sample sizes of chains
-``predictive``            factors, missing values, forecasts and draws from a fit; ``filtering``: factors
-                          given the rows up to the current one
-``persistence``           saving and loading of a fit
-``mixtures``              mean, covariance and quantiles of mixtures over draws; ``weights`` of values
-``conditional``           observations minus the effects of covariates, for each draw
-``fitting``               a complete fit, in the order of the lines below; ``fitted``: its result
-``start``                 the maximum of the likelihood; ``modes``: further maxima of the posterior density
-``relabelling/``          one labelling for all draws: ``matching`` of one draw to a reference, the
-                          ``labelling`` of a maximum, canonical ``ordering``
-``sampling/``             ``laplace``: maximum a posteriori and its curvature; ``nuts`` and ``variational``
-                          sample in coordinates whitened by it, the latter around each of the ``modes``;
-                          ``gibbs`` under Student-t noise; ``importance`` weights;
-                          ``evaluation`` of the density on all cores
-``coordinates/``          ``target``: the log density as a function of the unconstrained parameters. The
-                          ``chart`` of the data: ``rotation`` of factors, ``offset_scale``. ``symmetry``:
-                          selection of one of the equivalent modes. ``batches``: parameters at many vectors
-``packing``, ``draws``    data in the format of the model; draws of its parameters
-``model``                 the NumPyro model: ``priors``, and ``distribution`` of a series given parameters
-``structural``            the NumPyro model with other processes and AR(1) noise; ``kinds``: the sites of
-                          each kind of process
-``tracing``               a lock and a workaround for tracing NumPyro's programs
-========================  ==============================================================================
+==================  ====================================================================================
+``estimator``       ``BayesianSFA``: validates its input, calls the functions below, stores the result
+``fitted_model``    predictions of a fit, with the methods that all models of the package have
+``inference_data``  results of a fit for ArviZ
+``diagnostics``     convergence diagnostics of a fit, and messages for users
+``predictive``      factors, missing values, forecasts and draws from a fit
+``filtering``       factors given the rows up to the current one
+``persistence``     saving and loading of a fit
+``reparam``         the coordinates of the sampler, for NumPyro models that users write
+``settings``        validation of the parameters of the estimator
+``fitting``         a complete fit: start, coordinates, sampling, relabelling
+``mixtures``        mean, covariance and quantiles of mixtures over draws
+``weights``         draws of the weights of values under Student-t noise
+``conditional``     observations minus the effects of covariates, for each draw
+``convergence``     R-hat and effective sample sizes of chains
+``modes``           further maxima of the posterior density
+``start``           the maximum of the likelihood
+``fitted``          the result of a fit
+``relabelling/``    one labelling of the factors for all draws
+``sampling/``       maximum a posteriori (``laplace``), NUTS, variational inference, Gibbs sampling
+``packing``         data as arrays of the model, and parameters as values of its sites
+``coordinates/``    the log density as a function of one vector of unconstrained parameters (``target``)
+``structural``      the NumPyro model with other processes and AR(1) noise
+``draws``           posterior draws of the parameters
+``kinds``           the sites of each kind of process
+``model``           the NumPyro model of AR(1) factors and white noise
+``distribution``    the distribution of a series given the parameters
+``priors``          prior distributions of the parameters
+``tracing``         a lock and a workaround for tracing NumPyro's programs
+``_loading``        import of NumPyro before its submodules
+==================  ====================================================================================
 """
 
 from probsfa._lazy import deprecated as _deprecated
