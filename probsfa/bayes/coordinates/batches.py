@@ -70,9 +70,9 @@ def _all_factor_coordinates(
 def factor_coordinates(
     target: Target, frame: RotationFrame | None, vectors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of the time scales (N, K) and loadings (N, D, K) of individual factors.
+    """Return the unconstrained time scales (N, K) and loadings (N, D, K) at vectors (N, P).
 
-    If the vectors are in the coordinates of a frame of rotations, they are converted.
+    `frame` is the frame of rotations of the vectors; None if they do not have rotated coordinates.
     """
     with engine_settings():
         timescales, loadings = in_blocks(functools.partial(_all_factor_coordinates, target, frame), vectors)

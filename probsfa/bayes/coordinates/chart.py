@@ -1,4 +1,4 @@
-"""The choice of coordinates for given data: references of the rotations and of the offset."""
+"""Choice of the reference points of the coordinates of rotations and of the offset, for given data."""
 
 from typing import Any
 
@@ -14,14 +14,16 @@ from probsfa.statespace.engine.settings import engine_settings
 
 
 def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Chart:
-    """Return the chart whose reference is given by parameters; its parts are None if the model excludes them.
+    """Return the chart with given parameters as reference point.
+
+    `rotation` or `offset_scale` of the chart is None if the model does not support these coordinates.
 
     Parameters
     ----------
     target : Target
         The posterior.
     values : dict
-        The parameters: values of all sites of the model.
+        The parameters at the reference point: values of all sites of the model.
     data : TargetData
         Data of the posterior; their chart is not used.
 
@@ -52,14 +54,14 @@ def _rotation(
 def _offset_scale(
     target: Target, values: dict[str, Any], data: TargetData, noise: FloatArray
 ) -> OffsetScale | None:
-    """Return the scale of the offset, if its prior is unbounded and no factor is too slow for the formula."""
+    """Return the scale of the offset, if its support is the real line and no factor is too slow."""
     if target.n_sequences is not None or not is_real(target.sites["offset"].support):
         return None
     mask, timescale = np.asarray(data.series.mask), np.asarray(values["timescale"])
     observed = np.flatnonzero(np.any(mask, axis=1))
     if np.max(timescale) > MAX_RELATIVE_TIMESCALE * len(observed):
         return None
-    # Rows after the last observed row may be padding, where each row starts a sequence.
+    # Rows after the last observed row may be padding, in which each row counts as a new sequence.
     index = np.asarray(data.series.gap_index)[: 1 + np.max(observed, initial=0)]
     n_sequences = np.sum(index == len(data.series.gaps))
     with engine_settings():

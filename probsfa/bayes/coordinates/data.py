@@ -1,4 +1,4 @@
-"""Data of a posterior density, and references of its coordinates."""
+"""Data of a posterior density, and reference points of its coordinates."""
 
 from typing import Any, NamedTuple
 
@@ -9,14 +9,14 @@ from probsfa.bayes.model import Series
 
 
 class Chart(NamedTuple):
-    """References of the coordinates; None for parts that are sampled without these transformations.
+    """Reference points of two transformations of the coordinates; None for a transformation that is not used.
 
     Attributes
     ----------
     rotation : RotationFrame or None
-        Reference of the rotations of factors.
+        Reference point of the coordinates for rotations of factors.
     offset_scale : OffsetScale or None
-        Scale of the offset.
+        Reference point of the coordinates of the offset.
     """
 
     rotation: RotationFrame | None = None
@@ -33,13 +33,13 @@ class TargetData(NamedTuple):
     known_noise : Array (D,) or None
         Known noise variances.
     symmetry_reference : SymmetryReference or None
-        Reference of the weight that selects one of the equivalent modes; None for the whole posterior.
+        Location of the one of the equivalent modes that a weight selects; None for the whole posterior.
     chart : Chart
-        Coordinates.
+        Reference points of the coordinates.
     min_noise_variance : Array (D,) or None
         Lower bounds of the noise variances.
     phase_reference : Array (D, 2 R) or None
-        Loadings that determine the phases of cycles, if there are cycles.
+        Loadings of the two states of each of R cycles, which determine the phases of the cycles.
     """
 
     series: Series

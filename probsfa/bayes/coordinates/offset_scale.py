@@ -1,10 +1,11 @@
 """Coordinates of the offset whose posterior width does not depend on the time scales of the factors.
 
 The mean of a slow factor over the data differs from zero and cannot be distinguished from the offset. The
-offset is therefore as uncertain as ``C`` times the mean of the factors, whose variance increases with their
-time scales: the posterior has a funnel. Here the offset is a matrix ``M(theta)`` times a vector that is
-approximately standard normal, up to a constant transformation. ``M`` is computed from the power spectrum of
-the model at frequency zero.
+offset is therefore as uncertain as the loadings ``C`` times the mean of the factors. The variance of this
+mean increases with the time scales: the posterior has a funnel. Here the offset is ``M(theta) B u`` with
+coordinates ``u`` and a constant matrix ``B``. ``M`` is computed from the power spectrum of the model at
+frequency zero, which depends on the other parameters ``theta``. For all ``theta``, the posterior covariance
+of ``B u`` is approximately the identity.
 """
 
 from typing import Any, NamedTuple
@@ -29,12 +30,12 @@ class OffsetScale(NamedTuple):
     counts : Array (D,)
         Number of observed values of each column.
     n_rows, n_sequences : float
-        Numbers of rows and of independent sequences.
+        Number of rows with observed values, and number of independent sequences.
     prior_precision : Array (D,)
         Inverse variances of the prior; zero if they do not exist.
     root : Array (D, D)
-        Transposed Cholesky factor of the precision at a reference. At the reference the coordinates are equal
-        to the offset.
+        Transposed Cholesky factor of the precision at a reference point, where the coordinates are equal to
+        the offset.
     """
 
     counts: Any
@@ -48,7 +49,7 @@ def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance
     """Return the lower Cholesky factor (D, D) of the precision of the offset: data plus prior.
 
     The mean of an AR(1) factor over ``n`` rows has approximately the variance ``g / (n + m g)`` with
-    ``g = (1 + a) / (1 - a)`` and the number ``m`` of sequences; it is below ``1 / m``.
+    ``g = (1 + a) / (1 - a)`` and the number ``m`` of sequences. This variance is below ``1 / m``.
     """
     power = (1.0 + decay) / (1.0 - decay)
     latent = power / (scale.n_rows + scale.n_sequences * power)
@@ -81,7 +82,7 @@ def make_offset_scale(
     loadings: FloatArray,
     noise_variance: FloatArray,
 ) -> OffsetScale:
-    """Return the scale of the offset whose reference is given by decays, loadings and noise."""
+    """Return the scale of the offset with these decays, loadings and noise variances as reference point."""
     scale = OffsetScale(counts, n_rows, n_sequences, prior_precision, None)
     root = precision_root(scale, decay, loadings, noise_variance)
     return scale._replace(root=np.asarray(root).T)

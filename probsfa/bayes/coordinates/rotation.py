@@ -3,8 +3,8 @@
 The data determine the space of the factors far better than the individual factors. As a function of time
 scales and loadings, the posterior is curved along rotations of the factors. If factors are sorted by time
 scale, it is also discontinuous where two time scales are equal. These coordinates replace the ``K``
-unconstrained time scales ``t`` (by default their logarithms) and the loadings ``C`` (D, K) of factors with
-unit innovation variance by
+unconstrained time scales ``t`` (by default logarithms of time scales) and the loadings ``C`` (D, K) of
+factors with unit innovation variance by
 
 * a symmetric matrix ``M = R diag(t) R'``, and
 * aligned loadings ``W = C R'``, for which ``B' L W`` is symmetric and positive semidefinite: no rotation
@@ -12,7 +12,7 @@ unit innovation variance by
 
 ``y = R z`` is the same process with correlated dynamics ``R diag(a) R'``, and the likelihood is a smooth
 function of ``R diag(a) R'`` and ``W``. All permutations and sign changes of the factors have the same
-coordinates; prior and likelihood must be invariant under them. The alignment condition removes
+coordinates; prior and likelihood must therefore be invariant under both. The alignment condition removes
 ``K (K - 1) / 2`` degrees of freedom of ``W``, which the off-diagonal entries of ``M`` replace. The
 coordinates are the diagonal of ``M`` and the matrix ``W + B O``, where the skew-symmetric ``O`` has the
 entries ``M_ij / (t*_j - t*_i)`` with the time scales ``t*`` of the reference. There are as many coordinates
@@ -30,14 +30,16 @@ from probsfa._typing import FloatArray
 
 # Minimum share of noise in the variance of a column, so that no column dominates the alignment.
 _MIN_NOISE_SHARE = 0.1
-# Minimum squared ratio of loadings and their standard errors, averaged over columns, of a rotated factor.
+# A factor is rotated only if the squared ratio of its loadings to their standard errors, averaged over
+# columns, is at least this number.
 _MIN_PRECISION = 25.0
 #: Largest standard error of the logarithm of the time scale of a rotated factor. On three series of 100 rows
-#: with one factor, fitted with two, these errors were 0.3 to 0.6; with rotated coordinates, two of the three
-#: fits had divergences, and a quarter and a tenth of the effective draws per gradient. On 200 and 400 rows of
-#: two factors, both kinds of coordinates are equally efficient.
+#: with one factor, fitted with two, these errors were 0.3 to 0.6. With rotated coordinates, two of the three
+#: fits had divergences, and their numbers of effective draws per gradient were a quarter and a tenth of those
+#: without rotation. On 200 and 400 rows of two factors, both kinds of coordinates are equally efficient.
 MAX_TIMESCALE_ERROR = 0.35
-# Smallest difference of the logarithms of two time scales, in standard errors, for rotated coordinates.
+# Factors are rotated only if the logarithms of their time scales differ by at least this number of standard
+# errors of the difference.
 _MIN_TIMESCALE_DISTANCE = 2.25
 
 
@@ -47,7 +49,7 @@ class RotationFrame(NamedTuple):
     Attributes
     ----------
     members : int Array (J,)
-        Indices of these factors, by ascending time scale.
+        Indices of the rotated factors, by ascending time scale.
     reference : Array (D, J)
         ``B``.
     weighted : Array (D, J)
@@ -76,9 +78,9 @@ def choose_frame(
 ) -> RotationFrame | None:
     """Return the frame of the factors with well-determined loadings and time scales.
 
-    None if there are fewer than two of them, or if two may have equal time scales. ``M`` may then be a
-    multiple of the identity, where its density has a spike: the eigenvalues of a matrix with a smooth density
-    repel each other, but time scales under the prior do not.
+    None if there are fewer than two such factors, or if two of them may have equal time scales. Where time
+    scales are equal, the density of ``M`` has a spike: the eigenvalues of a matrix with a smooth density
+    repel each other, but the prior does not keep time scales apart.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ def choose_frame(
     power = np.sum(loadings**2, axis=1)
     weights = 1.0 / ((1.0 - _MIN_NOISE_SHARE) * noise_variance + _MIN_NOISE_SHARE * (power + noise_variance))
     signal = weights @ loadings**2
-    # The standard error for a factor observed without noise (of the logarithm of an AR(1) coefficient).
+    # Standard errors of the logarithms of time scales, for factors observed without noise.
     errors = np.sqrt(2.0 * np.maximum(timescale, 1.0) / max(n_rows, 1))
     members = np.flatnonzero(
         (n_rows * signal >= _MIN_PRECISION * len(loadings)) & (errors <= MAX_TIMESCALE_ERROR)
@@ -138,8 +140,8 @@ def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tupl
     """Return unconstrained time scales (K,) and loadings (D, K) from coordinates of these shapes.
 
     The eigenvectors of ``M`` are the rotation, its eigenvalues the unconstrained time scales. The third
-    result is the log absolute determinant of the Jacobian. It is NaN for coordinates that :func:`align` does
-    not return, because their loadings are not optimally aligned.
+    result is the log absolute determinant of the Jacobian. It is NaN for coordinates whose loadings are not
+    optimally aligned; :func:`align` does not return such coordinates.
     """
     members = jnp.asarray(frame.members)
     selected = loadings[:, members]

@@ -21,7 +21,8 @@ from jax.scipy.special import logsumexp
 
 #: Maximum number of factors for sums over permutations.
 MAX_PERMUTED = 5
-#: Standard deviation of the normal distributions, in posterior ones; large, so that the weight is smooth.
+#: Standard deviation of the normal distributions, as a multiple of that of the posterior; large, so that the
+#: weight is smooth.
 RELATIVE_WIDTH = 2.0
 #: Concentration of the von Mises density of the phases of cycles: a standard deviation of 0.2 radians.
 CONCENTRATION = 25.0
@@ -30,8 +31,8 @@ CONCENTRATION = 25.0
 class SymmetryReference(NamedTuple):
     """A reference and the widths around it, in the coordinates of the sampled vector.
 
-    ``timescale`` and ``timescale_width`` (K,), ``loadings`` and ``loadings_width`` (D, K). With a leading
-    axis (M, ...) they are those of ``M`` modes of the posterior.
+    Shapes are (K,) for ``timescale`` and ``timescale_width``, and (D, K) for ``loadings`` and
+    ``loadings_width``. References of ``M`` modes of the posterior have a leading axis, (M, ...).
     """
 
     timescale: Any
@@ -57,8 +58,8 @@ def log_weight(
     permuted : bool
         Whether factors may be exchanged; otherwise only their signs may change.
     members : int Array
-        Factors whose signed permutations have the same coordinates (:mod:`.rotation`); the images by these
-        permutations are all selected.
+        Rotated factors (:mod:`.rotation`). All their signed permutations have the same coordinates, so that
+        the weight selects all of them.
 
     Returns
     -------

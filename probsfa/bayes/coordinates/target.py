@@ -98,11 +98,11 @@ class Target:
         return self.noise.n_features
 
     def noise_model(self, data: TargetData) -> NoiseModel:
-        """Return the white noise of the data."""
+        """Return the model of white noise, with known variances and lower bounds from the data."""
         return NoiseModel(self.noise, data.known_noise, data.min_noise_variance)
 
     def model(self, data: TargetData, predict: bool = False) -> Any:
-        """The NumPyro model of the data."""
+        """Run the NumPyro model with the data."""
         noise = self.noise_model(data)
         if self.kinds is not None:
             return structural_model(data.series, self.n_components, self.kinds, self.priors, noise)
@@ -155,8 +155,8 @@ class Target:
         elif self.softplus_scale is not None:
             transformed = out["noise_std"] / self.softplus_scale
             out["noise_std"] = jnp.log(self.softplus_scale) + jnp.log(jax.nn.softplus(transformed))
-            # Derivative of the logarithm with respect to the coordinate; that of softplus is the logistic
-            # function.
+            # The derivative of log s with respect to v is logistic(v / q) / s, because the logistic function
+            # is the derivative of softplus.
             log_det += jnp.sum(jax.nn.log_sigmoid(transformed) - out["noise_std"])
         if data.chart.offset_scale is not None:
             values = {name: biject_to(self.sites[name].support)(free) for name, free in out.items()}
@@ -178,7 +178,7 @@ class Target:
 
     @functools.cached_property
     def has_signed_noise_std(self) -> bool:
-        """Whether noise standard deviations are ``|v|``: if their prior has a finite density at zero."""
+        """Whether noise standard deviations are ``|v|``; true if the prior density at zero is positive."""
         site = self.sites.get("noise_std")
         if site is None or getattr(site.support, "base_constraint", site.support) is not constraints.positive:
             return False
@@ -188,9 +188,9 @@ class Target:
 
     @functools.cached_property
     def softplus_scale(self) -> FloatArray | None:
-        """The quantile ``q`` of a log-normal prior of the noise, see the module; None for other priors.
+        """The quantile ``q`` of a log-normal prior of the noise, 0.14 by default; None for other priors.
 
-        It is one standard deviation below the median on the logarithmic scale: 0.14 by default.
+        On the logarithmic scale, ``q`` is one standard deviation below the median.
         """
         prior = self.priors.noise_std
         if "noise_std" not in self.sites or type(prior) is not dist.LogNormal:
@@ -200,7 +200,7 @@ class Target:
 
     @functools.cached_property
     def has_innovation_units(self) -> bool:
-        """Whether loadings are in units of the innovations: if their support is the real line."""
+        """Whether loadings are in units of the innovations; true if their support is the real line."""
         return self.sites["loadings"].free_shape == (self.n_features, self.n_components) and is_real(
             self.sites["loadings"].support
         )
@@ -257,9 +257,9 @@ class Target:
         return log_weight(reference, timescale, loadings, self.symmetry.order, members)
 
     def factor_coordinates(self, vector: Array, frame: RotationFrame | None) -> tuple[Array, Array]:
-        """Return the coordinates of the time scales (K,) and loadings (D, K) of individual factors.
+        """Return the unconstrained time scales (K,) and loadings (D, K) at a vector.
 
-        `frame` is the frame of rotations of the vector; None if it has none.
+        `frame` is the frame of rotations of the vector; None if it does not have rotated coordinates.
         """
         timescale = vector[self.slices["timescale"]]
         loadings = vector[self.slices["loadings"]].reshape(-1, self.n_components)
