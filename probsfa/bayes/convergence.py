@@ -33,7 +33,7 @@ _TAIL_PROBABILITY = 0.05
 
 
 def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
-    """Return rank-normalized split R-hat: the larger of that of the draws and that of the folded draws.
+    """Return rank-normalized split R-hat: the larger of the two values for draws and for folded draws.
 
     Folded draws are absolute deviations from the median; their R-hat detects chains of different widths.
     For a single chain, its two halves are compared.
@@ -44,12 +44,12 @@ def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
 
 
 def bulk_ess(draws: FloatArray) -> FloatArray:
-    """Return the bulk effective sample size: that of rank-normalized split chains."""
+    """Return the bulk effective sample size, computed from rank-normalized split chains."""
     return _ess(_rank_normalized(_split(draws)))
 
 
 def tail_ess(draws: FloatArray) -> FloatArray:
-    """Return the tail effective sample size: the smaller of those of the 5 % and the 95 % quantile."""
+    """Return the tail effective sample size: the smaller of the two values for 5 % and 95 % quantiles."""
     quantiles = np.quantile(draws, [_TAIL_PROBABILITY, 1.0 - _TAIL_PROBABILITY], axis=(0, 1))
     return np.minimum(*(_ess(_split((draws <= quantile).astype(np.float64))) for quantile in quantiles))
 
@@ -137,8 +137,8 @@ def _ess(draws: FloatArray) -> FloatArray:
     correlation[0] = 1.0
     n_pairs = max(1, (n - 1) // 2)
     pairs = correlation[0 : 2 * n_pairs : 2] + correlation[1 : 2 * n_pairs : 2]
-    # The sum ends at the first pair whose sum is zero or less. Of this pair, the first autocorrelation is
-    # added if it is positive.
+    # Summation ends at the first pair of autocorrelations whose total is zero or less. Of this pair, the
+    # first autocorrelation is added if it is positive.
     positive = np.cumprod(pairs[:-1] > 0.0, axis=0, dtype=bool)
     last = np.sum(positive, axis=0)
     monotone_sum = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)

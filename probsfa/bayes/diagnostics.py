@@ -17,7 +17,7 @@ from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import close_pairs
 from probsfa.bayes.sampling.importance import MAX_TAIL_INDEX
 
-# Above this R-hat, the advice is not to increase n_draws alone: the chains disagree.
+# Above this R-hat, the status reports that the chains disagree. Otherwise it only advises a larger n_draws.
 _MAX_RHAT_OF_SHORT_RUNS = 1.05
 
 
@@ -33,8 +33,8 @@ class FitReport(NamedTuple):
         Whether the draws have converged.
     status : str
         How the fit ended, with advice.
-    doubts : tuple of str
-        A warning for each pair of factors whose order of time scales is uncertain.
+    identifiability_warnings : tuple of str
+        A warning for each pair of factors for which it is uncertain which factor is slower.
     """
 
     diagnostics: dict[str, Any]
@@ -91,7 +91,7 @@ def relabelling_sentence(fitted: FittedPosterior) -> str:
 
 def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatArray) -> str:
     if interrupted:
-        return f"Interrupted: {n_draws} draws from the Gaussian approximation of the completed steps."
+        return f"Interrupted: {n_draws} draws from the Gaussian approximation reached so far."
     modes_sentence = ""
     if len(shares) > 1:
         listing = ", ".join(f"{share:.2f}" for share in shares)
@@ -118,7 +118,7 @@ def _advice(rhat: dict[str, FloatArray], has_close_timescales: bool) -> str:
         if has_close_timescales:
             return (
                 f"{disagreement} Two factors have similar time scales: use a lower n_components, or "
-                "separate priors."
+                "another prior of the time scale for each factor."
             )
         return (
             f"{disagreement} Compare the chains in draws_. If each stays at different values, the "

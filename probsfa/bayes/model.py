@@ -31,7 +31,7 @@ class Series(NamedTuple):
         For each row, the position in `gaps` of the time since the previous row; ``len(gaps)`` for the first
         row of a sequence.
     gaps : Array (U,)
-        The distinct times between rows.
+        The distinct times between rows, in steps.
     exog : Array (T, P), or (S, T, P), optional
         Covariates.
     """
@@ -123,8 +123,8 @@ def factorial_ar1_model(
     predict : bool, default=False
         Whether to draw observations, as for a prior predictive distribution, instead of conditioning on `X`.
     min_noise_variance : float or Array (D,), optional
-        Smooth lower bound of the noise variance. Without it, the posterior density is unbounded if columns
-        determine each other exactly (a Heywood case: zero noise variance).
+        Smooth lower bound of the noise variance. Without it, the posterior may concentrate near zero noise
+        variance (a Heywood case) if a column is an exact linear combination of other columns.
 
     Returns
     -------

@@ -13,9 +13,10 @@ import jax
 from probsfa.statespace.engine import compiler
 
 #: Acquired while NumPyro's handlers are active. NumPyro has one global list of handlers, so that the model of
-#: a second thread would run with the handlers of the first. Compiled programs run without the lock. A program
-#: whose tracing acquires the lock must not be called while the lock is held: another thread may be tracing it
-#: and waiting for the lock, and JAX traces a program in one thread only.
+#: a second thread would run with the handlers of the first. Compiled programs run without the lock. While a
+#: thread holds the lock, it must not call a program whose tracing acquires the lock. Another thread may be
+#: tracing this program and waiting for the lock. JAX traces a program in one thread only, so that both
+#: threads would wait forever.
 handlers_lock = threading.RLock()
 
 # The likelihood can be compiled as one fused kernel. On CPUs the compiler of JAX 0.10, the last for Python
