@@ -175,7 +175,7 @@ class Input:
     def _time(self) -> str:
         names = " and ".join(self.table.names[j] or "(no name)" for j in self.column_roles.time)
         if not self.column_roles.time:
-            return "no column (--time names some)"
+            return "no column (set columns with --time)"
         if self.row_times.time_format is None:
             return f"{names}, not used (--even)"
         return f"{names}, read as {self.row_times.time_format}{'' if self._is_in_order() else ', sorted'}"

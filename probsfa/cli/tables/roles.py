@@ -186,22 +186,25 @@ def _infer_other_role(table: Table, j: int, values: FloatArray, is_invalid: Bool
         return "left out", "empty"
     if is_invalid.any():
         if not len(observed) and texts[is_invalid].str.fullmatch(_TIME_PATTERN).mean() > 0.5:
-            return "left out", "times; --time uses them"
+            return "left out", "times; use them with --time"
         # Texts that begin with a letter, or have no digit, are not numbers.
         is_text = not len(observed) and texts[is_invalid].str.match(r"[^\W\d]|\D*$").all()
         return ("left out", "text") if is_text else ("data", "numbers and texts")
     is_integer = len(observed) > 0 and bool(np.all(observed % 1 == 0))
     if is_integer and "".join(words) in _CALENDAR_NAMES:
-        return "left out", "part of the calendar; --columns makes it data"
+        return "left out", "part of the calendar; use it as data with --columns"
     is_row_counter = len(observed) == len(values) > 1 and bool(np.all(np.diff(values) == 1))
     if is_row_counter and j == 0:
-        return "left out", "counts the rows; --columns makes it data"
+        return "left out", "counts the rows; use it as data with --columns"
     if is_integer and words[-1] in _IDENTIFIER_NAMES:
-        return "left out", "an identifier; --columns makes it data, --group makes it names of sequences"
+        return (
+            "left out",
+            "an identifier; use it as data with --columns, or as names of sequences with --group",
+        )
     if len(observed) > 2 and np.all(observed == observed[0]):
         return "data", "numbers, constant"
     if len(observed) > 2 and np.all((observed == 0.0) | (observed == 1.0)):
-        return "data", "numbers, only zeros and ones (filled values lie between them)"
+        return "data", "numbers, only zeros and ones (imputed values can lie between them)"
     return "data", "numbers"
 
 

@@ -163,7 +163,7 @@ def read_row_times(
     if args.even or not columns:
         if args.sort:
             raise CommandError(f"{table.source}: --sort requires times; name their columns with --time.")
-        return RowTimes(None, None, None, "rows are used as evenly spaced", None, sequences)
+        return RowTimes(None, None, None, "rows are treated as evenly spaced", None, sequences)
     reading = _read(table, columns, sequences, args)
     ordered = [_sort_by_time(table, columns, reading, rows, args) for rows in sequences]
     return _make_row_times(table, reading, ordered)
@@ -178,8 +178,7 @@ def _read(
         if len(missing_rows):
             raise CommandError(
                 f"{table.where(int(missing_rows[0]), j)}: the row has no time. Fill it in, remove the row, "
-                "or use "
-                "the rows as evenly spaced with --even."
+                "or treat the rows as evenly spaced with --even."
             )
     numbers, is_invalid = table.numbers(columns[0])
     if args.date_format is None and len(columns) == 1 and not is_invalid.any():
@@ -231,7 +230,7 @@ def _check_read(table: Table, columns: Sequence[int], reading: Reading, args: ar
     raise CommandError(
         f"{table.where(int(np.argmax(reading.is_unread)), columns[0])}: {problem}: {shown}{more}. Set the "
         "format "
-        "of all times with --date-format, name another column with --time, or use the rows as evenly "
+        "of all times with --date-format, name another column with --time, or treat the rows as evenly "
         "spaced with --even."
     )
 
@@ -274,14 +273,12 @@ def _sort_by_time(
     group = "" if args.group is not None else " name a column of independent sequences with --group,"
     if np.any(values[rows[1:]] < values[rows[:-1]]):
         raise CommandError(
-            f"{time_text} is not later than the previous row. Sort the rows with --sort,{group} or use the "
-            "rows "
-            "as evenly spaced with --even."
+            f"{time_text} is not later than the previous row. Sort the rows with --sort,{group} or treat "
+            "the rows as evenly spaced with --even."
         )
     raise CommandError(
         f"{time_text} is also the time of row {table.rows[previous_row] + 1}. Remove one of them, name all "
-        "columns of "
-        f"the time of a row with --time,{group} or use the rows as evenly spaced with --even."
+        f"columns that contain the time with --time,{group} or treat the rows as evenly spaced with --even."
     )
 
 

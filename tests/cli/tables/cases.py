@@ -187,7 +187,7 @@ CASES = (
     Case(
         "a date, and the hour as a whole number",
         "date,hour,a,b\n2020-01-01,22,1.5,20\n2020-01-01,23,2.5,21\n2020-01-02,0,1.0,19\n",
-        error="name all columns of the time of a row with --time",
+        error="name all columns that contain the time with --time",
     ),
     Case(
         "the same with `--time date,hour`",
@@ -220,7 +220,7 @@ CASES = (
         ("--time", "read"),
         time=("read",),
         step="1 d",
-        messages=("made (times; --time uses them)",),
+        messages=("made (times; use them with --time)",),
     ),
     Case(
         "names of months",
@@ -294,7 +294,7 @@ CASES = (
     Case(
         "the hour of the day as a whole number, without a date",
         with_times("hour", ["22", "23", "0"]),
-        messages=("rows are used as evenly spaced", "hour (part of the calendar;"),
+        messages=("rows are treated as evenly spaced", "hour (part of the calendar;"),
     ),
     Case(
         "the hour as a number that increases, without a date",

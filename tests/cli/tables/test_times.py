@@ -152,14 +152,14 @@ def test_numbers_with_fractions_are_not_dates():
 def test_text_is_not_a_time(row_times):
     parsed = row_times("period", ["spring", "summer", "autumn"])
     assert parsed.times is None and parsed.stamps is None
-    assert "used as evenly spaced" in parsed.note
+    assert "treated as evenly spaced" in parsed.note
 
 
 @pytest.mark.parametrize("header", ["b", "year"])
 def test_columns_without_times(row_times, header):
     parsed = row_times(header, ["3", "1", "3"])
     assert parsed.times is None
-    assert "used as evenly spaced" in parsed.note
+    assert "treated as evenly spaced" in parsed.note
 
 
 FORMS = [
