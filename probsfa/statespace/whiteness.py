@@ -31,12 +31,14 @@ __all__ = [
     "standard_deviations",
 ]
 
-# Minimum number of periods in the longest sequence; minimum and maximum number of frequencies on each side of
-# a peak for its background.
-_MIN_PERIODS, _MIN_BINS, _MAX_BINS = 4, 30, 200
+# Minimum number of periods of a peak in the longest sequence.
+_MIN_PERIODS = 4
+# Minimum and maximum number of frequencies on each side of a peak from which its background is computed.
+_MIN_BINS, _MAX_BINS = 30, 200
 # Maximum number of steps of the time grid of a spectrum.
 _MAX_GRID = 2**22
-# Number of standard deviations at which errors are clipped, because a single outlier would cause a peak.
+# Number of robust standard deviations at which errors are clipped. The periodogram of an outlier is flat, so
+# that a single outlier could hide a peak.
 _MAX_DEVIATIONS = 4.0
 # Grid of degrees of freedom of Student's t.
 _TRIAL_DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
@@ -92,7 +94,7 @@ class Tails(NamedTuple):
     p_values : ndarray of shape (D,)
         P-values of the likelihood ratio test of the normal distribution against Student's t.
     gains : ndarray of shape (D,)
-        Differences of the log-likelihoods of the two distributions, in nats.
+        Log-likelihood of Student's t minus log-likelihood of the normal distribution, in nats.
     """
 
     excess_kurtosis: FloatArray
@@ -138,7 +140,10 @@ def heavy_tails(errors: FloatArray) -> Tails:
 
 
 def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[float, float]:
-    """Maximize the log-likelihood of Student's t by fixed-point iteration of the scale; return both."""
+    """Return the log-likelihood of Student's t at the best squared scale, and this squared scale.
+
+    The squared scale is computed by fixed-point iteration from `scale`.
+    """
     for _ in range(12):
         scale = float(np.mean((nu + 1.0) * squares / (nu + squares / scale)))
     constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu * scale)
@@ -324,7 +329,7 @@ def highest_peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) 
         np.add.at(values, grid, np.nan_to_num(centred[rows]))
         power += np.abs(np.fft.rfft(values, size, axis=0)) ** 2
         counts += np.sum(~np.isnan(centred[rows]), axis=0)
-    # Effective number of averaged periodograms, as sequences have different lengths.
+    # Effective number of averaged periodograms, because sequences have different lengths.
     n_effective = float(spans.sum() ** 2 / np.sum(spans.astype(float) ** 2))
     first = int(np.ceil(_MIN_PERIODS * size / longest))
     orders = np.arange(first, size // 2 + 1)
@@ -365,7 +370,8 @@ def _relative_to_background(
 ) -> tuple[FloatArray, FloatArray]:
     """Return ordinates (M, D) divided by their background, and the degrees of freedom (M,) of the background.
 
-    The background is the median of adjacent ordinates, interpolated between some frequencies.
+    The background is the median of adjacent ordinates. It is computed at some frequencies, and interpolated
+    between them.
     """
     last, centres = len(power) - 1, [int(orders[0])]
     while centres[-1] < last:
