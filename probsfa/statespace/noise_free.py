@@ -32,7 +32,7 @@ from probsfa.statespace.prediction import Imputation, fill
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
-# Maximum decay: 1 - a^2 of a drift with a very small delta value must not be zero.
+# Maximum absolute decay: 1 - a^2 must not be zero if the delta value is very small, as for a linear drift.
 _MAX_DECAY = 1.0 - 1e-15
 
 
@@ -62,7 +62,7 @@ class SquareModel(NamedTuple):
         return int(self.decay.shape[0])
 
     def parameters(self, n_components: int) -> StateSpace:
-        """Return parameters of the slowest factors, without noise."""
+        """Return the parameters of a model of the slowest factors, with a noise variance of zero."""
         zeros = np.zeros(self.mean.shape[0])
         return StateSpace(
             decay=self.decay[:n_components],
@@ -137,7 +137,7 @@ class NoiseFreeModel(LinearGaussianModel):
 
     @property
     def n_parameters(self) -> int:
-        """Number of decays, directions and means of the square model within the span of the data."""
+        """Number of free parameters of the square model: ``R`` decays, ``R^2`` weights and ``R`` means."""
         return self.square.rank * (self.square.rank + 2)
 
     @property
@@ -205,7 +205,7 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     Raises
     ------
     ValueError
-        If there are times, no sequence has two rows, or `n_components` exceeds the rank of the data.
+        If the rows have times, no sequence has two rows, or `n_components` exceeds the rank of the data.
     """
     check_lengths_for_timescales(sequences.lengths)
     if sequences.times is not None:

@@ -9,10 +9,10 @@ of the moments of the data (their eq. 18) it is, up to a constant,
 
 For factor ``n``, ``w_n`` is the row of ``W``, ``l_n`` the decay, ``s_n^2`` the innovation variance, and
 ``v_n`` the variance in the first row. ``B`` is the second moment of the rows, and ``A`` that of their
-differences. ``edges_n`` consists of outer products of the first and the last row. Without ``edges_n``, ``v``
-and ``(T - 1)/T`` this is their eq. 19, a closed form whose maximum is slow feature analysis. The difference
-of the two log-likelihoods is bounded as T grows, so that the parameters at the two maxima differ by order
-1/T.
+differences. ``edges_n`` consists of outer products of the first and the last row. Their eq. 19 omits
+``edges_n`` and replaces ``v_n`` with ``s_n^2`` and ``(T - 1)/T`` with 1. Its maximum has a closed form, slow
+feature analysis. The difference between eq. 18 and eq. 19 is bounded as T grows, so that the parameters at
+the two maxima differ by order 1/T.
 
 Notes on the paper:
 
@@ -25,9 +25,9 @@ Notes on the paper:
 * Eq. 22 has the index n in its coefficients, but its derivation from eq. 21 leads to m. At a maximum both are
   correct, because both sides are symmetric.
 * Eq. 23 requires different decays. This condition is sufficient only for decays inside (-1, 1), because
-  ``l / (1 - l)^2`` has the same value at ``l`` and ``1 / l``. It increases from -1 to 1. Larger decays
-  therefore correspond to slower directions also if they are negative; the paper discusses decays between 0
-  and 1.
+  ``l / (1 - l)^2`` has the same value at ``l`` and ``1 / l``. Inside (-1, 1) this function increases, so
+  that larger decays correspond to slower directions also for negative decays. The paper discusses decays
+  between 0 and 1.
 * According to the paper, the weights do not depend on the decays. This is true of their directions; their
   lengths depend on the decays by eq. 22.
 """
@@ -46,12 +46,14 @@ from probsfa.statespace.innovations import InnovationParameters, make_innovation
 
 __all__ = ["NoiseFreeLogLikelihood", "noise_free_log_likelihood", "noise_free_maximum_likelihood"]
 
-# Maximum number of Newton steps, and maximum number of times that a step is halved. Each step reduces the
-# error by a factor of order T.
-_MAX_STEPS, _MAX_HALVINGS = 1000, 40
-# The iteration ends if the relative change is below the first number, or if it is below the second number and
-# not smaller than the previous change.
-_MIN_STEP, _SMALL_STEP = 1e-13, 1e-8
+# Maximum number of Newton steps; each step reduces the error by a factor of order T.
+_MAX_STEPS = 1000
+# Maximum number of times that a step is halved.
+_MAX_HALVINGS = 40
+# The iteration has converged if the relative change is below this number (times the number of factors).
+_MIN_STEP = 1e-13
+# It has also converged if the relative change is below this number and no longer decreases.
+_SMALL_STEP = 1e-8
 
 
 class NoiseFreeLogLikelihood(NamedTuple):
@@ -319,7 +321,7 @@ def noise_free_maximum_likelihood(
     if np.any(mean_squares <= 0.0):
         raise ValueError(
             "The likelihood without edge terms is unbounded at these decays: the delta values are "
-            f"{delta.tolist()}, of which one exceeds 4."
+            f"{delta.tolist()}, of which at least one exceeds 4."
         )
     # The diagonal of eq. 22 for innovations of unit variance, in coordinates of the slow features.
     weights = np.eye(n_features)[direction_of_factor] / np.sqrt(mean_squares)[:, None]
@@ -346,8 +348,8 @@ def _maximize(
         L(E) = log|det(I + E)| - 1/2 sum_n (I + E)_n F_n (I + E)_n'.
 
     Near the maximum the quadratic forms are diagonal up to edge terms. The equations of Newton's step are
-    therefore first solved for each pair of rows separately; if this step does not increase the likelihood,
-    they are solved jointly.
+    therefore first solved for each pair ``(E_nm, E_mn)`` separately. If there is no such step, or if it
+    decreases the likelihood, the equations are solved jointly.
     """
     size, last_change = decay.shape[0], np.inf
     for _ in range(_MAX_STEPS):
@@ -355,7 +357,7 @@ def _maximize(
         moments_of_factors = moments.transformed(weights)
         if learn:
             decay = np.array([_maximize_over_decay(moments_of_factors, n) for n in range(size)])
-            # The optimal length of a direction depends on its decay.
+            # The optimal norm of a row of the weights depends on its decay.
             forms = _quadratic_forms(moments_of_factors, decay)
             lengths = 1.0 / np.sqrt(np.einsum("nnn->n", forms))
             forms, weights = forms * np.outer(lengths, lengths), lengths[:, None] * weights
@@ -425,7 +427,7 @@ def _is_accepted(
 
 
 def _quadratic_forms(moments: _Moments, decay: FloatArray) -> FloatArray:
-    """Return matrices ``F`` (K, D, D), with mean squares ``w_n' F_n w_n`` of the innovations (eq. 18)."""
+    """Return matrices ``F_n`` (D, D, D); ``w_n' F_n w_n`` is the mean square of the innovations (eq. 18)."""
     a = decay[:, None, None]
     total = (
         (1.0 - a) ** 2 * moments.n_rows * moments.covariance
@@ -445,9 +447,9 @@ def _log_likelihood_by_row(moments: _Moments, decay: FloatArray, weights: FloatA
 def _maximize_over_decay(moments: _Moments, n: int) -> float:
     """Return the maximum likelihood decay of a factor with a fixed direction and free variance.
 
-    The sum of squares ``Q`` of the innovations, including first rows in units of their variance, is a
-    quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay minimizes ``T/2 log Q - S/2
-    log(1 - decay^2)`` and is a root of a cubic polynomial.
+    ``Q`` is the sum of squared innovations, in which the square of a first row is multiplied by ``1 -
+    decay^2``. ``Q`` is a quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay
+    minimizes ``T/2 log Q - S/2 log(1 - decay^2)`` and is a root of a cubic polynomial.
     """
     B, A, first, last = (moment[n, n] for moment in moments[:4])
     T, S, differences = moments.n_rows, moments.n_sequences, moments.n_differences

@@ -1,11 +1,11 @@
 """Posterior of the factors without observation noise, for rows with missing values.
 
-Without noise, the observed values of row ``t`` are linear equations ``A z_t = b`` of the factors: ``A`` has
-the rows of the loadings for the observed columns, and ``b`` the values less their means. Solutions are ``z_t
-= p + N w``, with the minimum-norm solution ``p`` and an orthonormal basis ``N`` of the null space of ``A``. A
-complete row determines its factors, so that only incomplete rows are filtered. In each incomplete row, the
-predicted distribution with mean ``m`` and covariance ``P`` is conditioned on the equations. The mean and the
-covariance of ``w`` are then
+Without noise, the observed values of row ``t`` are linear equations ``A z_t = b`` of the factors. The rows of
+``A`` are the loadings of the observed columns; ``b`` contains the observed values minus their means.
+Solutions are ``z_t = p + N w``, with the minimum-norm solution ``p`` and an orthonormal basis ``N`` of the
+null space of ``A``. A complete row determines its factors, so that the filter is needed only in incomplete
+rows and in the rows after them. In each of these rows, the predicted distribution with mean ``m`` and
+covariance ``P`` is conditioned on the equations. The mean and the covariance of ``w`` are then
 
     cov(w) = (N' P^-1 N)^-1,    E[w] = cov(w) N' P^-1 (m - p),
 
@@ -52,7 +52,7 @@ class _Equations(NamedTuple):
 
 
 class _Filtered(NamedTuple):
-    """Moments of the factors given the rows up to each row, and predicted moments without this row."""
+    """Filtered moments of the factors (given a row and earlier rows), and predicted moments (without it)."""
 
     means: FloatArray
     covariances: FloatArray
@@ -215,7 +215,10 @@ def draw_given_observed(
 
 
 def _gains(filtered: _Filtered, starts: BoolArray) -> list[tuple[int, FloatArray]]:
-    """Return smoother gains of incomplete rows that are followed by a row of the sequence, last row first."""
+    """Return pairs of a row and its smoother gain, last row first.
+
+    Only incomplete rows that are not the last row of their sequence have a gain.
+    """
     gains = []
     for t in np.flatnonzero(filtered.covariances[:-1].any(axis=(1, 2)) & ~starts[1:])[::-1].tolist():
         cross_covariance = filtered.decays[t + 1][:, None] * filtered.covariances[t]

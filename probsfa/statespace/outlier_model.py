@@ -2,8 +2,8 @@
 
 A value is an outlier under two conditions. First, it is far from the four observed values of its column that
 are nearest in time. Second, its predictive log density is more than 12.5 nats below the maximum of this
-density; predictions use only values that do not meet the first condition. The second condition requires one
-additional posterior.
+density; predictions use only values that do not meet the first condition. To test the second condition, one
+additional smoother pass is required.
 
 The first condition does not depend on a model, so that outliers cannot mask each other. With the second
 condition, steps and bursts that other columns or rows predict are not outliers.
@@ -28,13 +28,13 @@ __all__ = ["OutlierModel", "far_from_adjacent", "robust_scale_with_outliers"]
 
 # Minimum distance of an outlier from the median of adjacent values, in robust standard deviations.
 _MIN_DEVIATIONS = 6.0
-# Values dominate a column if they are at most the first share of its values, and have at least the second
-# share of the sum of squared distances from adjacent values.
+# A few outliers dominate a column if they are at most 2 % of its values, but account for at least half of the
+# sum of squared distances from adjacent values.
 _MAX_OUTLIER_SHARE, _MIN_SHARE_OF_SQUARES = 0.02, 0.5
 
 
 def robust_scale_with_outliers(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
-    """Return robust standard deviations of columns in which a few values dominate, zero for other columns.
+    """Return robust standard deviations of columns that a few outliers dominate; zero for other columns.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def robust_scale_with_outliers(values: FloatArray, lengths: Sequence[int]) -> Fl
 def far_from_adjacent(sequences: Sequences, spread: FloatArray) -> BoolArray:
     """Return a mask (N, D) of values far from the median of adjacent values.
 
-    Far is more than six robust standard deviations `spread` (D,); columns with a `spread` of zero have none.
+    A value is far if its distance exceeds six times `spread` (D,), the robust standard deviation of its
+    column. If `spread` is zero, no value of the column is far.
     """
     far = np.zeros(sequences.values.shape, dtype=bool)
     tested = np.flatnonzero(spread > 0.0)
@@ -93,7 +94,7 @@ class OutlierModel(LinearGaussianModel):
 
     @classmethod
     def of(cls, fitted: MaximumLikelihood, spread: FloatArray) -> Self:
-        """Return the model with the result (D,) of :func:`robust_scale_with_outliers`."""
+        """Return the model of a fit; `spread` (D,) is the result of :func:`robust_scale_with_outliers`."""
         return cls(replace(fitted, outlier_spread=spread))
 
     def outliers(self, sequences: Sequences) -> BoolArray:
@@ -101,7 +102,7 @@ class OutlierModel(LinearGaussianModel):
         return sequences.mask & ~self.cleaned(sequences).mask
 
     def cleaned(self, sequences: Sequences) -> Sequences:
-        """Return the rows with outliers missing; the same rows if there are none."""
+        """Return the rows with outliers replaced by NaN; the same object if there are no outliers."""
         spread = self.fitted.outlier_spread
         assert spread is not None
         far = far_from_adjacent(sequences, spread)
