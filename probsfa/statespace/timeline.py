@@ -68,7 +68,7 @@ def to_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     Returns
     -------
     Sequences
-        Data with times in the unit of the training data; without times if rows are one unit apart.
+        Data with times in the unit of the training data; without times if rows are treated as one unit apart.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def to_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     """
     kind, problem = sequences.axis.kind, "X has no times"
     if axis.kind == "numbers" and sequences.axis.from_index and sequences.axis.even:
-        # The unit of the numbers is not known, but evenly spaced rows are treated like rows without times.
+        # The unit of a numeric index is not known. Evenly spaced rows are therefore used without times.
         kind, sequences = "rows", replace(sequences, times=None)
         problem = "The evenly spaced index of X is not used"
     if kind == "rows":
@@ -112,13 +112,19 @@ def to_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     source = "The index of X has unevenly spaced" if sequences.axis.from_index else "The times of X are"
     raise ValueError(
         f"{source} dates or durations, but the model was fitted with times that are plain numbers. Pass "
-        "times= as numbers in the unit of the fit; if this was an hour, "
-        "(dates - start) / pandas.Timedelta('1h')."
+        "times= as numbers in the unit of the fit; if this unit was an hour, pass "
+        "times=(dates - start) / pandas.Timedelta('1h')."
     )
 
 
 def _without_dates(sequences: Sequences) -> Sequences:
-    """Return rows with dates without their times, for a model that was fitted to rows without times."""
+    """Remove the times of evenly spaced rows, for a model that was fitted to rows without times.
+
+    Raises
+    ------
+    ValueError
+        If rows are unevenly spaced.
+    """
     if sequences.axis.even:
         step = sequences.step
         if step is None and max(sequences.lengths) > 1:
@@ -127,8 +133,8 @@ def _without_dates(sequences: Sequences) -> Sequences:
     source = "The index of X is" if sequences.axis.from_index else "The times of X are"
     raise ValueError(
         f"{source} unevenly spaced, but the model was fitted to rows without times (its unit of time is one "
-        "row). Fit the model with times, too, or pass times= in units of these rows; if they were an hour "
-        "apart, (dates - dates[0]) / pandas.Timedelta('1h')."
+        "row). Fit the model with times, too, or pass times= in units of one training row; if training rows "
+        "were an hour apart, pass times=(dates - dates[0]) / pandas.Timedelta('1h')."
     )
 
 
@@ -164,7 +170,7 @@ class Horizon(NamedTuple):
     Attributes
     ----------
     steps : ndarray (H,)
-        Increasing times after the last row, in units of the model's time.
+        Increasing times after the last row, in the time unit of the model.
     index : object
         Index of the forecasts if the data are a pandas DataFrame, otherwise None.
     """
@@ -190,8 +196,10 @@ def make_horizon(
         Data of the user.
     sequences : Sequences
         The same data, in the time unit of the model.
-    axis, time_unit
-        As in :func:`to_model_time`.
+    axis : TimeAxis
+        Type and unit of the model's times.
+    time_unit : float
+        Unit of time of the model.
     n_steps : int or None
         Number of steps, each of one unit.
     fh : array-like (H,) or None
@@ -209,7 +217,7 @@ def make_horizon(
         )
     if axis.kind == "dates":
         seconds, calendar = axis.unit * time_unit, axis.calendar
-    else:  # a step is one row of the data, whose duration is known if they have an index of times
+    else:  # a step is one row; its duration is known if X has a time index
         seconds, calendar = sequences.step or np.nan, sequences.axis.calendar
     if n_steps is not None:
         horizon: Any = np.arange(1, check_count("n_steps", n_steps) + 1)
@@ -408,11 +416,11 @@ def _future_labels(
     last = labels[-1]
     if isinstance(labels, pd.PeriodIndex):
         if len(labels) < 2:
-            labels = labels.append(labels + 1)  # the duration of a period requires two of them
+            labels = labels.append(labels + 1)  # the duration of a period is computed from two periods
         seconds_of_labels = calendar_seconds(_timestamps(labels), calendar)
         ordinals = labels.asi8
         seconds_per_ordinal = (seconds_of_labels[-1] - seconds_of_labels[0]) / (ordinals[-1] - ordinals[0])
-        frequency: Any = labels.freq  # the sum of a period and an integer is a multiple of the frequency
+        frequency: Any = labels.freq  # adding an integer n to a period adds n times the frequency
         n_periods = round_if_close(steps * seconds / seconds_per_ordinal / frequency.n)
         if np.any(n_periods != np.rint(n_periods)):
             return None
