@@ -193,9 +193,11 @@ MIN_WHITE_NOISE = 1e-6
 MIN_KNOWN_NOISE = 1e-12
 #: Relative noise variance ``s`` below which the density of the weak prior decreases.
 WEAK_PRIOR = 1e-4
-#: Lower bound for single columns in files of earlier versions.
+#: Lower bound, in earlier versions, of the noise variance of some columns, as a fraction of their variance.
+#: Models that were saved by these versions may have it.
 FORMER_FLOOR = 1e-3
-# Heywood case: maximum relative noise variance of the column, and minimum median over all columns.
+# Limits of relative noise variances in a Heywood case: the smallest one is below the first limit, and the
+# median over all columns is above the second limit.
 _MAX_HEYWOOD_VARIANCE, _MIN_MEDIAN_VARIANCE = 1e-4, 1e-3
 
 
@@ -289,10 +291,12 @@ def gradient_for_metric(
 ) -> FloatArray:
     """Return the gradient from which a metric computes the curvature with respect to the noise variances.
 
-    :class:`.Metric` estimates the curvature from the gradient: it adds minus the gradient, if positive, to
-    the information on the logarithm of a variance. At a maximum of the posterior density the gradients of
-    prior and likelihood cancel, but their curvatures do not. Twice the gradient of the prior is therefore
-    subtracted.
+    The curvature is minus the second derivative with respect to the logarithm of a variance. If the variance
+    is small, the curvature of the log-likelihood is about minus its gradient, but the curvature of the log
+    prior is positive and at most its gradient. :class:`.Metric` adds minus its argument `gradient`, if
+    positive, to the expected information. Its argument is therefore the gradient of the log-likelihood minus
+    the gradient of the log prior: the gradient of the log posterior density minus twice the gradient of the
+    log prior.
 
     Parameters
     ----------

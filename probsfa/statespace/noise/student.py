@@ -4,7 +4,8 @@ With ``w_td`` a weight for each value, or one weight ``w_t`` for all values of a
 
     x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ Gamma(nu / 2, nu / 2),
 
-each noise is Student-t with ``nu`` degrees of freedom and scale ``sqrt(r_d)`` (Lange, Little & Taylor 1989).
+the noise of each value is Student-t with ``nu`` degrees of freedom and scale ``sqrt(r_d)`` (Lange, Little &
+Taylor 1989).
 This module computes expected weights, densities, quantiles and draws of a single value or row.
 :mod:`probsfa.statespace.student` infers the weights of a panel.
 
@@ -32,9 +33,11 @@ __all__ = ["MAX_DEGREES", "MIN_DEGREES", "StudentNoise"]
 MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0
 
 
-# Quadrature over the weight of a value: minimum number of nodes for sums of log densities
-# (`left_out_density`), and number of nodes for normal scores. Number of values that are processed together.
-_N_FAST_NODES, _N_NODES, _BLOCK_SIZE = 48, 120, 8192
+# Number of nodes of the quadrature over the weight of a value: minimum for `left_out_density`, and number for
+# normal scores.
+_N_FAST_NODES, _N_NODES = 48, 120
+# Number of values that are processed together.
+_BLOCK_SIZE = 8192
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class StudentNoise(HeavyTails):
         return np.asarray(np.sum(terms, axis=1))
 
     def at_best_shape(self, squared_residuals: FloatArray, mask: FloatArray) -> "StudentNoise":
-        """Return the noise with the degrees of freedom that maximize the bound, within their limits."""
+        """Return the noise with the degrees of freedom that maximize the log density, within limits."""
         s, n = self.shared(squared_residuals), self.shared(mask)
         s, n = s[n > 0.0], n[n > 0.0]
         sizes, counts = np.unique(n, return_counts=True)
@@ -185,8 +188,9 @@ class StudentNoise(HeavyTails):
     ) -> tuple[float, FloatArray, float]:
         """Compute the log density of leave-one-out errors and its derivatives, by quadrature.
 
-        ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
-        rule is applied in ``log w``; derivatives are expectations over the distribution of ``w`` given ``e``.
+        The log density is the sum over errors ``e_i`` of the logarithm of the integral of
+        ``N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal rule is applied in ``log w``;
+        derivatives are expectations over the distribution of ``w`` given ``e_i``.
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class HeavyTails(ABC):
     shapes : tuple of float
         Limits of the shape; noise is nearly normal at the upper limit.
     n_parameters : int
-        Number of estimated parameters: the shape.
+        Number of estimated parameters: one, the shape.
     quantities : tuple of Quantity
         Fitted attributes of estimators, the shape first.
     """

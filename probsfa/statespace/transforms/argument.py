@@ -20,7 +20,7 @@ def make_transforms(argument: Any, sequences: Sequences) -> tuple[Transforms, st
     ----------
     argument : None, str, Mapping or sequence
         One kind for all columns, a list with one kind for each column, or a mapping from names or numbers of
-        columns.
+        columns to kinds.
     sequences : Sequences
         Validated training data.
 

@@ -22,15 +22,22 @@ from probsfa.statespace.transforms.maps import (
     YeoJohnson,
 )
 
-# Margin at bounds, as a share of the distance of the closest value; minimum and maximum, as shares of the
-# range or, with one bound, of the median distance.
-_SHARE_OF_CLOSEST, _MIN_MARGIN, _MAX_SHARE_OF_RANGE, _MAX_SHARE_OF_MEDIAN = 0.5, 1e-3, 0.01, 0.05
-# Requirements of "auto": minimum number of values, minimum number of different values, and maximum share of a
-# single nonzero value. A distribution with more equal values has no density.
-_MIN_VALUES, _MIN_DISTINCT_VALUES, _MAX_SHARE_OF_EQUAL = 50, 10, 0.2
-# Minimum gains of "auto" over no transform, in nats: conditional log-likelihood in total and per value, and
-# marginal log-likelihood. Minimum gain per value of the logarithm over other transforms.
-_MIN_GAIN, _MIN_GAIN_PER_VALUE, _MIN_MARGINAL_GAIN = 10.0, 0.05, 2.0
+# Margin at a bound, as a share of the distance between the bound and the closest value.
+_SHARE_OF_CLOSEST = 0.5
+# Minimum and maximum margin with two bounds, as shares of the distance between them.
+_MIN_MARGIN, _MAX_SHARE_OF_RANGE = 1e-3, 0.01
+# Maximum margin with one bound, as a share of the median distance of values from it; the minimum is the same.
+_MAX_SHARE_OF_MEDIAN = 0.05
+# "auto" requires this number of values, and of different values.
+_MIN_VALUES, _MIN_DISTINCT_VALUES = 50, 10
+# "auto" requires that no nonzero value has a larger share of all values; likelihoods require a density.
+_MAX_SHARE_OF_EQUAL = 0.2
+# Minimum gain in conditional log-likelihood of a transform selected by "auto", in nats: in total, and per
+# value.
+_MIN_GAIN, _MIN_GAIN_PER_VALUE = 10.0, 0.05
+# Minimum gain in marginal log-likelihood of a transform selected by "auto", in nats.
+_MIN_MARGINAL_GAIN = 2.0
+# Minimum gain in conditional log-likelihood of the logarithm over other transforms, in nats per value.
 _MIN_GAIN_OF_LOG_PER_VALUE = 0.1
 
 
@@ -75,8 +82,8 @@ def _estimate(transform: Transform, observed: FloatArray) -> Transform:
         return BoxCox(_best_power(boxcox_llf, observed, (MIN_POWER, MAX_POWER)))
     if isinstance(transform, YeoJohnson):
         # The inverse grows exponentially for positive values if the power is 0, and for negative values if it
-        # is 2. If all values have one sign, the power is limited to the side of 1 on which the inverse grows
-        # at most linearly for the other sign.
+        # is 2. If no value is negative, the power is at most 1, so that the inverse grows at most linearly
+        # for negative values, which have not been observed. If no value is positive, it is at least 1.
         powers = (0.5, 1.5)
         if observed.size and (observed.min() >= 0.0 or observed.max() <= 0.0):
             powers = (MIN_POWER, 1.0) if observed.min() >= 0.0 else (1.0, MAX_POWER)
@@ -115,8 +122,9 @@ def choose_transform(values: FloatArray, sequences: Sequences) -> Transform | No
 
     Two log-likelihoods must increase. The first is the conditional log-likelihood of an AR(1) process, which
     resembles the model. The second is the marginal log-likelihood of independent values, multiplied by the
-    effective share of independent values. Candidates are transforms whose inverse grows slowly. The logarithm
-    must be much better, because means after back-transformation can have large errors if the model is wrong.
+    ratio of the effective sample size to the number of values. Candidates are transforms whose inverse grows
+    slowly. The logarithm must be much better than these, because means after back-transformation can have
+    large errors if the model is wrong.
     """
     observed = values[~np.isnan(values)]
     if observed.size < _MIN_VALUES or observed.min() < 0.0:
@@ -150,7 +158,7 @@ def choose_transform(values: FloatArray, sequences: Sequences) -> Transform | No
 
 
 class _Evidence(NamedTuple):
-    """Log-likelihoods of a transformed column, and the effective share of independent values."""
+    """Log-likelihoods of a transformed column; `share` is the effective sample size per value."""
 
     marginal: float
     conditional: float

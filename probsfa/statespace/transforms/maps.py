@@ -12,9 +12,12 @@ from probsfa._typing import BoolArray, FloatArray
 
 # Range of powers of BoxCox and YeoJohnson for which moments are finite and an inverse exists.
 MIN_POWER, MAX_POWER = 0.0, 2.0
-# Numerical integration of moments: range in standard deviations, number of nodes on each side of the kink,
-# and number of values in a block.
-_INTEGRATION_RANGE, _N_NODES, _BLOCK_SIZE = 9.0, 64, 4096
+# Range of the numerical integration of moments, in standard deviations on each side of the mean.
+_INTEGRATION_RANGE = 9.0
+# Number of nodes on each side of the kink.
+_N_NODES = 64
+# Number of values that are processed together.
+_BLOCK_SIZE = 4096
 
 
 class Transform(ABC):
@@ -156,7 +159,7 @@ class Log1p(Transform):
         return np.log1p(x)
 
     def inverse(self, y: FloatArray) -> FloatArray:
-        """``exp(y) - 1``, and zero below."""
+        """``exp(y) - 1``; zero for negative ``y``."""
         return np.expm1(np.maximum(y, 0.0))
 
     def log_slope(self, x: FloatArray) -> FloatArray:
@@ -196,7 +199,7 @@ class Sqrt(Transform):
         return np.sqrt(np.maximum(x, self.margin))
 
     def inverse(self, y: FloatArray) -> FloatArray:
-        """``y^2``, and zero below."""
+        """``y^2``; zero for negative ``y``."""
         return np.maximum(y, 0.0) ** 2
 
     def log_slope(self, x: FloatArray) -> FloatArray:
@@ -356,7 +359,7 @@ class Bounds(Transform):
         return np.where(y < 0.0, self.lower + width * expit(y), self.upper - width * expit(-y))
 
     def log_slope(self, x: FloatArray) -> FloatArray:
-        """Return the logarithm of ``1 / below + 1 / above``."""
+        """Return the logarithm of the sum of the reciprocal distances from the bounds."""
         below, above = self._distances(x)
         if self.lower is None:
             return np.asarray(-np.log(above))
