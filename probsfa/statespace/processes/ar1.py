@@ -1,9 +1,10 @@
 """AR(1) processes of unit variance: ``z' = a z + sqrt(1 - a^2) e``, or ``a ** dt`` over a gap.
 
 The states of AR(1) processes are first, and the engine has separate algorithms for them, because most models
-have only AR(1) processes. This module contains the M-step, the spectrum and the coordinates of their decays:
-``atanh a``, a in (-1, 1), for evenly sampled rows, and ``log(-log a)``, the logarithm of the rate, a in (0,
-1), for uneven sampling.
+have only AR(1) processes. This module contains the M-step, the spectrum, and the free coordinate of a decay:
+
+- ``atanh a`` for evenly sampled rows, with ``a`` in (-1, 1)
+- ``log(-log a)``, the logarithm of the rate, for unevenly sampled rows, with ``a`` in (0, 1)
 """
 
 import numpy as np

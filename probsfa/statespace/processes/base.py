@@ -2,9 +2,9 @@
 
 Each kind is a module of this package with a subclass of :class:`Process`. The fields of the subclass are
 arrays of parameters with one entry for each process. A subclass must implement the transition over a time
-step, free coordinates of the parameters, and initial values that replace an AR(1) factor. The base class
-computes the M-step, the score and spectra numerically from the transition; a subclass may implement them in
-closed form.
+step, free coordinates (unconstrained parameters for the optimizer), and initial values that replace an AR(1)
+factor. The base class computes the M-step, the score and spectra numerically from the transition; a subclass
+may implement them in closed form.
 
 Processes are independent of each other. At the start of a sequence, the states of a process are uncorrelated
 and have unit variance. For stationary processes this is true at all times.
@@ -26,14 +26,14 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = ["BlockMoments", "Process", "Transitions", "block_score", "closest_order", "closest_signs"]
 
-#: ``A`` and ``Q``, both (U, N, B, B), for ``U`` gaps.
+#: Transition matrices ``A`` and innovation covariances ``Q``, both (U, N, B, B), over ``U`` gaps.
 Transitions = tuple[FloatArray, FloatArray]
 
 # Step of central differences for coordinates of order one: the cube root of the machine precision.
 _DIFFERENCE_STEP = 6e-6
 # For spectra, transition matrices of non-stationary processes are multiplied by one minus this number, so
-# that spectra are finite. Spectra determine only optimizer steps. At frequencies below 3e-4 radians per row,
-# where this changes a spectrum, most series contain less than one period.
+# that spectra are finite. This changes spectra at frequencies below 3e-4 radians per row. Most series contain
+# less than one period of these frequencies, and spectra determine only optimizer steps.
 _EIGENVALUE_MARGIN = 3e-4
 
 
@@ -74,16 +74,18 @@ def block_score(innovation: Any, counts: Any, power: Any, moments: Any) -> tuple
     counts : array of shape (U,)
         Number of transitions over each gap.
     power, moments : array of shape (U, N, B, B)
-        Sums of ``E e e'`` and of ``E e z'``, with the state ``z`` before the transition.
+        Sums of ``E[e e']`` and of ``E[e z']``, where ``z`` is the state before the transition and ``'`` is
+        the transpose.
     """
     inverse = innovation.__array_namespace__().linalg.inv(innovation)
     return inverse @ moments, 0.5 * (inverse @ power @ inverse - counts[:, None, None, None] * inverse)
 
 
 class BlockMoments(NamedTuple):
-    """Moments of the transitions of one process from states ``z`` to ``z'``, for each of ``U`` gaps.
+    """Moments of the transitions of one process, for each of ``U`` gaps.
 
-    Innovations are ``e = z' - A z``, with the transition matrices ``A`` of the current parameters.
+    The innovation of a transition from state ``z`` to state ``y`` is ``e = y - A z``, with the transition
+    matrix ``A`` of the current parameters.
 
     Attributes
     ----------
@@ -92,7 +94,7 @@ class BlockMoments(NamedTuple):
     matrix : ndarray of shape (U, B, B)
         ``A``.
     power, moments, previous : ndarray of shape (U, B, B)
-        Sums of ``E e e'``, ``E e z'`` and ``E z z'``.
+        Sums of ``E[e e']``, ``E[e z']`` and ``E[z z']``, where ``'`` is the transpose.
     """
 
     counts: FloatArray
@@ -188,7 +190,7 @@ class Process(ABC):
 
     @abstractmethod
     def transitions(self, gaps: FloatArray) -> Transitions:
-        """Return ``A`` and ``Q``, both (U, N, B, B), over gaps (U,).
+        """Return transition matrices and innovation covariances, both (U, N, B, B), over gaps (U,).
 
         Parameters may be arrays of NumPy or of JAX.
         """
@@ -393,7 +395,11 @@ class Process(ABC):
         return np.zeros(len(self)), np.maximum(1.0 - largest, 0.0)
 
     def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return spectra (W, N, S) of the states with loadings, and their derivatives (W, N, S, C)."""
+        """Return spectra (W, N, S) of the ``S`` states with loadings, and derivatives (W, N, S, C).
+
+        ``omega`` are frequencies (W,) in radians per time step. Derivatives are with respect to the
+        coordinates.
+        """
         free = self.to_free()
         derivatives = [
             (self.at(free + upper)._spectrum(omega) - self.at(free + lower)._spectrum(omega))
@@ -419,7 +425,7 @@ class Process(ABC):
         return np.asarray(spectra[:, :, list(self.loaded_states)])
 
     def damping(self, n_rows: float) -> FloatArray:
-        """Return the information (C, N) in `n_rows` observed transitions about the coordinates."""
+        """Return the Fisher information (C, N) in `n_rows` observed transitions about each coordinate."""
         if not self.n_free():
             return np.zeros((0, len(self)))
         inverse = np.linalg.inv(self.transitions(np.ones(1))[1][0])
@@ -431,10 +437,11 @@ class Process(ABC):
         return np.array(information)
 
     def curvature(self, gradient: FloatArray) -> FloatArray:
-        """Return terms (C, N) of minus the second derivative that are proportional to the gradient (C, N).
+        """Return the part (C, N) of the curvature that is proportional to the gradient (C, N).
 
-        These terms exist because parameters are nonlinear functions of the coordinates. Negative terms are
-        replaced by zero. By default all terms are zero.
+        The curvature is minus the second derivative of the log-likelihood. It has this part because
+        parameters are nonlinear functions of the coordinates. Negative values are replaced by zero. By
+        default all values are zero.
         """
         return np.zeros_like(gradient)
 

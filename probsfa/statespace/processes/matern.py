@@ -98,7 +98,11 @@ class Matern32(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`. Mean squared differences, ``2 (1 - a)`` and about ``d^2``, are equal."""
+        """See :class:`.Process`.
+
+        The mean squared difference of adjacent rows is the same: ``2 (1 - a)`` for the AR(1) factor, and
+        about ``d^2`` for the smooth factor.
+        """
         rate = np.clip(np.sqrt(2.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 
@@ -136,8 +140,8 @@ class Matern32(Process):
     def transition_derivatives(self, gaps: FloatArray) -> list[Transitions]:
         """See :class:`.Process`; in closed form.
 
-        With the drift ``F`` and the second column ``a`` of ``A``, the derivatives with respect to ``d`` are
-        ``F A`` and ``4 a a'``.
+        With the drift ``F`` and the second column ``a`` of ``A``, the derivative of ``A`` with respect to
+        ``d`` is ``F A``, and the derivative of ``Q`` is ``4 a a'``.
         """
         d = (self.rate * gaps[:, None])[:, :, None, None]
         matrix, _ = self.transitions(gaps)
@@ -223,7 +227,11 @@ class Matern52(Matern32):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`. Mean squared differences, ``2 (1 - a)`` and about ``d^2 / 3``, are equal."""
+        """See :class:`.Process`.
+
+        The mean squared difference of adjacent rows is the same: ``2 (1 - a)`` for the AR(1) factor, and
+        about ``d^2 / 3`` for the smooth factor.
+        """
         rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 

@@ -2,7 +2,8 @@
 
 Trends have no stationary variance. Their initialization is diffuse: the initial variance of their states is
 very large relative to the variance of their steps. States are scaled to unit initial variance. The standard
-deviation of steps in a column is therefore its loading, divided by the square root of this variance ratio.
+deviation of steps in a column is therefore the loading of the column, divided by the square root of this
+variance ratio.
 """
 
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from probsfa.statespace.quantities import Quantity
 __all__ = ["LocalLevel", "LocalLinearTrend"]
 
 # Initial variances relative to variances of steps. The initial standard deviation of a local level is 1e5
-# steps; initial standard deviations of a local linear trend are 1e6 (level) and 1e4 (slope) steps of the
-# slope. With much larger variances, filtered variances would have no significant digits.
+# times the standard deviation of a step. Initial standard deviations of a local linear trend are 1e6 (level)
+# and 1e4 (slope) times the standard deviation of a step of the slope. With much larger variances, filtered
+# variances would have no significant digits.
 _INITIAL_LEVEL_VARIANCE, _INITIAL_LINE_VARIANCE, _INITIAL_SLOPE_VARIANCE = 1e10, 1e12, 1e8
-# Largest change of the standard deviation of a trend's steps in one optimizer step, in standard deviations of
-# the column. After larger changes, fits often replaced a trend by a slow AR(1) factor.
+# Largest change per optimizer iteration of the standard deviation of a trend's steps in a column, in standard
+# deviations of the column. After larger changes, fits often replaced a trend by a slow AR(1) factor.
 _LONGEST_STEP = 3e-3
 # Range of the variance of steps of a level, relative to the variance of steps of its slope.
 _MIN_RATIO, _MAX_RATIO = 1e-6, 1e8
