@@ -41,7 +41,7 @@ _ROUNDING_TOL = 1e-6
 #: Lock for reading rows, because a row source may not support concurrent reads.
 read_lock = threading.Lock()
 
-#: Function that returns the rows of a slice, NaN where missing; callers do not change them.
+#: Function that returns the rows of a slice, NaN where missing. Its caller must not modify them.
 ReadRows = Callable[[slice], Any]
 
 
@@ -177,7 +177,10 @@ class Units(NamedTuple):
 
 
 class _BlockReader:
-    """Reads blocks of values and mask; the last block is cached for the mask, which is read next."""
+    """Reads blocks of values and mask.
+
+    The last block is cached, because the mask of a block is usually read just after its values.
+    """
 
     def __init__(self, read: ReadRows, units: Units | None, pack: "PackRows") -> None:
         self._read, self._units, self._pack = read, units, pack
@@ -263,7 +266,7 @@ def lazy_panel(
     lengths : tuple of int
         Length of each sequence.
     times : ndarray of shape (T,), optional
-        Times of the rows, in units of the model's time; evenly spaced by default.
+        Times of the rows, in the time unit of the model; evenly spaced by default.
     step : float, optional
         Time between all successive rows, if it is constant.
     units : Units, optional
@@ -291,7 +294,7 @@ def time_steps(
     Parameters
     ----------
     starts : ndarray of bool (T,)
-        First rows of sequences, and all rows of the padding.
+        True in the first row of each sequence, and in the rows of the padding.
     times : ndarray (N,) or None
         Times of the N rows of data; None for even sampling.
     step : float, optional

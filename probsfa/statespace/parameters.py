@@ -5,14 +5,14 @@ The model of Turner & Sahani (2007, eqs. 6-9), with unit stationary variance (th
     z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t
     x_t   = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
 
-========= ================= ========= =====================================================
-symbol    field             shape     meaning
-========= ================= ========= =====================================================
-``a``     decay             ``(K,)``  lag-one autocorrelation of each factor
-``C``     loadings          ``(D, S)`` loading of each state on each column
-``r``     noise_variance    ``(D,)``  variance of the white noise of each column
-``mu``    offset            ``(D,)``  mean of each column
-========= ================= ========= =====================================================
+====== ============== ========== ========================================
+symbol field          shape      meaning
+====== ============== ========== ========================================
+``a``  decay          ``(K,)``   lag-one autocorrelation of each factor
+``C``  loadings       ``(D, S)`` loading of each state on each column
+``r``  noise_variance ``(D,)``   variance of the white noise of each column
+``mu`` offset         ``(D,)``   mean of each column
+====== ============== ========== ========================================
 
 A model may also have cycles, smooth factors and trends (:mod:`probsfa.statespace.processes`), whose states
 follow those of the AR(1) factors. The noise of the columns may be autocorrelated. In addition to ``n_t``,
@@ -51,7 +51,7 @@ _EMPTY.flags.writeable = False
 _COMMON_ARRAYS = ("decay", "loadings", "noise_variance", "offset")
 _AR1_NOISE_ARRAYS = ("noise_decay", "noise_scale")
 _ALL_ARRAYS = frozenset((*_COMMON_ARRAYS, *_AR1_NOISE_ARRAYS))
-#: New names of arrays by the names in earlier versions, and in their files and pickles.
+#: Map from array names of earlier versions, also in saved files and pickles, to new names.
 RENAMED_ARRAYS: Mapping[str, str] = {"memory_decay": "noise_decay", "memory_scale": "noise_scale"}
 # Maximum number of values of an array in a description.
 _MAX_SHOWN = 8
@@ -137,7 +137,7 @@ class StateLayout:
 
     @cached_property
     def stationary(self) -> BoolArray:
-        """Mask (n_states,) of states with loadings and a stationary variance; states of trends have none."""
+        """Mask (n_states,) of states that have loadings and are stationary; trends are not stationary."""
         is_stationary = np.zeros(self.n_states, dtype=bool)
         is_stationary[self.loaded_states] = True
         for kind, states in self.states.items():
@@ -155,7 +155,7 @@ class StateLayout:
 
     @cached_property
     def coordinates(self) -> dict[type[Process], slice]:
-        """Slice of the free coordinates of each kind of process; coordinates of the decays are first."""
+        """Slice of each kind of process in the vector of free coordinates, after those of the decays."""
         slices, first = {}, self.n_components
         for kind, count in self.counts.items():
             slices[kind] = slice(first, first + kind.n_free() * count)
@@ -541,7 +541,7 @@ class StateSpace:
         )
 
     def without_ar1_noise_states(self) -> Self:
-        """Return the model with this :attr:`state_space`, whose last ``D`` AR(1) factors are AR(1) noise."""
+        """Invert :attr:`state_space`: return the model whose AR(1) noise is the last ``D`` AR(1) factors."""
         k = self.n_components - self.n_features
         noise = slice(k, self.n_components)
         return self.replace(
@@ -632,7 +632,7 @@ def make_parameters(
         )
     n_features = matrix.shape[0]
     if (noise_decay is None) != (noise_scale is None):
-        raise ValueError("noise_decay and noise_scale must be set together, or neither.")
+        raise ValueError("noise_decay and noise_scale must be set together. Pass both of them, or neither.")
     arguments = {"noise_variance": noise_variance, "offset": offset}
     if noise_decay is not None and noise_scale is not None:
         arguments |= {"noise_decay": noise_decay, "noise_scale": noise_scale}
@@ -658,7 +658,7 @@ def make_parameters(
         column = int(np.flatnonzero(vectors["noise_variance"] <= 0.0)[0])
         raise ValueError(
             f"noise_variance must be positive, got {vectors['noise_variance'][column]} for column {column}; "
-            "the noise-free limit is ProbabilisticSFA(noise=0.0)."
+            "for the noise-free limit use ProbabilisticSFA(noise=0.0)."
         )
     return StateSpace.from_arrays({"decay": decays, "loadings": matrix, **vectors})
 

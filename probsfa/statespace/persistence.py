@@ -37,7 +37,8 @@ __all__ = ["from_arrays", "to_arrays"]
 # Saved fields of a fit, in addition to parameters, options and time axis.
 _NUMBERS = ("time_unit", "log_likelihood", "n_evaluations", "converged", "status", "interrupted")
 _FIT_ARRAYS = ("shift", "scale", "history", *_NUMBERS)
-# Shapes of required arrays: D columns, K factors, S states (:func:`probsfa._saving.check_array_shapes`).
+# Shapes of required arrays, with a letter for each dimension: D columns, K factors, S states, "*" for any
+# length (:func:`probsfa._saving.check_array_shapes`).
 _REQUIRED = dict(decay="K", loadings="DS", noise_variance="D", offset="D", shift="D", scale="D", history="*")
 # Arrays of each kind of process have the same size.
 _SHAPES_OF_KINDS = {name: (kind.__name__,) for kind in KINDS for name in kind.names.values()}
@@ -172,7 +173,7 @@ def _status(state: dict[str, Any]) -> FitStatus:
 
 
 def _tails(options: FitOptions, shape: Any) -> HeavyTails | None:
-    """Return the noise with the saved shape parameter, named `degrees_of_freedom` in files."""
+    """Return the noise with the saved shape parameter, `degrees_of_freedom` in files; None if Gaussian."""
     tails = options.tails
     if tails is None:
         return None

@@ -43,7 +43,7 @@ class ImputedDistribution(NamedTuple):
     values : ndarray of shape (N, D)
         Observed values, NaN where missing.
     distribution : HasQuantiles
-        Predictive distribution of new observations in place of all values (N, D).
+        Predictive distributions of all entries (N, D), whether observed or missing.
     """
 
     values: FloatArray
@@ -155,9 +155,10 @@ class Forecast:
 def propagate(
     params: StateSpace, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means (H, K) and covariances (H, K, K) of the states at later times, from a Gaussian state.
+    """Return means (H, K) and covariances (H, K, K) of later states, given the moments of the current state.
 
-    ``steps`` are times (H,) after this state, in units of time; an integer ``n`` means ``1, ..., n``.
+    ``steps`` are times (H,) after the current state, in the time unit of `params`; an integer ``n`` means
+    ``1, ..., n``.
     """
     elapsed = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
     state: Any = covariance[:, :, None]
@@ -180,8 +181,8 @@ def forecast(
     covariance : ndarray of shape (K, K)
         Covariance of the last state given all rows.
     steps : int or ndarray of shape (H,)
-        Times after the last state, positive, in units of time. If a decay is negative they must be whole
-        numbers. An integer ``n`` means ``1, ..., n``.
+        Times after the last state, positive, in the time unit of `params`. If a decay is negative, times must
+        be whole numbers. An integer ``n`` means ``1, ..., n``.
 
     Returns
     -------

@@ -22,7 +22,8 @@ __all__ = [
 
 #: Nominal probabilities of the calibration curves.
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
-# Minimum eigenvalue without rounding errors in the moments of a left-out row.
+# If an eigenvalue of ``1 - L' J L`` (see `left_out_row_moments`) is smaller, rounding errors dominate the
+# moments of a left-out row.
 _MIN_EIGENVALUE = 1e-7
 
 
@@ -34,9 +35,13 @@ class PredictionErrors(NamedTuple):
     predictions, prediction_std : ndarray of shape (N, D)
         Means and standard deviations of the observations given the previous rows.
     by_kind : dict of ndarray of shape (M, D)
-        Standardized errors of observed values, NaN elsewhere. Keys name the values that are left out of a
-        prediction: ``"one step"``, the row and all later rows; ``"cells"``, the predicted value; ``"rows"``,
-        its row; ``"blocks"``, a block of rows of its column.
+        Standardized errors of observed values, NaN elsewhere. Keys are patterns of values that are held out
+        when a value is predicted:
+
+        - ``"one step"``: its row and all later rows
+        - ``"cells"``: the value alone
+        - ``"rows"``: its row
+        - ``"blocks"``: a block of rows of its column
     block : int
         Number of rows of a block.
     """
@@ -104,7 +109,7 @@ def left_out_row_moments(
     """Return means and variances (T, D) of noise-free observed values given all other rows.
 
     Parameters are those of :func:`left_out_rows`, and the weights (T, D) of the values under Student-t noise.
-    The result is NaN for the same values.
+    The result is NaN where the result of :func:`left_out_rows` is NaN.
     """
     k = means.shape[1]
     has_noise = params.noise_variance > 0.0

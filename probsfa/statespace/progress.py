@@ -6,7 +6,8 @@ from typing import Any, Self
 
 __all__ = ["Progress"]
 
-# Minimum number of seconds between updates of the bar during short optimizer steps of initial parameters.
+# Minimum time between updates of the bar, in seconds, while initial parameters are optimized; these steps are
+# short.
 _REPORT_INTERVAL = 0.1
 
 

@@ -1,8 +1,8 @@
 """Names and units of the fitted attributes of estimators, and scales of their confidence intervals.
 
-Each kind of process and of noise has a tuple of :class:`Quantity`, from which
-:mod:`probsfa.statespace.parameters` collects. They define the fitted attributes, the standard errors and the
-table of `summary`.
+Each kind of process and of noise has a tuple of :class:`Quantity`. All of them are in
+:data:`probsfa.statespace.parameters.QUANTITIES`. They define the fitted attributes, the standard errors and
+the table of `summary`.
 """
 
 from collections.abc import Callable

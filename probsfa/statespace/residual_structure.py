@@ -18,7 +18,7 @@ from probsfa.statespace.student_model import StudentModel
 
 __all__ = ["ResidualStructure", "expected_gain_of_cycle", "required_gain_of_cycle", "residual_structure"]
 
-# Lags of the autocorrelation, and maximum number of rows for one-step prediction errors.
+# Lags at which the autocorrelation is computed, and maximum number of rows from which it is computed.
 _LAGS, _MAX_ROWS = np.arange(1, 6), 2000
 
 

@@ -43,7 +43,7 @@ def find_smooth_factors(params: StateSpace, timed: Sequences) -> NDArray[np.intp
     Returns
     -------
     ndarray of int
-        Indices of these AR(1) factors.
+        Indices of the AR(1) factors that smooth factors should replace.
     """
     no_factors = np.zeros(0, dtype=np.intp)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -26,9 +26,9 @@ from probsfa.statespace.panel import Panel, Units, lazy_panel, make_panel
 
 __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
 
-#: Number of rows of a block that is validated.
+#: Number of rows that are validated at a time.
 BLOCK_ROWS = 65_536
-# Rows for initial parameters: number of segments, and maximum number of values.
+# Number of segments from which initial parameters are computed, and maximum number of values in them.
 _N_SEGMENTS = 8
 _MAX_START_VALUES = 2**22
 
@@ -128,7 +128,7 @@ def stream(
     shift, scale : ndarray of shape (D,)
         Shift and scale that standardize the columns.
     times : ndarray of shape (T,), optional
-        Times of the rows, in units of the model's time; evenly spaced by default.
+        Times of the rows, in the time unit of the model; evenly spaced by default.
 
     Returns
     -------

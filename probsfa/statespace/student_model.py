@@ -51,10 +51,10 @@ class StudentModel(LinearGaussianModel):
         "values, and the revision is not a sum over values. Compare `impute` or `forecast` before and "
         "after.",
         "standard_errors": "standard_errors is not supported with robust=True: the curvature of the lower "
-        "bound differs from the curvature of the likelihood. Fit again to series of `sample` "
+        "bound differs from the curvature of the likelihood. Refit to series from `sample` "
         "(parametric bootstrap).",
         "profile_timescale": "profile_timescale is not supported with robust=True: the profile of the "
-        "lower bound differs from the profile of the likelihood. Fit again to series of `sample` "
+        "lower bound differs from the profile of the likelihood. Refit to series from `sample` "
         "(parametric bootstrap).",
     }
 
@@ -115,7 +115,7 @@ class StudentModel(LinearGaussianModel):
         return moments, panel, inferred
 
     def _predictive_noise(self, sequences: Sequences, inferred: InferredWeights) -> FloatArray:
-        """Return the noise variances (N, D) of new observations in place of the values."""
+        """Return the noise variances (N, D) of a new observation of each entry, observed or missing."""
         mask = sequences.mask.astype(np.float64)
         if not self.noise.by_row:
             return np.broadcast_to(self.fitted.predictive_params.noise_variance, mask.shape)
@@ -152,7 +152,7 @@ class StudentModel(LinearGaussianModel):
             return np.abs(sequences.values - means) / np.sqrt(explained + self.fitted.params.noise_variance)
 
     def compare_to_interpolation(self, sequences: Sequences) -> None:
-        """Return None: neither the model nor linear interpolation predicts outliers."""
+        """Return None: outliers, which no model predicts, would dominate both errors."""
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the same model: Student-t noise allows for large errors."""
@@ -236,7 +236,7 @@ def model_from_parameters(
     Parameters
     ----------
     params : StateSpace
-        Factors may be in any order.
+        Parameters of the model; factors may be in any order.
     time_unit : float, default=1.0
         Unit of time of the decays.
     axis : TimeAxis, optional
@@ -268,7 +268,7 @@ def model_from_parameters(
 
 
 def model_of_fit(fitted: MaximumLikelihood) -> LinearGaussianModel:
-    """Return the model of a fit: with Student-t noise, with Gaussian noise, or without outliers."""
+    """Return a StudentModel, an OutlierModel or a LinearGaussianModel, as the result of the fit requires."""
     if fitted.tails is not None:
         return StudentModel(fitted)
     return LinearGaussianModel(fitted) if fitted.outlier_spread is None else OutlierModel(fitted)

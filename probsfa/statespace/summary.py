@@ -51,7 +51,7 @@ class Summary:
 
     See Also
     --------
-    probsfa.ProbabilisticSFA.summary : The method that computes it.
+    probsfa.ProbabilisticSFA.summary : Compute the summary of an estimator.
     """
 
     title: str
@@ -126,7 +126,7 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
             unit = ""  # linear predictors, or outputs of an expansion, do not have the unit of a column
         columns = [np.asarray(x, dtype=np.float64).ravel() for x in (values, *errors_of_values)]
         is_shown = ~np.isnan(values)
-        if attribute == "loadings_":  # loadings of other states are zero, or not in units of the data
+        if attribute == "loadings_":  # not for states whose loadings are zero or not in data units (trends)
             is_shown &= estimator._model.stationary_states
         is_shown = is_shown.ravel()
         parts.append(

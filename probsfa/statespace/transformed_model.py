@@ -104,7 +104,9 @@ class TransformedFilterResult(FilterResult):
 )
 @dataclass(frozen=True, eq=False)
 class TransformedModel(MaximumLikelihoodModel):
-    """A model with covariates and transforms of the columns. Data and results are in data units.
+    """A model with covariates and transforms of the columns.
+
+    Arguments and predictions are in data units. The docstring of a method names the units of other results.
 
     Attributes
     ----------
