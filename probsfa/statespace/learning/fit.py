@@ -55,15 +55,17 @@ from probsfa.statespace.parameters import StateLayout, StateSpace, with_more_fac
 
 # Maximum number of evaluations of Whittle's likelihood for one candidate.
 _MAX_WHITTLE_EVALUATIONS = 80
-# Maximum difference of the exact log-likelihood from the best candidate (nats); worse candidates are dropped.
+# A candidate is dropped if its exact log-likelihood is lower than that of the best candidate by more than
+# this number of nats.
 _MAX_LOSS_OF_START = 30.0
 # Minimum difference of the log-likelihoods of different candidates (nats).
 _MIN_DIFFERENCE_OF_STARTS = 0.05
-# Number of evaluations of the first optimization of each candidate, if there are several.
+# If there are several candidates: number of evaluations for each of them, before only the best is continued.
 _N_FIRST_EVALUATIONS = 12
-# Maximum number of EM steps before quasi-Newton steps, and the gain (nats) below which they end.
+# Before quasi-Newton steps: maximum number of EM steps, and gain (nats) of an EM step below which they end.
 _MAX_EM_STEPS, _MIN_EM_GAIN = 5, 2.0
-# Maximum number of imputations by the model before optimization, and the gain (nats) below which they end.
+# Before optimization: maximum number of imputations by the model, each followed by a refinement on Whittle's
+# likelihood, and gain (nats) of such an iteration below which they end.
 _MAX_IMPUTATIONS, _MIN_IMPUTATION_GAIN = 6, 5.0
 # Minimum length of the longest sequence, in rows, for Whittle's likelihood.
 _MIN_ROWS_OF_SPECTRA = 8
@@ -72,8 +74,8 @@ _LOADING_MULTIPLIERS = (0.3, 0.03)
 # Maximum relative change of the frequency of a cycle by refinement. After a larger change the refinement is
 # discarded, because the cycle may have replaced a missing slow factor.
 _MAX_FREQUENCY_CHANGE = 0.1
-# Maximum number of likelihood evaluations of the fit with white noise from which a fit with integrated AR(1)
-# noise starts.
+# A fit with integrated AR(1) noise starts from a fit with white noise, which has at most this number of
+# likelihood evaluations.
 _MAX_WHITE_NOISE_EVALUATIONS = 15
 # Share of AR(1) noise in the noise of each column, for the candidate with weak AR(1) noise.
 _WEAK_AR1_SHARE = 0.1
@@ -103,7 +105,7 @@ def fit(
         Free coordinates. With AR(1) noise of columns, all parameters are in state-space form, in which the
         noise processes are the last AR(1) states.
     noise : Noise
-        Constraints and prior of the noise variances. Known variances are those of `noise.floor`.
+        Constraints and prior of the noise variances. Values of known variances are in `noise.floor`.
     optimizer : Optimizer
         Settings of the optimizer.
     initial_processes : InitialProcesses, optional
@@ -154,8 +156,8 @@ def fit_integrated(
 ) -> FitResult:
     """Maximize the likelihood with AR(1) noise of all columns, which is integrated out.
 
-    The fit starts from one with white noise. Parameters are as of :func:`fit`; `initial_processes` is not
-    used, because all factors are AR(1) processes.
+    Without `start`, a model with white noise is fitted first. For the parameters see :func:`fit`;
+    `initial_processes` is not used, because all factors are AR(1) processes.
     """
     if start is None:
         few_steps = optimizer._replace(max_iter=min(optimizer.max_iter, _MAX_WHITE_NOISE_EVALUATIONS))
@@ -257,10 +259,10 @@ class _Search:
     def with_processes(self, coordinates: Coordinates) -> FitResult:
         """Maximize a model with cycles, smooth factors or trends.
 
-        If there are AR(1) factors, the model with these factors only is fitted first, with the same maximum
-        number of evaluations. The processes are then added to this fit and to the candidates of
-        :mod:`.starts`, and all candidates are refined. The result is at least as likely as the model without
-        the processes, unless they are trends.
+        If there are AR(1) factors, a model with only these factors is fitted first, with at most ``max_iter``
+        evaluations. The other processes are then added to this fit and to the candidates of :mod:`.starts`.
+        The fit of the complete model from these candidates has at most ``max_iter`` further evaluations. The
+        result is at least as likely as the model with only AR(1) factors, unless there are trends.
         """
         limit, nested = self.evaluate.limit, None
         if coordinates.state_layout.n_components:
@@ -296,8 +298,8 @@ class _Search:
         """Maximize a model with AR(1) noise; the result is at least as likely as the white-noise fit.
 
         AR(1) noise is added to the white-noise fit ``nested``. The factors of this fit may describe noise of
-        single columns. Unless ``one_start``, AR(1) noise is therefore also added to candidates with white
-        noise.
+        single columns. AR(1) noise is therefore also added to the initial models with white noise, unless
+        ``one_start`` is true.
         """
         extended = nested._replace(params=with_zero_ar1_noise(nested.params))
         if nested.status == "interrupted":
@@ -312,7 +314,11 @@ class _Search:
         return result
 
     def interrupted_result(self, start: StateSpace) -> FitResult:
-        """Return the best parameters by the exact likelihood, otherwise by Whittle's, otherwise `start`."""
+        """Return the best parameters by the exact likelihood.
+
+        Before the first exact evaluation, they are the best by Whittle's likelihood; before the first
+        evaluation of either likelihood, they are `start`.
+        """
         evaluate = self.evaluate
         if evaluate.best is None:
             start = start if evaluate.best_start is None else evaluate.best_start[1]
@@ -555,8 +561,8 @@ class _Search:
 
     def maximize_from(self, coordinates: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
         """Optimize good candidates for a few evaluations, then the best candidate until convergence."""
-        # `>=` includes the best candidate even if its value exceeds 1e17 nats, because of very little noise;
-        # 30 nats are then below the rounding error.
+        # With very little noise, values may exceed 1e17 nats, and 30 nats are below their rounding error.
+        # `>=` includes the best candidate also in this case.
         good = [start for start in ranked if start.value >= ranked[0].value - _MAX_LOSS_OF_START]
         evaluate, limit = self.evaluate, self.evaluate.limit
         results: list[FitResult] = []
@@ -605,7 +611,10 @@ class _RankedStart(NamedTuple):
 
 
 def _centred_residuals(panel: Panel, params: StateSpace) -> tuple[list[FloatArray], FloatArray]:
-    """Return residuals of a model, with missing values interpolated, as centred sequences, and their mean."""
+    """Return the residuals of a model as centred sequences, and their mean.
+
+    Residuals of missing values are interpolated.
+    """
     residuals = np.array(panel.values[:])
     residuals[: panel.n_rows] -= _predicted(panel, params)
     return _centred(panel._replace(values=residuals * panel.mask[:]))

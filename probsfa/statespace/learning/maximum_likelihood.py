@@ -67,8 +67,8 @@ __all__ = [
 
 # --------------------------------------------------------------------------------------------------- status
 
-# The status of a fit consists of notes, with codes, on the end of the fit and on the model. It is also a
-# text.
+# The status of a fit is a string: the joined texts of notes on the end of the fit and on the model. Each note
+# also has a code.
 
 
 class Note(NamedTuple):
@@ -141,11 +141,11 @@ class FitStatus(str):
 
 # ------------------------------------------------------------------------------------------ record of a fit
 
-# Limits of initial parameters from slow feature analysis: maximum decay, and minimum share of the noise in
-# the variance of a column.
+# Limits of initial parameters from a fitted slow feature analysis: maximum decay, and minimum ratio of the
+# noise variance to the variance of a column.
 _MAX_INITIAL_DECAY, _MIN_NOISE_SHARE = 1.0 - 1e-4, 0.1
-# Minimum number of observed values for each free parameter without a note in the status. In fits to 10 rows,
-# 90 % intervals covered 70 % of the imputed values, in fits to 20 rows 85 %.
+# With fewer observed values for each free parameter, the status has a note. In fits to 10 rows, 90 %
+# intervals covered 70 % of the imputed values, in fits to 20 rows 85 %.
 _MIN_VALUES_PER_PARAMETER = 3.0
 
 
@@ -349,7 +349,7 @@ class MaximumLikelihood:
 
 
 class FitProblem(NamedTuple):
-    """Problem of a fit: standardized observations, their location and scale, and the options.
+    """Input of a fit: standardized observations, their location and scale, and the options.
 
     Attributes
     ----------
@@ -364,7 +364,7 @@ class FitProblem(NamedTuple):
     feature_names : tuple of str or None, default=None
         Names of the columns.
     constant : ndarray of shape (D,) or None, default=None
-        Constant columns with a separate noise variance.
+        Mask of constant columns; None if there are none, or if noise variances are known or shared.
     size_sentence : str, default=""
         Sentence for the status about the number of factors and rows, if they were selected.
     resolution : ndarray of shape (D,) or float, default=0.0
@@ -486,8 +486,8 @@ def _fit_to_all_rows(
 ) -> tuple[FitProblem, FitResult]:
     """Continue a fit to segments with a few evaluations on all rows.
 
-    If these evaluations end by their limit, which is expected, the status is the status of the fit to the
-    segments.
+    The optimizer usually does not converge in these few evaluations. The status is then the status of the fit
+    to the segments.
     """
     few_evaluations = replace(
         problem.options, max_iter=min(problem.n_full_evaluations, problem.options.max_iter)
@@ -762,9 +762,9 @@ def _tails_note(result: FitResult, problem: FitProblem) -> Note:
     repetitive = np.flatnonzero(repetitive_columns(problem.observations.panel))
     if problem.options.separate_variances and repetitive.size:
         sentence += (
-            f" At least 40 % of the values of {_named_columns(repetitive, problem)} are equal: their noise "
-            "variance is at least a tenth of the variance, because all other values would otherwise be "
-            "outliers."
+            f" At least 40 % of the values of {_named_columns(repetitive, problem)} are equal. The lower "
+            "bound of the noise variance is a tenth of the column's variance; without it, all other values "
+            "would be outliers."
         )
     return Note("student_t", sentence, {"degrees": tails.shape})
 
@@ -861,5 +861,5 @@ def _few_values_note(problem: FitProblem) -> Note:
 
 
 def _named_columns(features: NDArray[np.intp], problem: FitProblem) -> str:
-    """Return "column" or "columns" with the names of up to five."""
+    """Return "column" or "columns" with the names of up to five columns."""
     return f"column{'s' if features.size > 1 else ''} {list_columns(features, problem.feature_names)}"

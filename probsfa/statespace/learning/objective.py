@@ -49,12 +49,12 @@ from probsfa.statespace.parameters import StateSpace
 
 # Retraction for rotations of the latent factors.
 #
-# Rotations ``C -> C Q`` with orthogonal ``Q`` of factors with nearly equal time scales hardly change the
-# likelihood, so that steps in these directions are long. A straight step ``C + C A`` with antisymmetric
-# ``A`` is a rotation only to first order; terms of second order change the explained variances. For small
-# noise, the likelihood then decreases by thousands of nats, although a gain was predicted. The optimizer
-# therefore splits a step ``S`` of the loadings into a rotation ``C A`` and the remainder ``S - C A``, and
-# rotates exactly,
+# A rotation ``C -> C Q`` with an orthogonal ``Q`` hardly changes the likelihood if it mixes only factors with
+# nearly equal time scales, so that steps in these directions are long. A straight step with antisymmetric
+# ``A``, ``C + C A``, is a rotation only to first order; terms of second order change explained variances. For
+# small noise, the likelihood then decreases by thousands of nats, although a gain was predicted. The
+# optimizer therefore splits a step ``S`` of the loadings into a rotation ``C A`` and the remainder
+# ``S - C A``, and rotates exactly,
 #
 #     C  ->  (C + S - C A) exp(A),
 #
@@ -125,8 +125,8 @@ def rotate_along(
     cross_products = cross_products - cross_products.T
     eigenvalues, basis = np.linalg.eigh(scaled.T @ scaled)
     eigenvalue_sums = eigenvalues[:, None] + eigenvalues
-    # Sums of two eigenvalues of ``G`` are at least a small fraction of the largest sum, because the equation
-    # for ``A`` is singular if factors are linearly dependent.
+    # The equation for ``A`` is singular if factors are linearly dependent. Sums of two eigenvalues of ``G``
+    # are therefore raised to at least a small fraction of the largest sum.
     minimum = max(1e-10 * float(eigenvalue_sums.max(initial=0.0)), np.finfo(np.float64).tiny)
     generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(eigenvalue_sums, minimum)) @ basis.T
     generator = 0.5 * (generator - generator.T)
@@ -372,17 +372,18 @@ class ExactObjective:
         return np.zeros(size) if noise is None else noise.prior_gradient(params.noise_variance)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | AR1NoiseMetric:
-        """Return the expected information; complete-data damping of one gives nearly EM steps."""
+        """Return the expected information, and the complete-data information as damping matrix."""
         params = from_vector(self.coordinates, vector, self.template)
         noise, log_variances = self.evaluate.noise, self.coordinates.slices[2]
         gradient = gradient_for_metric(evaluation.gradient, log_variances, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
-        # The number of sequences, one, is a lower bound of the number of independent parts of the series.
+        # One sequence, whatever the true number: a lower bound of the number of independent parts of the
+        # data.
         complete = complete_data_of(stats, params, 1.0, centred=True)
         return make_metric(self.coordinates, params, complete, gradient)
 
 
-# Longest steps of one iteration in ``log r``, and in ``mu`` in standard deviations of a column.
+# Longest steps of one iteration: in ``log r``, and in the offset ``mu`` (in standard deviations of a column).
 _MAX_STEPS = (1.5, 3.0)
 
 
@@ -455,9 +456,9 @@ def fit_quasi_newton(
 # (:func:`.coloured_spectra`). Adjacent frequencies are averaged in bands, which are narrow near zero, where
 # the spectra of slow factors have their peaks. The periodogram of a band is stored as a factor of at most D
 # rows, ``I = Z' Z``. After one Fourier transform, an evaluation requires a few products of these rows with
-# D-by-K matrices, for any length of the series. The ends of the series are neglected, so that the maximum is
-# not the maximum of the exact likelihood, but it is a good initial value. Many initial values can be compared
-# at the cost of one evaluation of the exact likelihood.
+# D-by-K matrices, for any length of the series. The ends of the series are neglected. The maximum is
+# therefore not the maximum of the exact likelihood, but a good initial value. Many initial values can be
+# compared at the cost of one evaluation of the exact likelihood.
 
 
 # Width of a band of frequencies relative to its lower edge.
@@ -544,7 +545,7 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
             scaled = transform[i:j] * np.sqrt(weight[i:j, None])
             rows[band] += [scaled.real, scaled.imag]
-            # To limit memory, a band with more than 4096 frequencies of a sequence is reduced.
+            # To limit memory, the rows of a band are reduced at once if they are many.
             if j - i > 4096:
                 rows[band] = [_reduced_rows(np.concatenate(rows[band]))]
             weights[band] += weight[i:j].sum()
@@ -565,7 +566,7 @@ def _reduced_rows(rows: FloatArray) -> FloatArray:
 class WhittleObjective:
     """Whittle's log-likelihood as an objective of :func:`.maximize_objective`.
 
-    It does not depend on the offset, which the optimizer does not change.
+    This likelihood does not depend on the offset; its gradient with respect to the offset is zero.
 
     Parameters
     ----------
@@ -574,7 +575,7 @@ class WhittleObjective:
     data : Periodogram
         Periodogram of the data.
     template : StateSpace
-        Parameters with the values of all parameters without coordinates.
+        Model that defines the parameters without coordinates.
     limit : int
         Maximum number of evaluations.
     on_step : callable, optional

@@ -43,19 +43,20 @@ FIXED_DIMENSIONS = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 # Types of durations.
 _DURATIONS = (str, timedelta, np.timedelta64)
 
-# Number of matrices of the size of a state covariance in RAM: for a batch of rows, and for the bands of a
-# spectrum.
+# Number of K-by-K matrices, for ``K`` states, that a fit has in RAM at the same time: one for each row of a
+# batch, or for each band of a spectrum.
 _N_MATRICES_IN_MEMORY = 600
-# Default tolerance in nats: its ratio to the squared number of free parameters, and its maximum.
+# The default tolerance, in nats, is the first number times the squared number of free parameters, at most the
+# second number.
 _TOL_PER_SQUARED_PARAMETER, _MAX_TOL = 2e-5, 0.5
-# Tolerance of imputation in nats for each observed value, and minimum number of values for its use. Steps
-# with smaller gains require most evaluations, and hardly change imputed values. Fits to fewer values are
-# fast.
+# Fits for imputation to more than `_MIN_VALUES_OF_TOL` values have at least the tolerance `_TOL_PER_VALUE`,
+# in nats for each observed value. Steps with smaller gains require most evaluations, and hardly change
+# imputed values. Fits to fewer values are fast.
 _TOL_PER_VALUE, _MIN_VALUES_OF_TOL = 1e-4, 50_000
-# Tolerance of imputation in nats for each free parameter, and minimum number of parameters for its use. The
-# log-likelihood at the maximum exceeds the log-likelihood at the true parameters by half a nat for each
-# parameter. A fit of more than a thousand parameters has a hundred small steps that do not improve imputed
-# values.
+# Fits for imputation with more than `_MIN_PARAMETERS_OF_TOL` free parameters have at least the tolerance
+# `_TOL_PER_PARAMETER`, in nats for each parameter. The log-likelihood at the maximum exceeds the
+# log-likelihood at the true parameters by half a nat for each parameter. A fit of more than a thousand
+# parameters has a hundred small steps that do not improve imputed values.
 _TOL_PER_PARAMETER, _MIN_PARAMETERS_OF_TOL = 1e-3, 1_000
 
 
@@ -390,15 +391,15 @@ class FitOptions:
         Number of AR(1) latent factors; None to select it.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         Structure of the noise. "diagonal": a variance for each column. "isotropic": one variance for all
-        columns. "ar1": a variance for each column, and AR(1) noise. "auto" is "diagonal" in a single fit;
-        see :mod:`probsfa.statespace.default_model`. Numbers are known variances in squared data units: one
-        for all columns, or one for each.
+        columns. "ar1": a variance for each column, and AR(1) noise. "auto": "diagonal", unless the number of
+        factors and the noise are selected together (:mod:`probsfa.statespace.default_model`). Numbers are
+        known variances in squared data units: one for all columns, or one for each.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         Optimizer of the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
         Maximum number of likelihood evaluations.
     tol : float or "auto", default="auto"
-        Expected gain of log-likelihood at which the fit ends, in nats.
+        The fit ends if the expected gain of a further step is less than this number of nats.
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each column's variance.
     processes : ProcessOptions

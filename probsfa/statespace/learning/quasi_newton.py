@@ -9,8 +9,8 @@ curvature (as in Nocedal & Wright 2006, Numerical Optimization, section 6.2). Co
 objective with a method ``move`` takes steps along curves; stored pairs are then transported along the curves.
 
 If the steps of a few coordinates are longer than allowed, these coordinates are limited to their longest
-steps, and the step of all other coordinates is optimal given these limits. A scaled step would be short in
-all coordinates.
+steps, and the step of all other coordinates is optimal given these limits. To scale the complete step instead
+would shorten the steps of all coordinates.
 """
 
 from collections import deque
@@ -26,23 +26,26 @@ StopReason = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
 _N_STORED_PAIRS = 12
 # Minimum gain of an accepted step, as a fraction of the gain of the linear model (Armijo condition).
 _ARMIJO = 1e-4
-# Minimum positive damping, minimum damping after a rejected step, and damping that is set to zero instead of
-# a further decrease.
+# Minimum positive damping; minimum damping after a rejected step; and value up to which damping is set to
+# zero instead of being divided by a factor.
 _MIN_DAMPING, _INITIAL_DAMPING, _NEGLIGIBLE_DAMPING = 1e-9, 1e-4, 1e-6
-# Maximum damping, above which steps are shortened, and minimum fraction of a shortened step.
+# Above `_MAX_DAMPING`, a rejected step is shortened instead of damped more, down to `_MIN_STEP_FRACTION` of
+# its length.
 _MAX_DAMPING, _MIN_STEP_FRACTION = 1.0, 1e-6
-# Factors by which damping increases after a rejected step, and by which it decreases after a step with at
-# least three quarters of the predicted gain, or with more than the predicted gain.
+# Factors of damping: of its increase after a rejected step; of its decrease after a step with three quarters
+# of the predicted gain or more; and of its decrease after a step with more than the predicted gain.
 _DAMPING_INCREASE, _DAMPING_DECREASE, _FAST_DAMPING_DECREASE = 10.0, 3.0, 10.0
-# Ratio of the losses of two successive rejected steps above which damping had little effect.
+# Minimum ratio of the losses of two successive rejected steps; above it, the increase of damping had little
+# effect.
 _MIN_LOSS_RATIO = 0.5
-# Ratio of a step to the longest allowed step above which damping is increased before the step is scaled, and
-# factor of the increase.
+# If a step is longer than `_MAX_STEP_EXCESS` times the longest allowed step, damping is multiplied by
+# `_DAMPING_RATIO` before the step is scaled.
 _MAX_STEP_EXCESS, _DAMPING_RATIO = 4.0, 30.0
-# Maximum number of coordinates that are limited to their longest steps, and maximum number of iterations to
-# select them.
+# Coordinates that are limited to their longest steps: their maximum number, and maximum number of iterations
+# to select them.
 _MAX_LIMITED, _LIMITING_ITERATIONS = 4, 3
-# Number of damped steps whose total gain must be small for convergence.
+# With damping, the fit converges only if the total gain of this number of steps is below the same number of
+# tolerances.
 _N_RECENT_STEPS = 3
 
 
@@ -131,7 +134,7 @@ class Box(NamedTuple):
         return np.minimum(np.maximum(vector, self.lower), self.upper)
 
     def free(self, vector: FloatArray, gradient: FloatArray) -> BoolArray:
-        """Return a mask (P,) of coordinates that are neither fixed nor at a bound in gradient direction."""
+        """Return a mask (P,) of coordinates that are not fixed and can change in the gradient direction."""
         below = (vector <= self.lower) & (gradient < 0.0)
         above = (vector >= self.upper) & (gradient > 0.0)
         return ~(below | above | (self.lower == self.upper))
@@ -225,9 +228,9 @@ def _bounded_step(
 ) -> tuple[FloatArray | None, float, float]:
     """Return a step within the longest steps, the factor by which it was shortened, and its damping.
 
-    If a step is much too long in one direction with little information, the scaled step would be very short
-    in all other directions. Damping is therefore increased before the step is scaled. The step is None if it
-    is not finite.
+    A step may be much too long in one direction with little information. Scaling alone would make it very
+    short in all other directions. Damping is therefore increased before the step is scaled. The step is None
+    if it is not finite.
     """
     while True:
         step = pairs.direction(point.gradient, metric, free, damping)

@@ -66,8 +66,8 @@ from probsfa.statespace.student import infer_weights
 
 __all__ = ["least_squares", "maximum_likelihood_with_covariates", "standard_errors_with_covariates"]
 
-# Maximum number of alternations of least squares and optimization; number of evaluations that are allowed
-# after the first fit even if they exceed `max_iter`; maximum number of conjugate gradient steps.
+# Maximum number of alternations of least squares and optimization; minimum number of evaluations allowed
+# after the first fit, even beyond `max_iter`; and maximum number of conjugate gradient steps.
 _MAX_ROUNDS, _MIN_EVALUATIONS, _MAX_STEPS = 12, 12, 60
 # Remaining gain at which least squares end, as a fraction of the tolerance of the fit.
 _LEAST_SQUARES_TOL = 1e-4
@@ -308,8 +308,8 @@ class _JointFit:
     ) -> FitResult:
         """Optimize all parameters except the coefficients.
 
-        If each value has its own weight, scales and shape of the noise are fixed at those of the previous
-        result, if there is one.
+        Under Student-t noise with a weight for each value, scales and degrees of freedom are estimated in the
+        first fit only, and then fixed.
         """
         options, tol = self.problem.options, self.problem.tol
         initial_tails = options.tails
@@ -381,7 +381,7 @@ def maximum_likelihood_with_covariates(
     init : StateSpace or fitted estimator, optional
         Initial values; the model without covariates is then not fitted.
     report : callable, optional
-        As of :func:`~probsfa.statespace.learning.maximum_likelihood.maximum_likelihood`.
+        Called with the number of likelihood evaluations and the best log-likelihood so far.
 
     Returns
     -------
@@ -500,7 +500,7 @@ def standard_errors_with_covariates(
     regression : Regression
         The coefficients.
     fitted : MaximumLikelihood
-        Fit with all other parameters.
+        The fit, which contains all other parameters.
     sequences : Sequences
         Rows of the fit, with covariates. If columns have transforms, values are transformed.
 
@@ -510,7 +510,7 @@ def standard_errors_with_covariates(
 
     Notes
     -----
-    The smoother runs twice for each other parameter and three times for each coefficient.
+    The smoother runs three times for each coefficient, and twice for each of the other parameters.
     """
     exog = sequences.exog
     assert exog is not None

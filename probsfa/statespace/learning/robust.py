@@ -63,28 +63,30 @@ from probsfa.statespace.student import (
 
 __all__ = ["clip_outliers", "fit_robust", "outlier_mask", "repetitive_columns"]
 
-# Outliers: minimum distance from adjacent observations and minimum distance from the median of the column, in
-# robust standard deviations; maximum share of outliers in a column.
+# A value is an outlier if its distance from adjacent observations, or from the median of its column, exceeds
+# these numbers of robust standard deviations. The third number is the maximum share of outliers in a column.
 _MAX_DEVIATION_FROM_ADJACENT, _MAX_DEVIATION_FROM_COLUMN, _MAX_OUTLIER_SHARE = 6.0, 8.0, 0.25
 # Number of robust standard deviations at which values are clipped before the scale of a column is estimated.
 _CLIPPING_LIMIT = 6.0
-# Repetitive columns: minimum share of equal values, and lower bound of the noise variance.
+# Repetitive columns: minimum share of equal values, and lower bound of the noise variance, as a fraction of
+# the variance of the column.
 _MIN_REPETITIVE_SHARE, _MIN_NOISE_OF_REPETITIVE = 0.4, 0.1
-# Maximum number of likelihood evaluations at fixed weights, and maximum number of iterations.
+# Maximum number of likelihood evaluations between two updates of the weights, and maximum number of updates.
 _MAX_EVALUATIONS_PER_ITERATION, _MAX_ITERATIONS = 5, 200
-# Leave-one-out updates of degrees of freedom and scales: maximum number of updates, optimization iterations
-# between two updates, change of the logarithms at convergence, and maximum number of values in an update.
+# Leave-one-out updates of degrees of freedom and scales: maximum number of updates; number of iterations of
+# the fit between two updates; change of the logarithms below which the updates end; and maximum number of
+# values in an update.
 _MAX_LEAVE_ONE_OUT_UPDATES, _ITERATIONS_BETWEEN_UPDATES, _LOG_TOLERANCE, _MAX_VALUES = 8, 2, 0.02, 2**17
-# If the estimated shape is above the first number, noise is normal, unless normal noise lowers the
-# leave-one-out log density by at least the second number (nats).
+# Noise is normal if the estimated degrees of freedom exceed the first number, and the leave-one-out log
+# density is higher than with normal noise by less than the second number (nats).
 _MIN_NORMAL_SHAPE, _MIN_GAIN_OF_TAILS = 20.0, 2.0
 
 
 def clip_outliers(sequences: Sequences) -> FloatArray:
     """Return values (N, D), clipped at six robust standard deviations from the medians of their columns.
 
-    Outliers have little influence on scales computed from the clipped values. Columns in which half of the
-    values are equal are not clipped.
+    Outliers have little influence on scales computed from the clipped values. Columns in which at least half
+    of the values are equal are not clipped.
     """
     values = sequences.values.copy()
     for j in range(values.shape[1]):
@@ -129,8 +131,9 @@ def outlier_mask(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
 def repetitive_columns(panel: Panel) -> BoolArray:
     """Return a mask (D,) of columns that are not constant, with at least 40 % equal values.
 
-    Under Student-t noise the likelihood of such a column has no upper bound: at a noise variance of zero the
-    column would be a constant, and all other values outliers. Its noise variance therefore has a lower bound.
+    Under Student-t noise the likelihood of such a column has no upper bound: at a noise variance of zero, the
+    frequent value would have an infinite density, and all other values would be outliers. The noise variance
+    therefore has a lower bound.
     """
     n = panel.n_rows
     values, observed = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n]) > 0.0
@@ -205,14 +208,15 @@ def fit_robust(
     coordinates, noise, initial_processes, start, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     optimizer : Optimizer
-        Settings of the initial Gaussian fit, and again of the robust fit.
+        Settings of the initial Gaussian fit and of the robust fit. The limit `max_iter` applies to the
+        Gaussian fit, and again between leave-one-out updates of the robust fit.
     tails : HeavyTails
-        Noise with the initial shape.
+        Noise with the initial shape (degrees of freedom).
     integrated : bool, default=False
         Whether AR(1) noise of columns is integrated out; otherwise it is among the states.
     fix_tails : bool, default=False
-        Whether shape and scales of the noise are fixed at the values of `tails` and `start`, which is then
-        required.
+        Whether the shape of the noise is fixed at that of `tails`, and its scales at those of `start`.
+        Without `start` they are estimated.
 
     Returns
     -------
@@ -455,8 +459,9 @@ def leave_one_out_tails(
             return params.noise_variance
         return groups.column_values(np.exp(np.where(free, first + log_scales, first)), params.noise_variance)
 
-    # Units in which the curvature of the density is about one, which saves half of the evaluations: a value
-    # has an information of about 0.3 on the logarithm of a scale, and of 0.05 on that of the shape.
+    # Each value has an information of about 0.3 on the logarithm of a scale, and of 0.05 on the logarithm of
+    # the shape. In units of the inverse square root of this information, the curvature of the density is
+    # about one, which saves half of the evaluations.
     units = 1.0 / np.sqrt(np.append(0.05 * counts.sum(), np.maximum(0.3 * groups.totals(counts), 1.0)))
 
     def loss(vector: FloatArray) -> tuple[float, FloatArray]:
@@ -500,9 +505,10 @@ def _predicted_gain(gains: list[float]) -> float:
 def _restarted_from_data(
     state: _Estimate, panel: Panel, evaluate: CountedEStep, tol: float
 ) -> _Estimate | None:
-    """Return the estimate with weights inferred without initial weights, or None if its bound is not finite.
+    """Return the estimate with new weights, or None if its bound is not finite.
 
-    The iteration for the weights may converge to another fixed point.
+    The iteration for the weights does not start from the weights of `state`, because it may then converge to
+    another fixed point.
     """
     inferred = infer_weights(state.params, panel, state.tails, tol=0.1 * tol)
     if not np.isfinite(inferred.bound):

@@ -268,9 +268,12 @@ def free_coordinates(
 ) -> BoolArray:
     """Return a mask (P,) of coordinates that are free at given parameters.
 
-    Coordinates are not free for fixed parameters, variances at a lower bound, frequencies at a limit, decay
-    and scale of AR(1) noise with a scale near zero, and the loading of each stochastic cycle that is zero in
-    canonical form.
+    The coordinates of these parameters are not free:
+
+    - fixed parameters;
+    - noise variances at a lower bound, and frequencies at a limit;
+    - decay and scale of AR(1) noise, if the scale is near zero;
+    - one loading of each stochastic cycle, which is zero in canonical form.
     """
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(coordinates.size, dtype=bool)
@@ -296,8 +299,8 @@ def offsets_in_trends(coordinates: Coordinates, params: StateSpace) -> NDArray[n
     """Return coordinates of offsets to fix in a model with trends, one for each trend.
 
     The initial state of a trend is diffuse, so that a constant may be added to the trend and subtracted from
-    the offsets. All parameters are identified if one offset is fixed for each trend. The columns of these
-    offsets have large loadings; only standard errors of offsets depend on their choice.
+    the offsets. All parameters are identified if one offset is fixed for each trend. Offsets of columns with
+    large loadings on the trends are chosen; only standard errors of offsets depend on this choice.
     """
     loadings = _trend_loadings(params)
     count = min(loadings.shape)
@@ -464,13 +467,13 @@ def errors_in_data_units(
 # maximum. Unlike an interval on a logarithmic scale, it is as skewed as the likelihood, and its limits may be
 # zero or infinite.
 #
-# The other parameters are optimized in coordinates whitened by the observed information, starting from their
-# linear prediction, so that each decay requires few evaluations.
+# The other parameters are optimized in coordinates whitened by the observed information. Their initial values
+# are extrapolated linearly from the nearest decay, so that each decay requires few evaluations.
 
-# Maximum number of steps on each side of the maximum, and tolerance of a limit in standard deviations.
+# Search for a limit: maximum number of decays, and tolerance in standard deviations of the coordinate.
 _MAX_STEPS, _LIMIT_TOL = 25, 2e-3
-# Minimum curvature of a direction, relative to the largest curvature, and minimum decay that is treated as
-# positive.
+# Minimum curvature, relative to the largest curvature, to which the curvature of other directions is raised;
+# and decay up to which a time scale is treated as zero.
 _MIN_CURVATURE, _MIN_DECAY = 1e-10, 1e-4
 # Maximum number of evaluations of the optimization over the other parameters at one decay.
 _MAX_EVALUATIONS = 60
@@ -624,7 +627,7 @@ def profile_decay(
     Raises
     ------
     ValueError
-        If the level is invalid, or the decay of the factor is not positive.
+        If the level is invalid, or the decay of the factor is at most 1e-4.
     """
     quantile = normal_quantile(level)
     decay = float(params.decay[component])

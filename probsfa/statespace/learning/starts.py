@@ -23,7 +23,8 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 # Range of initial decays.
 _MAX_DECAY, _MIN_DECAY = 1.0 - 1e-4, 0.02
-# Minimum share of the noise in the variance of each column: a large and a small share.
+# Two values of the minimum ratio of the noise variance to the variance of each column, for different
+# candidates.
 _LARGE_NOISE_SHARE, _SMALL_NOISE_SHARE = 0.1, 1e-3
 
 
@@ -181,19 +182,20 @@ def _split_components(
 # correct. With other errors of the model, such as too few factors, the expectation varies slowly with the
 # frequency; with a missing cycle it has a narrow peak. Peaks are therefore compared with the background, the
 # median over nearby frequencies. Loadings of the cycle are the principal axis of the Fourier transform near
-# the peak; its complex phases are those of the columns.
+# the peak, a complex vector with the amplitude and the phase of each column.
 #
 # Processes of other kinds replace those AR(1) factors that explain most of the variance
 # (:meth:`.Process.like_ar1`).
 
 # Initial damping times of a stochastic cycle, in periods; the likelihood selects one.
 DAMPING_TIMES = (10.0, 60.0)
-# Background of a periodogram: number of frequencies at which it is computed, and minimum half-width.
+# Background of a periodogram: number of frequencies at which the median is computed, and minimum half-width
+# of the range of the median, in Fourier frequencies.
 _N_BACKGROUND_FREQUENCIES, _MIN_BACKGROUND_HALF_WIDTH = 200, 10
 # Number of frequencies on each side of a peak that are part of the peak.
 _PEAK_HALF_WIDTH = 2
-# Detected cycles: minimum number of periods in the longest sequence, and minimum distance of frequencies, in
-# Fourier frequencies.
+# Detected cycles: minimum number of periods in the longest sequence, and minimum distance between the
+# frequencies of two cycles, in Fourier frequencies.
 _MIN_PERIODS, _MIN_FREQUENCY_DISTANCE = 3.0, 2.5
 # Maximum number of rows of an even grid for each unevenly sampled row.
 _MAX_GRID_ROWS_PER_ROW = 16
@@ -244,7 +246,10 @@ def _whitened_power(params: StateSpace, omega: FloatArray, transforms: list[Floa
 
 
 def strongest_frequency(params: StateSpace, sequences: list[FloatArray]) -> float:
-    """Return the frequency of the highest peak of the whitened periodogram above its background."""
+    """Return the frequency, in radians per row, at which the ratio of periodogram to background is largest.
+
+    The periodogram is whitened by the model.
+    """
     omega, transforms = _transforms(sequences)
     whitened = _whitened_power(params, omega, transforms)
     return float(omega[_highest_peak(params, omega, whitened, sequences)])
@@ -418,7 +423,8 @@ def processes_without_loadings(
 # of AR(1) noise. It may end at another maximum if the sign of the initial decay is wrong, so that the sign is
 # estimated from residuals.
 
-# Initial share of AR(1) noise in the noise: for optimization on Whittle's and on the exact likelihood.
+# Initial share of AR(1) noise in the noise variance: before optimization on Whittle's likelihood, and before
+# optimization on the exact likelihood.
 _WHITTLE_AR1_SHARE, _EXACT_AR1_SHARE = 0.5, 0.1
 # Initial absolute decay of AR(1) noise.
 _AR1_NOISE_DECAY = 0.8
