@@ -1,9 +1,9 @@
 """Modes of a posterior, found from several starts.
 
 A Gaussian approximation covers one mode, and its importance weights cannot reveal other modes, because it has
-no draws near them. The density is therefore maximized from further starts. The loadings of the second start
-are the principal components of the covariance that the first mode does not explain. Those of the others are
-random, as are their time scales.
+no draws near them. The density is therefore maximized from further starts. The first of them has as loadings
+the principal components of the covariance that the known mode does not explain. The others have random
+loadings and time scales.
 
 With stochastic cycles the density has a mode at each of several periods, and the mode near the maximum of the
 likelihood may have a negligible share: in two of twenty short series (40 rows, three columns), the highest
@@ -31,16 +31,20 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 # Number of starts of a search, including the known mode.
 _N_STARTS = 4
-# Two maxima are the same mode if their distance, in posterior standard deviations, is smaller.
+# Maxima closer than this number of posterior standard deviations are the same mode.
 _MIN_MODE_DISTANCE = 1.0
-# An approximate maximum is not refined if it is closer than this to a mode, or lower by this number of nats.
-_MIN_DISTANCE_TO_REFINE, _MAX_LOSS_TO_REFINE = 3.0, 12.0
-# A mode is omitted if its approximate log evidence is lower than the largest by more nats: its share of the
-# posterior is then below 1/1000.
+# An approximate maximum is not refined if it is closer to a mode than this number of posterior standard
+# deviations.
+_MIN_DISTANCE_TO_REFINE = 3.0
+# An approximate maximum is not refined if it is lower than the highest mode by more than this number of nats.
+_MAX_LOSS_TO_REFINE = 12.0
+# A mode is omitted if its approximate log evidence is lower than the largest by more than this number of
+# nats. Its share of the posterior is then below 1/1000.
 _MAX_EVIDENCE_LOSS = 7.0
-# Sites of the period and of the damping of cycles. Another maximum replaces the known mode if it is higher by
-# more than this number of nats.
-_CYCLE_SITES, _MIN_GAIN_OF_CYCLES = ("period", "cycle_timescale"), 0.5
+# Sites of the period and of the damping time scale of cycles.
+_CYCLE_SITES = ("period", "cycle_timescale")
+# A maximum with other periods replaces the known mode if it is higher by more than this number of nats.
+_MIN_GAIN_OF_CYCLES = 0.5
 # Number of periods tried for each cycle, and the shortest of them, in steps.
 _N_PERIODS, _MIN_PERIOD = 5, 2.5
 # Minimum noise variance of a start, as a share of the variance of the column.
@@ -105,8 +109,14 @@ def find_modes_of_cycles(
 
     Parameters
     ----------
-    target, data, first, labelling
-        As in :func:`find_modes`.
+    target : Target
+        The posterior.
+    data : TargetData
+        Data of the posterior density.
+    first : LaplaceApproximation
+        The known mode.
+    labelling : Labelling
+        Labelling of the factors at this mode, used for all modes.
 
     Returns
     -------
@@ -157,7 +167,10 @@ def _with_evidence(modes: list[LaplaceApproximation]) -> list[LaplaceApproximati
 
 
 def _starts_of_cycles(target: Target, data: TargetData, first: LaplaceApproximation) -> Iterator[FloatArray]:
-    """Yield vectors (P,) of a mode in which period and damping time scale of one cycle have another value."""
+    """Yield copies (P,) of a mode, in each of which period and damping of one cycle have another value.
+
+    The period and the damping time scale have the same value.
+    """
     n_rows = int(np.sum(np.any(np.asarray(data.series.mask), axis=-1)))
     periods = np.geomspace(_MIN_PERIOD, max(n_rows / 1.5, 2.0 * _MIN_PERIOD), _N_PERIODS)
     with engine_settings():
@@ -179,7 +192,7 @@ def _distance(mode: LaplaceApproximation, vector: FloatArray) -> float:
 def _starts(
     target: Target, data: TargetData, first: LaplaceApproximation, rng: np.random.Generator
 ) -> list[dict[str, FloatArray]]:
-    """Return starting values of the sites of the model."""
+    """Return further starts, each with values of all sites of the model."""
     values_of_first = constrain(target, data, first.centre)
     values = np.where(data.series.mask, data.series.values, np.nan)
     if data.series.exog is not None:

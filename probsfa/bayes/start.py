@@ -13,7 +13,7 @@ from probsfa.statespace.learning.options import FitOptions, ProcessOptions
 from probsfa.statespace.learning.regression import maximum_likelihood_with_covariates
 from probsfa.statespace.parameters import StateSpace
 
-# Warnings are ignored: a start need not have converged.
+# Maximum number of iterations, and expected gain in nats at which to stop. A start need not have converged.
 _MAX_ITER, _TOL = 100, 1e-2
 
 
@@ -60,6 +60,10 @@ def maximum_likelihood_start(
         Whether noise is Student-t.
     processes : ProcessOptions, optional
         Options of processes other than AR(1) factors; none by default.
+
+    Returns
+    -------
+    Start
 
     Raises
     ------
