@@ -119,13 +119,16 @@ def in_data_units(
 
 
 def as_parameters(draws: AnyDraws, of_array: Callable[[Any], FloatArray]) -> StateSpace:
-    """Return the parameters that a function of each array of draws gives, without ``exog_coef``."""
+    """Apply a function to each array of draws except ``exog_coef``, and return the results as parameters."""
     arrays = {name: array for name, array in draws._asdict().items() if name != "exog_coef"}
     return StateSpace.from_arrays({name: of_array(array) for name, array in arrays.items()})
 
 
 def posterior_mean(draws: AnyDraws) -> StateSpace:
-    """Return the mean over draws (C, N, ...), for the noise of a hierarchical model also over sequences."""
+    """Return the mean over draws (C, N, ...).
+
+    Noise variances of a hierarchical model are also averaged over sequences.
+    """
     params = as_parameters(draws, lambda x: np.mean(x, axis=(0, 1)))
     if params.noise_variance.ndim == 1:
         return params

@@ -49,17 +49,17 @@ class KindSites(NamedTuple):
     Attributes
     ----------
     priors : mapping of str to str
-        Sites with one positive number for each process, and for each the field of :class:`.Priors` with its
-        prior.
+        The keys are sites with one positive number for each process. The values are the fields of
+        :class:`.Priors` with the priors of these numbers.
     loadings : str
         Site of the loadings (D, number of states with loadings).
     prior_of_loadings : callable
         Returns the prior of one loading from a :class:`.Priors`. The prior for cycles is normal, because only
         normal priors are independent of the phase.
     unit : float
-        Loading of a state divided by the value of the site. It is one except for trends: their site is the
-        standard deviation of a step, but their state is scaled to unit variance at the start of a series,
-        where the standard deviation is many steps.
+        Loading of a state divided by the value of the site; one, except for trends. The site of a trend is
+        the standard deviation of a step, but its loading is the standard deviation at the start of a series,
+        which is many times as large.
     make : callable
         Returns the processes from the values of the sites, in the order of `priors`.
     values : callable
@@ -159,7 +159,7 @@ SITES: dict[type[Process], KindSites] = {
 def site_values(arrays: Mapping[str, Any], loadings: FloatArray, first_state: int) -> dict[str, Any]:
     """Return the values of the sites of all kinds, from arrays of parameters and loadings (..., D, S).
 
-    `first` is the index of the first state of a process other than AR(1) factors.
+    `first_state` is the index of the first state of a process other than AR(1) factors.
     """
     values: dict[str, Any] = {}
     for kind in KINDS:

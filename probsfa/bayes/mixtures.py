@@ -69,9 +69,8 @@ def mixture_posteriors(draws: Iterable[Sequence[PanelGivenDraw]]) -> list[Poster
     Returns
     -------
     list of Posterior
-        One for each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row
-        given all earlier rows, including those of earlier panels; draws are weighted by the likelihood of the
-        earlier rows.
+        One for each panel. ``row_log_likelihoods`` are the log predictive densities of rows given all earlier
+        rows, including rows of earlier panels. They weight each draw by its likelihood of the earlier rows.
     """
     mixtures: list[_PosteriorMixture] = []
     for draw in draws:
@@ -83,7 +82,7 @@ def mixture_posteriors(draws: Iterable[Sequence[PanelGivenDraw]]) -> list[Poster
 
 
 def mixture_posterior(draws: Iterable[tuple[StateSpace, Panel]]) -> Posterior:
-    """Return the distribution of the factors of one panel whose weights of values differ between draws.
+    """Return the distribution of the factors of one panel; each draw has its own weights of the values.
 
     The log densities of rows in the result are NaN.
     """
@@ -107,7 +106,10 @@ class _PosteriorMixture:
         self._so_far: list[float] = []
 
     def add(self, posterior: Posterior, so_far: float = 0.0) -> float:
-        """Add the posterior given a draw; return `so_far` plus the log density of the rows."""
+        """Add the posterior given a draw; return the log density of all rows so far.
+
+        `so_far` is the log density of the rows of earlier panels, given the draw.
+        """
         deviations_before = posterior.means - self._mean.value
         self._mean.add(posterior.means)
         deviations_after = posterior.means - self._mean.value

@@ -2,7 +2,8 @@
 
 The values are the draws and their diagnostics, the training data, and the priors by name and numbers. They
 restore all methods and the groups for ArviZ. The coordinates of the sampler are not saved, because no method
-uses them. Meanings are those of version 1 of the file format (:mod:`probsfa._saving`); some names are new.
+uses them. The values have the same meaning as in version 1 of the file format (:mod:`probsfa._saving`); some
+have new names.
 """
 
 import dataclasses
@@ -57,7 +58,7 @@ _OPTIONAL = dict(
 }
 _POSITIVE = ("scale", "exog_scale", "draws_noise_variance", "raw_noise_variance", "degrees")
 
-# New names of values in files of earlier versions.
+# From the names of values in files of earlier versions to their present names.
 _RENAMED = {
     f"{part}_{old}": f"{part}_{new}"
     for part in ("draws", "raw", "maximum")
@@ -89,7 +90,7 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
     Raises
     ------
     ValueError
-        If a prior is not one of NumPyro's distributions by name.
+        If a prior cannot be rebuilt from the name of a NumPyro distribution and numbers.
     """
     sequences, inferred, priors_used = fitted.sequences, fitted.inferred, fitted.target.priors
     priors = options["priors"]
@@ -135,7 +136,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
     Raises
     ------
     KeyError, TypeError, ValueError
-        If the values are not a posterior.
+        If the values do not describe a posterior.
     """
     state = with_new_names(state, _RENAMED)
     options = dict(state["options"])
@@ -243,9 +244,9 @@ def _check(state: dict[str, Any]) -> dict[str, int]:
     sizes = check_array_shapes(state, shapes, _OPTIONAL, _POSITIVE)
     orders = np.sort(state["permutations"], axis=1)
     if sizes["L"] != sizes["C"] * sizes["N"] or np.any(orders != np.arange(sizes["K"])):
-        raise ValueError("permutations must be an order of the factors for each draw")
+        raise ValueError("permutations must have a permutation of the factors for each draw")
     if ("degrees" in state) != bool(state["options"].get("robust", False)):
-        raise ValueError("degrees must be present for Student-t noise only")
+        raise ValueError("degrees must be present if robust is True, and absent otherwise")
     return sizes
 
 

@@ -54,8 +54,10 @@ from probsfa.statespace.student import infer_weights, left_out_moments, value_mo
 
 # Number of draws whose predictions are averaged for the comparison with linear interpolation.
 _N_COMPARED_DRAWS = 8
-# Number of draws for lower bounds of the likelihood and for outlier scores; tolerance of a bound in nats.
-_N_BOUND_DRAWS, _BOUND_TOL = 40, 1e-3
+# Maximum number of draws for lower bounds of the likelihood and for outlier scores.
+_N_BOUND_DRAWS = 40
+# Tolerance of the lower bound of the log-likelihood for one draw, in nats.
+_BOUND_TOL = 1e-3
 
 
 class BayesianForecast(Forecast):
@@ -313,7 +315,7 @@ def draw_missing_values(
 def _draw_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[tuple[PanelGivenDraw, FloatArray]], float | None]]:
-    """Yield, for random posterior draws, panels with a draw of their states, and the degrees of freedom.
+    """For random posterior draws, yield pairs of a panel and its drawn states, and the degrees of freedom.
 
     The states (T_i, S) include the AR(1) noise of columns. Degrees of freedom are None for Gaussian noise.
     """
@@ -397,7 +399,7 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
 
 
 def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
-    """Return leave-one-out errors (N, D) of observed values, in standard deviations of predictions."""
+    """Return absolute leave-one-out errors (N, D), in standard deviations of predictions; NaN if missing."""
     n_draws, moments = min(n_predictive, _N_BOUND_DRAWS), MixtureMoments()
     draws: Iterable[list[PanelGivenDraw]]
     if fitted.degrees is not None:
@@ -424,7 +426,7 @@ def _left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]
 def _weighted_mixture(
     fitted: FittedPosterior, sequences: Sequences, n_predictive: int
 ) -> Iterator[WeightedDraw]:
-    """Yield evenly spaced draws for predictions, with drawn weights of the values."""
+    """Yield the draws over which predictions are averaged, with drawn weights of the values."""
     return _weighted_draws_at(fitted, sequences, mixture_draw_indices(fitted, n_predictive))
 
 
@@ -437,7 +439,11 @@ def _weighted_draws_at(
 
 
 def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> ValueMixture:
-    """Return the distribution of missing values, with noise that is normal given drawn weights."""
+    """Return the distribution of missing values.
+
+    ``mean`` and ``std`` use the variance of Student-t noise. ``stds``, from which quantiles are computed, use
+    noise variances given drawn weights.
+    """
     means, stds, spreads = [], [], []
     for draw in draws:
         posterior = smooth(draw.params, draw.panel)
@@ -452,5 +458,5 @@ def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray
 def _mixture_panels(
     fitted: FittedPosterior, sequences: Sequences, n_predictive: int
 ) -> Iterator[list[PanelGivenDraw]]:
-    """Yield the panels given each of evenly spaced draws for predictions."""
+    """Yield the panels for each of the draws over which predictions are averaged."""
     return panels_given_draws(fitted, sequences, mixture_draw_indices(fitted, n_predictive))

@@ -104,8 +104,8 @@ class Priors:
         in each column. The absolute deviation from a straight line after 100 steps then has a median of 2.1
         and a 95 % quantile of 13 standard deviations of the column.
     level_ratio : Distribution, default=LogNormal(0, 3)
-        Variance of the steps of the level divided by that of the slope, for ``trend="linear"``: the median is
-        1, and 95 % lie between 0.003 and 360.
+        Variance of the steps of the level divided by the variance of the steps of the slope, for
+        ``trend="linear"``: the median is 1, and 95 % lie between 0.003 and 360.
     ar_noise_timescale : Distribution, default=LogNormal(1, 1)
         Time scale of the AR(1) noise of a column, in sampling steps: the median is 2.7, and 95 % lie between
         0.4 and 19.
@@ -276,7 +276,7 @@ class SharedScaleNormal(dist.Distribution):
         """Draw the scales, then the loadings."""
         normal_key, scale_key = random.split(key)
         normals = random.normal(normal_key, (*sample_shape, *self.event_shape))
-        # 1 / s^2 is Gamma(1/2, scale^2 / 2), half a squared normal over half a squared scale.
+        # 1 / s^2 ~ Gamma(1/2, scale^2 / 2) has the distribution of (e / scale)^2 with a standard normal e.
         abs_normals = jnp.abs(random.normal(scale_key, (*sample_shape, 1, self.event_shape[1])))
         return (
             self.scale

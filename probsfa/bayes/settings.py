@@ -68,7 +68,7 @@ def check_settings(model: Any) -> None:
     check_option("inference", model.inference, ("nuts", "svi"))
     if not isinstance(model.robust, (bool, np.bool_)):
         raise ValueError(
-            f"robust must be True or False; got {model.robust!r}. Weights of whole rows are for "
+            f"robust must be True or False; got {model.robust!r}. For weights of whole rows use "
             "ProbabilisticSFA(robust='row')."
         )
     if model.robust and model.inference != "nuts":

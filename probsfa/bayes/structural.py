@@ -32,7 +32,7 @@ def structural_model(
     Parameters
     ----------
     series : Series
-        Packed observations of one panel.
+        The observations.
     n_components : int
         Number of AR(1) factors, ``K``.
     kinds : Kinds
