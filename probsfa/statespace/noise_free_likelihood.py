@@ -481,11 +481,17 @@ def _moments(centred: FloatArray, lengths: tuple[int, ...]) -> _Moments:
     )
 
 
+class _Validation(BaseEstimator):
+    """Substitute of an estimator, for the validation of data."""
+
+    _advice_on_missing = "The likelihood without noise requires complete rows."
+
+
 def _rows(
     X: Any, lengths: Sequence[int] | None, n_features: int | None = None
 ) -> tuple[FloatArray, tuple[int, ...]]:
     """Return validated rows, and the lengths of the sequences."""
-    sequences = check_sequences(BaseEstimator(), X, reset=True, allow_nan=False, lengths=lengths)
+    sequences = check_sequences(_Validation(), X, reset=True, allow_nan=False, lengths=lengths)
     values, sizes = sequences.values, sequences.lengths
     if n_features is not None and values.shape[1] != n_features:
         raise ValueError(
