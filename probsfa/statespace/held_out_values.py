@@ -1,8 +1,8 @@
 """Model comparison by held-out values: observed values are held out from a fit and then predicted.
 
 Values are held out in the pattern of the missing values, shifted in time. If few values are missing, single
-values and blocks of rows are held out. Parameters are estimated without the held-out values. These are then
-imputed in parts, each given all other values, so that missing blocks are not longer than in the data.
+values and blocks of rows are held out. Parameters are estimated from the remaining values, and all held-out
+values are predicted given the remaining values.
 
 Predictions are scored by the continuous ranked probability score. For a Gaussian prediction with mean ``m``
 and standard deviation ``s`` of a value ``x``, and ``z = (x - m) / s``,
@@ -51,34 +51,37 @@ STANDARD_ERRORS = 2.5
 #: Relative difference of scores; models with smaller differences are treated as equal, even if the difference
 #: is significant.
 EQUALITY_TOL = 0.01
-#: Maximum difference of BIC that is not decisive, because this BIC omits the held-out values. On the scale of
-#: Kass & Raftery (1995), 10 is very strong evidence.
+#: Differences of BIC up to this number are not decisive, because BIC of the comparison omits the held-out
+#: values. Differences above 10 are very strong evidence (Kass & Raftery 1995).
 MAX_EQUAL_BIC = 10.0
-# Minimum number of missing values that define a pattern, and minimum number of groups of held-out values for
-# a test.
-_MIN_MISSING, _MIN_GROUPS = 20, 8
+# Minimum number of missing values that define a pattern.
+_MIN_MISSING = 20
+# Minimum number of groups of held-out values for a test of score differences.
+_MIN_GROUPS = 8
 # Shifts of the pattern are used only if they hold out at least this share of the intended number of values.
 _MIN_SHIFTED_SHARE = 0.5
 # Maximum share of the observed values of a column that is held out.
 _MAX_COLUMN_SHARE = 0.3
 # Maximum number of shifts of the pattern of missing values.
 _MAX_SHIFTS = 100
-# Maximum number of models that the comparison does not distinguish.
+# Maximum number of nearly equal models that are fitted to all values.
 _MAX_NEAR_BEST = 3
-# Isolated values: minimum distance from adjacent observations in robust standard deviations, and maximum
-# share of a column.
-_MIN_ISOLATED_DEVIATIONS, _MAX_ISOLATED_SHARE = 6.0, 0.25
+# Minimum distance of an isolated value from adjacent observations, in robust standard deviations.
+_MIN_ISOLATED_DEVIATIONS = 6.0
+# If this share of the values of a column or more are isolated, they are not outliers.
+_MAX_ISOLATED_SHARE = 0.25
 
 
 class HeldOutValues(NamedTuple):
-    """Values that are held out from a fit.
+    """Values that are held out from a fit, in parts that were drawn separately.
 
     Attributes
     ----------
     part : ndarray of int of shape (N, D)
-        Number of the part in which a value is held out, from 1; 0 if it is never held out.
+        Number of the part to which a held-out value belongs, from 1; 0 for values that are not held out.
     group : ndarray of int of shape (N, D)
-        Number of the group of each value: consecutive held-out values of a column are one group.
+        Number of the group of each value. Consecutive values of a column that belong to the same part are one
+        group.
     kinds : tuple of str
         Description of the pattern of held-out values of each part.
     """
@@ -89,7 +92,7 @@ class HeldOutValues(NamedTuple):
 
     @property
     def all(self) -> BoolArray:
-        """Values that are held out in any part (N, D)."""
+        """Mask (N, D) of the held-out values of all parts."""
         return np.asarray(self.part > 0)
 
     def with_nan(self, values: FloatArray) -> FloatArray:
@@ -111,9 +114,13 @@ def hide_for_comparison(
     n_masks : int
         Number of parts.
     block : int
-        Rows of a block if few values are missing; at most a tenth of all rows.
+        Number of rows of a block, if blocks are held out; it is limited to a tenth of all rows.
     rng : Generator
         Source of randomness.
+
+    Returns
+    -------
+    HeldOutValues
 
     Raises
     ------
@@ -125,7 +132,7 @@ def hide_for_comparison(
     if np.count_nonzero(~observed) >= _MIN_MISSING:
         masks = [_shifted_missing_pattern(observed, fraction / n_masks, rng) for _ in range(n_masks)]
         kinds: Sequence[str] = ["pattern of missing values, moved in time"] * n_masks
-    # This pattern holds out no values of complete columns, so that it may hold out too few values.
+    # A shifted pattern of missing values holds out no values of complete columns, and may hold out too few.
     n_moved = sum(int(np.count_nonzero(mask)) for mask in masks)
     if not masks or n_moved < _MIN_SHIFTED_SHARE * fraction * np.count_nonzero(observed):
         length = max(1, min(block, len(values) // 10))
@@ -141,7 +148,8 @@ def hide_for_comparison(
     present = [j for j in range(n_masks) if np.any(part == j + 1)]
     if not present:
         raise ValueError(
-            f"X has too few observed values to hold out a fraction of {fraction:g} of them; raise it."
+            f"X has too few observed values to hold out a fraction of {fraction:g} of them. Increase "
+            "fraction."
         )
     renumbered = np.zeros_like(part)
     for new, j in enumerate(present):
@@ -199,8 +207,8 @@ def isolated_values(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
     Returns
     -------
     ndarray of bool of shape (N, D)
-        No value is isolated in columns in which a quarter of the values or more would be, or in which half of
-        the values equal adjacent values.
+        Mask of isolated values. It is False in columns in which a quarter of the values or more are far from
+        the median, or in which most values equal the median.
     """
     errors = distance_from_adjacent(values, lengths)
     scale = robust_scale(errors)

@@ -202,7 +202,7 @@ def select_model(
     fraction : float, default=0.2
         Fraction of the observed values that are held out.
     n_masks : int, default=4
-        Number of parts of the held-out values; each is predicted given all other values.
+        Number of parts of the held-out values, which are drawn separately.
     block : int, default=24
         Number of rows of a held-out block; used only if fewer than 20 values of `X` are missing (see Notes).
     lengths, times : optional
@@ -387,7 +387,7 @@ def _make_selection(
     estimator: ProbabilisticSFA,
     interrupted: bool,
 ) -> ModelSelection:
-    """Fit the models that the search does not distinguish to all values, and select one of them by BIC.
+    """Fit the nearly best models of the search to all values, and select one of them by BIC.
 
     Parameters
     ----------
