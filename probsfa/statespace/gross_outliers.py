@@ -1,8 +1,9 @@
 """Detection of gross outliers: a few values that dominate a Gaussian fit.
 
-Outliers are large relative to the errors of other values. Fitted variances are not a suitable reference,
-because outliers inflate them: four wrong rows in 15,000 can increase them a hundred times. Columns with a
-heavy-tailed distribution, such as rain or visibility, have no gross outliers.
+The prediction error of an outlier is compared with the errors of other values of the column. It is not
+compared with the fitted variance, because outliers inflate this variance: four wrong rows in 15,000 can
+increase it a hundred times. Columns with heavy-tailed errors, such as rain or visibility, are not tested,
+because large errors are frequent in them.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ _N_ADJACENT = 2
 
 
 def distance_from_adjacent(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
-    """Return the distance of each value from the median of the four adjacent observations of its column.
+    """Return each value minus the median of the four adjacent observations of its column.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ def distance_from_adjacent(values: FloatArray, lengths: Sequence[int]) -> FloatA
     Returns
     -------
     ndarray of shape (N, D)
-        NaN where missing, or if a sequence has too few values of the column.
+        Signed differences; NaN where missing, and where a sequence has fewer than five values of the column.
     """
     distances = np.full(values.shape, np.nan)
     ends = np.cumsum(lengths)
@@ -76,11 +77,16 @@ def _median_of_adjacent(x: FloatArray) -> FloatArray:
 
 # ---------------------------------------------------------------------------------------- outliers of a fit
 
-# Gross outliers: minimum size in robust standard deviations, minimum share of the sum of squares, and maximum
-# share of the values.
-_MIN_DEVIATIONS, _MIN_SHARE_OF_SQUARES, _MAX_OUTLIER_SHARE = 7.0, 0.3, 0.1
-# Minimum number of errors of a tested column; approximate number of rows for medians.
-_MIN_ERRORS, _MAX_MEDIAN_ROWS = 50, 50_000
+# Minimum size of a gross outlier, in robust standard deviations.
+_MIN_DEVIATIONS = 7.0
+# Gross outliers of a column have at least this share of its sum of squared errors.
+_MIN_SHARE_OF_SQUARES = 0.3
+# If more than this share of the values of a column are large, they are not outliers.
+_MAX_OUTLIER_SHARE = 0.1
+# Minimum number of errors of a tested column.
+_MIN_ERRORS = 50
+# Approximate number of rows from which the medians of columns are computed, to save time.
+_MAX_MEDIAN_ROWS = 50_000
 # Largest ratio of the quantiles at 90 and 50 % of the absolute errors of a tested column: 2.4 for a normal
 # distribution, 3.6 for Student's t with two degrees of freedom.
 _MAX_QUANTILE_RATIO = 3.5
@@ -105,7 +111,9 @@ class Outliers(NamedTuple):
 
 
 def candidate_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
-    """Select rows (M,) with values far from the mean of adjacent values or from the median of their column.
+    """Select the rows with values farthest from the mean of adjacent values or from the median of a column.
+
+    Distances are relative to their median in the column.
 
     Parameters
     ----------
@@ -117,7 +125,7 @@ def candidate_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
     Returns
     -------
     ndarray of int of shape (M,)
-        In order of time.
+        Indices of the rows, in order of time.
     """
     values = sequences.values
     starts = np.cumsum(sequences.lengths)[:-1]
@@ -174,8 +182,9 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
         squares_of_others = float(np.sum(size[~is_outlier] ** 2))
         sizes_of_selected = np.abs(np.nan_to_num(selected[:, j]))
         outlier_sizes = np.where(sizes_of_selected > limit, sizes_of_selected, 0.0)
-        # Outliers of the sample are compared with the other values of the sample, outliers of the selected
-        # rows with values of all rows.
+        # The share of outliers in the sum of squares is computed twice: for outliers of the sample, in the
+        # sample; for outliers of the selected rows, in all rows, whose sum of squares is extrapolated from
+        # the sample.
         for squares_of_outliers, others in (
             (float(np.sum(size[is_outlier] ** 2)), squares_of_others),
             (float(np.sum(outlier_sizes**2)), squares_of_others * n_rows / len(size)),

@@ -74,10 +74,14 @@ from probsfa.statespace.summary import ParameterErrors
 
 # Maximum size of stored moments of all rows, in bytes; longer data are imputed in blocks of rows.
 _MAX_STORED_BYTES = 128 * 2**20
-# Check for gross misfit after a fit: number of rows, and maximum number of states.
-_N_CHECKED_ROWS, _MAX_CHECKED_STATES = 1000, 40
-# Number of additional rows with possible outliers in this check, and number of rows filtered before each.
-_N_CANDIDATE_ROWS, _N_ROWS_BEFORE = 10, 30
+# Number of rows in which a fit is checked for misfit.
+_N_CHECKED_ROWS = 1000
+# Maximum number of states of a model that is checked for misfit.
+_MAX_CHECKED_STATES = 40
+# Number of rows with possible outliers that are checked in addition.
+_N_CANDIDATE_ROWS = 10
+# Number of rows that are filtered before each of these rows.
+_N_ROWS_BEFORE = 30
 # Minimum relative change of a constant column that is not a rounding error.
 _CONSTANT_RTOL = 1e-8
 # Relative noise variance below which rounding errors affect one-step predictions.
@@ -119,7 +123,7 @@ class MaximumLikelihoodModel(FittedModel):
 
     @property
     def stationary_states(self) -> BoolArray:
-        """Mask of the states that have loadings and a stationary variance: not those of trends."""
+        """Mask of the states that have loadings and a stationary variance; it is False for trends."""
         return self.fitted.params.state_layout.stationary
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
@@ -150,7 +154,11 @@ class MaximumLikelihoodModel(FittedModel):
         return self.with_fitted(replace(self.fitted, status=status))
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
-        """Return the model with a warning in its status if one-step predictions have very large errors."""
+        """Return the model with a warning in its status if one-step predictions show misfit.
+
+        Misfit is strong autocorrelation of the prediction errors, or a few gross outliers that dominate the
+        fit.
+        """
         raise NotImplementedError
 
 
@@ -297,7 +305,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Return the filtered distribution of the latent states of each sequence."""
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError(
-                f"state continues one sequence, and X has {len(sequences.lengths)}. Filter them one by one."
+                f"state continues one sequence, but X has {len(sequences.lengths)} sequences. Filter each "
+                "separately."
             )
         timed = self.without_constant_columns(sequences).with_time_unit(self.fitted.time_unit)
         predictive = self.fitted.predictive_params
@@ -430,9 +439,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return self.impute(self.sample_of(sequences)).interpolation_check
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
-        """Return the model with a warning in its status if one-step predictions have very large errors.
+        """Return the model with a warning in its status if one-step predictions show misfit.
 
-        Errors are computed for a sample of the rows, and for the rows that differ most from adjacent rows.
+        Misfit is strong autocorrelation of the prediction errors, or a few gross outliers that dominate the
+        fit. Errors are computed for a sample of the rows, and for the rows with the most likely outliers.
         """
         params = self._state_space
         noise = params.noise_variance / self.fitted.scale**2
@@ -666,7 +676,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
 
 def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:
-    """Return segments that end with the given rows, and include rows before them of the same sequence."""
+    """Return a segment for each row: it begins up to 30 rows earlier in the same sequence, and ends there."""
     starts = np.concatenate([[0], np.cumsum(sequences.lengths)[:-1]])
     sequence_start = starts[np.searchsorted(starts, rows, side="right") - 1]
     start = np.maximum(sequence_start, rows - _N_ROWS_BEFORE)
