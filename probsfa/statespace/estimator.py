@@ -58,8 +58,9 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors. None selects number and `noise` by held-out values (:doc:`/selection`); if
-        `noise` is set, there is one factor for each column, at most 64.
+        Number of AR(1) factors. With None, their number and `noise` are selected by held-out values
+        (:doc:`/selection`). If `noise` or ``robust=True`` is set, None is one factor for each column, at most
+        64 (16 with AR(1) noise).
     rhythms : int or list, default=0
         Number of stochastic cycles (damped oscillators), for periodic data; or a list of initial periods, in
         units of `times` (rows) or as durations such as ``"24h"``.
@@ -68,16 +69,16 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     smoothness : {1.5, 2.5}, default=1.5
         Smoothness of the Matern kernel: one derivative with 1.5, two with 2.5.
     trend : int or {"level", "linear"}, default=0
-        Number of random walks (``"level"`` is one), or ``"linear"`` for a local linear trend. With `rhythms`,
+        Number of random walks (``"level"`` is 1), or ``"linear"`` for a local linear trend. With `rhythms`,
         `smooth` or `trend`, `n_components` may be 0.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         Observation noise: one variance for each column (``"diagonal"``) or for all columns (``"isotropic"``),
         or known variances. ``"ar1"`` adds an AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if
-        `n_components` is set, otherwise selected. ``0.0`` is slow feature analysis.
+        `n_components` or ``robust=True`` is set, otherwise selected. ``0.0`` is slow feature analysis.
     robust : bool or {"auto", "cell", "row"}, default="auto"
-        Student-t noise, for outliers: a weight for each value (True, ``"cell"``) or row. ``"auto"`` is False
-        if `n_components` or `noise` is set; otherwise gross outliers are left out if this improves the
-        prediction of held-out values.
+        Student-t noise, for outliers: a weight for each value (True, ``"cell"``) or row (``"row"``).
+        ``"auto"`` is False if `n_components` or `noise` is set; otherwise gross outliers are left out if
+        this improves predictions of held-out values.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
         Transform of all columns, of each column (sequence), or by column name (mapping): ``"log"``,
         ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, or bounds such as ``(0, 100)``. ``"auto"``
@@ -159,8 +160,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     -----
     Columns of `transform` are the AR(1) factors, then the states of other processes, in the order of
     `get_feature_names_out`: for example ``rhythm0_cos`` and ``rhythm0_sin`` of a cycle. Attributes of
-    processes that the model does not have are not set. Details: :doc:`/fitting`, :doc:`/factors`,
-    :doc:`/times`, :doc:`/covariates`, :doc:`/transforms`, :doc:`/outliers`, :doc:`/limits`.
+    absent processes are not set. Details: :doc:`/fitting`, :doc:`/factors`, :doc:`/times`,
+    :doc:`/covariates`, :doc:`/transforms`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------
@@ -438,7 +439,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         degrees_of_freedom : float, optional
             Degrees of freedom of Student-t noise, 2.1 or more; requires the option `robust`.
         time_unit : str or timedelta or None, default=None
-            Duration of one time step, such as ``"1h"``, for data with dates; None for rows.
+            Duration of one time step, such as ``"1h"``, for data with dates; None for data without times.
         feature_names : array-like of str (D,), optional
             Names of the columns.
         **options

@@ -107,7 +107,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             setattr(cls, name, Unavailable(name, reason))
 
     def __getattr__(self, name: str) -> Any:
-        """Return a renamed attribute by its old name, or by its new name if a file has the old name."""
+        """Return a renamed attribute.
+
+        The old name returns the attribute with a warning. The new name also works if the estimator was loaded
+        from a file that contains the old name.
+        """
         placeholder = inspect.getattr_static(type(self), name, None)
         if isinstance(placeholder, Unavailable):
             placeholder.__get__(self, type(self))
@@ -226,8 +230,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         :class:`probsfa.BayesianSFA` they are standard deviations over the draws. In simulations (100 series
         of 300 rows and six columns; AR(1) factors, a stochastic cycle or smooth factors; white, AR(1) or
         Student-t noise), 90 % intervals covered 87 to 90 % of the factor values, and intervals from
-        `posterior` 30 to 75 %. The level and the scale of a trend are conventions; its intervals are those of
-        `posterior`.
+        `posterior` 30 to 75 %. The level and the scale of a trend are not identified; its intervals are those
+        of `posterior`.
 
         Examples
         --------
@@ -411,10 +415,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         scores : like X
             Absolute leave-one-out error of each value (predicted from all others), in standard deviations of
             the prediction; scores of 4 or more are rare without outliers. NaN where a value is missing, or if
-            the noise variance is below 1e-13 of the variance of the column. :class:`probsfa.EmissionSFA` and
-            :class:`probsfa.BilinearSFA` leave out a random tenth of the values at a time. The score of a
-            binary or categorical value of predicted probability ``p`` is the normal quantile of ``1 - p /
-            2``.
+            the noise variance is below 1e-13 of the variance that the factors explain.
+            :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA` leave out a random tenth of the
+            values at a time. The score of a binary or categorical value of predicted probability ``p`` is the
+            normal quantile of ``1 - p / 2``.
 
         Raises
         ------
@@ -588,8 +592,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         interval : float, default=0.9
             Probability of the prediction intervals from ``lower`` to ``upper``.
         quantile : float or sequence of float, optional
-            Probabilities of quantiles of the observations, which are returned instead of a Forecast, as by
-            `impute`.
+            Probability of a quantile, or a sequence of probabilities. With this argument, quantiles of the
+            observations are returned instead of a Forecast.
 
         Returns
         -------
