@@ -1,8 +1,8 @@
 """Advice from prediction errors: messages about misfit, and suggested options.
 
 Misfit is reported if it exceeds a threshold and is significant. The significance level is 1 % over all
-columns and types of misfit. Cycles are removed from the errors before the other tests, so that one cause is
-reported once.
+columns and types of misfit. Cycles are removed from the errors before the other tests, so that a cycle is not
+also reported as another type of misfit.
 """
 
 from collections.abc import Sequence
@@ -32,27 +32,32 @@ __all__ = ["CALENDAR_PERIODS", "N_LAGS", "ModelProperties", "Suggestion", "advis
 
 # Significance level of each of the six types of misfit over all columns; 1 % for all types together.
 _SIGNIFICANCE_LEVEL = 0.01 / 6.0
-# Thresholds of misfit. Autocorrelation, and share of a cycle in the mean square.
-_MIN_AUTOCORRELATION, _MIN_CYCLE_SHARE = 0.12, 0.01
-# Excess kurtosis, and degrees of freedom of Student's t.
-_MIN_KURTOSIS, _MAX_DEGREES = 1.0, 10.0
-# Ratio of standard deviations; difference of levels in standard deviations; nominal minus actual coverage.
-_MIN_STD_RATIO, _MIN_LEVEL_DIFFERENCE, _MIN_COVERAGE_DEFICIT = 1.5, 0.5, 0.08
-# Minimum autocorrelation at lag 1 of errors (of columns, or of linear combinations of columns) that a smooth
-# factor would explain. The relative ridge regularizes the correlation matrix of the columns.
-_MIN_ERROR_CORRELATION, _RELATIVE_RIDGE = 0.3, 0.05
+# Thresholds beyond which misfit is reported.
+_MIN_AUTOCORRELATION = 0.12
+_MIN_CYCLE_SHARE = 0.01  # share of the mean square of the errors that a cycle explains
+_MIN_KURTOSIS = 1.0  # excess kurtosis
+_MAX_DEGREES = 10.0  # degrees of freedom of Student's t
+_MIN_STD_RATIO = 1.5  # ratio of the standard deviations of two parts of the series
+_MIN_LEVEL_DIFFERENCE = 0.5  # difference between the means of two parts, in standard deviations
+_MIN_COVERAGE_DEFICIT = 0.08  # nominal minus actual coverage
+# A smooth factor is suggested only if the errors of a column, or of a linear combination of columns, have at
+# least this autocorrelation at lag 1.
+_MIN_ERROR_CORRELATION = 0.3
+# Number that is added to the eigenvalues of the correlation matrix of the columns before its inversion.
+_RELATIVE_RIDGE = 0.05
 # Minimum autocorrelation at lag 2 of the increments of a smooth column. Lag 1 is not used, because white
 # noise causes negative autocorrelations.
 _MIN_INCREMENT_CORRELATION = 0.25
-# Factors transfer the misfit of one column to other columns. Misfit of less than this fraction of the largest
-# misfit is therefore not reported.
+# Factors transfer the misfit of one column to other columns. A column is therefore not reported if its misfit
+# is smaller than this fraction of the largest misfit.
 _MIN_RELATIVE_SIZE = 1.0 / 3.0
 #: Number of consecutive lags that are tested.
 N_LAGS = 10
-#: Periods of the calendar, in seconds, and harmonics of a day.
+#: Periods of the calendar, in seconds.
 CALENDAR_PERIODS = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
+# Periods of the harmonics of a day, in seconds.
 _DAILY_HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
-# Maximum number of cycles that are removed from the errors, and maximum number of suggested cycles.
+# Maximum number of cycles that are removed from the errors of a column, and that are suggested.
 _MAX_CYCLES = 3
 # Largest ratio by which a fit may change a period (`PERIOD_RANGE` of learning).
 _PERIOD_RANGE = 1.25
@@ -79,7 +84,7 @@ class Suggestion(NamedTuple):
 
 
 class ModelProperties(NamedTuple):
-    """Processes and noise of a model, which determine possible additions.
+    """Processes and noise of a model; options that it already has are not suggested.
 
     Attributes
     ----------
@@ -116,7 +121,7 @@ class _Names:
         self._names = [str(j) if names is None else repr(str(names[j])) for j in range(sequences.n_features)]
 
     def list_columns(self, selected: BoolArray, size: FloatArray) -> str:
-        """Return "column" or "columns" and the names of up to five selected columns, largest first."""
+        """Return "column" or "columns", and the names of up to five selected columns by decreasing size."""
         order = [j for j in np.argsort(-np.nan_to_num(np.abs(size), posinf=1e300)) if selected[j]]
         names = ", ".join(self._names[j] for j in order[:5])
         if len(order) == 1:
@@ -148,7 +153,7 @@ class _CleanedErrors(NamedTuple):
     stationary : ndarray of shape (N, D)
         The errors, centred and standardized in each part of the series.
     parts : list of slice
-        The parts.
+        Rows of each part of the series.
     periods : list of ndarray of shape (D,)
         Periods of the cycles that were removed from each column; NaN without a cycle.
     resolution : float
@@ -175,8 +180,9 @@ def _remove_cycles(innovations: FloatArray, sequences: Sequences, times: FloatAr
             break
         significant_periods = np.where(is_significant, peak.periods, np.nan)
         errors = remove_cycle(errors, sequences.lengths, times, significant_periods)
-        # Amplitudes are proportional to the square roots of shares. A large cycle of another column with the
-        # same period may cause a small cycle.
+        # A cycle that is much smaller than that of another column with the same period is not reported,
+        # because the other column may have caused it. Size is the square root of the share, which is
+        # proportional to the amplitude.
         size = np.sqrt(np.where(is_significant, peak.shares, 0.0))
         with np.errstate(invalid="ignore"):
             is_same = np.abs(1.0 / significant_periods[:, None] - 1.0 / significant_periods) <= resolution
@@ -207,13 +213,13 @@ def advise(
     Parameters
     ----------
     errors : PredictionErrors
-        Errors of all rows, and of left-out values.
+        One-step prediction errors of all rows, and errors of left-out values.
     sequences : Sequences
-        The rows, in units of the model's time.
+        The rows, with times in the model's unit.
     times : ndarray of shape (N,)
         Times of the rows.
     seconds : float or None
-        Length of the unit of time, if known.
+        The model's unit of time in seconds, if known.
     model : ModelProperties
         The model.
 
@@ -222,8 +228,8 @@ def advise(
     advice : tuple of str
         A message for each type of misfit.
     suggestions : tuple of Suggestion
-        Suggested options, sorted by gain after cycles. Cycles are first, because other misfit is estimated
-        after their removal.
+        Suggested options. Cycles are first, because other misfit is estimated after the removal of cycles;
+        other options are sorted by gain.
     """
     innovations = errors.by_kind["one step"]
     d = innovations.shape[1]
@@ -304,20 +310,23 @@ def advise(
         advice.append(_level_message(is_shifted, size, names))
 
     suggestions.sort(key=lambda suggestion: ("rhythms" not in suggestion.options, -suggestion.gain))
-    if not advice:  # any other misfit explains wrong coverage
+    if not advice:  # coverage is tested last, because any other misfit may cause wrong coverage
         advice = _coverage_messages(errors, has_values, level, names)
     return tuple(advice), tuple(suggestions)
 
 
 def _gain(errors: FloatArray, shares: FloatArray) -> float:
-    """Return the gain in nats if mean squares of the columns are multiplied by shares (D,)."""
+    """Return the gain in log-likelihood (nats) if the mean square errors are multiplied by shares (D,)."""
     counts = np.count_nonzero(~np.isnan(errors), axis=0)
     is_valid = (counts > 0) & (shares > 0.0)
     return float(-0.5 * np.sum(counts[is_valid] * np.log(np.minimum(shares[is_valid], 1.0))))
 
 
 def _exclude_transferred_misfit(is_significant: BoolArray, size: FloatArray) -> BoolArray:
-    """Return columns with a misfit, without those whose misfit another column may cause."""
+    """Return the mask (D,) of columns whose misfit is not much smaller than the largest misfit.
+
+    Factors may have transferred smaller misfit from other columns.
+    """
     maximum = np.max(np.abs(size), where=is_significant, initial=0.0)
     return is_significant & (np.nan_to_num(np.abs(size)) >= _MIN_RELATIVE_SIZE * maximum)
 
@@ -326,16 +335,19 @@ def _exclude_transferred_misfit(is_significant: BoolArray, size: FloatArray) -> 
 
 
 def period_label(period: float, seconds: float | None, resolution: float) -> str:
-    """Return a label of a period for `rhythms=`; a calendar period if the data do not distinguish the two.
+    """Return a label of a period for `rhythms=`.
+
+    The label is a calendar period (without `seconds`: an integer) if its frequency differs by at most half
+    the width of a spectral peak.
 
     Parameters
     ----------
     period : float
-        Period in units of the model's time.
+        Period in the model's unit of time.
     seconds : float or None
-        Length of the unit, if known.
+        The unit of time in seconds, if known.
     resolution : float
-        Width of a spectral peak, in cycles per unit.
+        Width of a spectral peak, in cycles per unit of time.
     """
     if seconds is None:
         rounded = np.rint(period)
@@ -374,7 +386,7 @@ def _distinct_periods(cleaned: _CleanedErrors, seconds: float | None) -> list[tu
     }
     distinct: list[str] = []
     for label in sorted(set(periods) - harmonics, key=lambda label: (-counts[label], label)):
-        # A cycle with a drifting phase has a broad peak, in which columns may have different periods.
+        # If the phase of a cycle drifts, its peak is broad, and its estimated period differs between columns.
         ratios = [max(periods[label], periods[one]) / min(periods[label], periods[one]) for one in distinct]
         if all(ratio > _PERIOD_RANGE for ratio in ratios):
             distinct.append(label)
@@ -402,7 +414,7 @@ def _has_smooth_increments(sequences: Sequences, times: FloatArray, tested: Bool
 
     Differentiable paths have such increments. Increments of an AR(1) process, and increments of white noise
     at lag 2, have zero or negative autocorrelations. Cycles are removed first, because their increments are
-    positively correlated within part of a period.
+    also positively autocorrelated at lags of less than a quarter of the period.
     """
     has_smooth_increments = np.zeros(tested.shape, dtype=bool)
     if not tested.any():
@@ -532,7 +544,7 @@ def _level_message(is_shifted: BoolArray, size: FloatArray, names: _Names) -> st
     return (
         f"The level of {names.list_columns(is_shifted, size)} changes more than the model predicts: between "
         f"parts of the series by {size[largest]:.2g} standard deviations of the prediction errors. Use "
-        "trend=1, remove a trend before the fit, or fit to a series with such changes."
+        "trend=1, remove a trend before the fit, or fit to rows that include such changes."
     )
 
 

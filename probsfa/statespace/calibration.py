@@ -11,9 +11,9 @@ The factor converges to one as the number of values increases.
 
 *Distance.* Values are held out in the pattern of the missing values. The second factor depends on the
 distance of a value to the nearest observed value of its column. With this factor, 90 % intervals cover 90 %
-of the values held out at this distance. The logarithm of the factor is multiplied by ``1 - (h /
-log(factor))^2``, where ``h`` is its standard error; negative multipliers are replaced by zero (positive-part
-James-Stein estimator). Intervals whose coverage is already correct therefore hardly change.
+of the values held out at this distance. The logarithm ``l`` of the factor, with standard error ``h``, is
+multiplied by ``1 - (h / l)^2``, or by zero if this is negative (positive-part James-Stein estimator).
+Intervals whose coverage is already correct therefore hardly change.
 
 References
 ----------
@@ -36,7 +36,7 @@ __all__ = ["Calibration", "HeldOutPredictions", "calibrate", "distance_to_observ
 
 # Nominal coverage at which intervals are calibrated.
 _NOMINAL_COVERAGE = 0.9
-# Minimum number of held-out blocks in a class of distances; the standard error of the coverage requires them.
+# Minimum number of held-out blocks in a class of distances, for the standard error of the coverage.
 _MIN_BLOCKS = 8
 
 
@@ -46,12 +46,12 @@ class Calibration(NamedTuple):
     Attributes
     ----------
     distances : ndarray of shape (B,)
-        Distances to the nearest observed value of a column, increasing, in units of time (rows).
+        Distances to the nearest observed value of a column, increasing, in units of `time_unit_`.
     factors : ndarray of shape (B,)
         Factors at these distances, with linear interpolation in the logarithm of the distance and constant
         extrapolation.
     small_sample : ndarray of shape (D,)
-        Factors of the columns by their numbers of observed values.
+        Factor of each column, which depends on its number of observed values.
     """
 
     distances: FloatArray
@@ -86,7 +86,8 @@ class HeldOutPredictions(NamedTuple):
     distances : ndarray of shape (n,)
         Distances to the nearest observed value of the column.
     groups : ndarray of int of shape (n,)
-        Index of the missing block of each value; values of one block are not independent.
+        Group of each value. Values of one group are not independent: missing blocks that begin in the same
+        row are one group.
     """
 
     errors: FloatArray
@@ -118,7 +119,7 @@ def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
     Returns
     -------
     ndarray of shape (D,)
-        Ratios for at least two degrees of freedom.
+        Ratios. If there are fewer than two degrees of freedom, the ratio is that for two.
     """
     n = np.maximum(np.asarray(counts, dtype=float), 1.0)
     degrees = np.maximum(n - n_parameters, 2.0)
@@ -192,7 +193,10 @@ def calibrate(predictions: HeldOutPredictions, small_sample: FloatArray) -> Cali
 
 
 def _factor(scores: FloatArray, groups: NDArray[np.int64]) -> float:
-    """Return the factor that makes intervals cover the nominal share of scores, shrunk towards one."""
+    """Return the factor of intervals that have nominal coverage, shrunk towards one.
+
+    Scores (n,) are absolute errors divided by standard deviations.
+    """
     limit = float(ndtri(0.5 + 0.5 * _NOMINAL_COVERAGE))
     estimate = float(np.quantile(scores, _NOMINAL_COVERAGE))
     if estimate <= 0.0:

@@ -25,12 +25,13 @@ __all__ = [
 
 # Number of rows whose moments are computed at a time.
 _BLOCK_ROWS = 65_536
-# Number of rows for the estimate of the resolution (sorting more rows is slow), and number of segments of
-# these rows.
-_N_RESOLUTION_ROWS, _N_RESOLUTION_SEGMENTS = 20_000, 8
-# Maximum noise variance of rounding, relative to the noise variance that explains the error of linear
-# interpolation. If a column has few levels and changes rarely, interpolation has nearly no error, and the
-# distance between levels does not measure the noise.
+# The resolution of a column is estimated from this number of rows, because sorting more rows is slow.
+_N_RESOLUTION_ROWS = 20_000
+# Number of segments that these rows consist of.
+_N_RESOLUTION_SEGMENTS = 8
+# Upper bound of the noise variance due to rounding, as a fraction of the noise variance that would explain
+# the errors of linear interpolation. These errors are nearly zero in columns with few levels that change
+# rarely; the distance between levels does not measure the noise of such columns.
 _MAX_RESOLUTION_SHARE = 0.01
 
 

@@ -32,16 +32,16 @@ class Candidate:
     options : dict
         Options of `ProbabilisticSFA`.
     model : LinearGaussianModel
-        Fit without the held-out values of the first draw, or fit to all values.
+        Fit without the held-out values of the first draw; fit to all values if nothing was held out.
     predictions_by_draw : tuple of HeldOutPredictions, default=()
         Predictions of the held-out values of each draw, each by a fit without these values.
     n_rows : int, default=0
         Number of rows of the fit.
     bic : float, default=nan
-        Bayesian information criterion of the fit to all values of these rows, or of the fit without held-out
-        values, extrapolated to all rows.
+        Bayesian information criterion of `full_fit` if it is available, otherwise of `model`. The
+        log-likelihood is extrapolated to all rows.
     seconds : float, default=0.0
-        Time of fit and scores.
+        Time of the fit and of the predictions, in seconds.
     full_fit : LinearGaussianModel or None, default=None
         The fit to all values of the same rows, if available.
     """
@@ -61,18 +61,18 @@ class Candidate:
 
     @cached_property
     def joint_scores(self) -> FloatArray:
-        """Scores (n,) of the held-out values of all draws, which are calibrated together."""
+        """Scores (n,) of the held-out values of all draws, with one calibration for all draws."""
         return scores(self.predictions)
 
     @property
     def score(self) -> float:
-        """Mean score of the held-out values of all draws, each of which is calibrated separately."""
+        """Mean score of the held-out values of all draws, with a separate calibration for each draw."""
         return float(np.mean(np.concatenate([scores(each) for each in self.predictions_by_draw])))
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Held-out values, by whose predictions candidates are compared.
+    """Draws of held-out values, and the comparison of candidates by predictions of these values.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def columns(self) -> NDArray[np.intp]:
-        """Column of each held-out value (n,) of all draws."""
+        """Column indices (n,) of the held-out values of all draws."""
         return np.concatenate([np.nonzero(held_out.all)[1] for held_out in self.draws])
 
     @property

@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _YEAR = 365.2425 * 86_400.0
-# Minimum standard deviation of a covariate after regression on the other covariates, relative to its standard
-# deviation; smaller values are rounding errors.
+# Minimum ratio of the standard deviations of a covariate after and before regression on the other covariates;
+# smaller ratios are due to rounding errors.
 _MIN_UNEXPLAINED = 1e-9
 
 
@@ -127,20 +127,20 @@ def with_exog(
     names: tuple[str, ...],
     future_rows: Sequence[FutureRows] | None = None,
 ) -> tuple[Sequences, list[FloatArray]]:
-    """Validate covariates, and return rows with their covariates and the covariates of later rows.
+    """Validate covariates, and assign them to the rows of the data and to later rows.
 
-    If data and covariates are DataFrames, rows of covariates are selected by the index of the data; they may
-    have additional rows, in any order. Otherwise they are selected by position: the rows of a sequence, then
-    the later rows.
+    If data and covariates are DataFrames, rows of covariates are selected by the index of the data; the
+    covariates may have additional rows, in any order. Otherwise rows are selected by position: covariates of
+    the rows of a sequence come first, covariates of its later rows follow.
 
     Parameters
     ----------
     sequences : Sequences
         Validated rows.
     X : object
-        Data of the user.
+        Data from which `sequences` was made; None if rows are simulated.
     exog : array-like or DataFrame (T, P), or list of them
-        Covariates; a list has one for each sequence.
+        Covariates; a list has one array or DataFrame for each sequence.
     names : tuple of str
         Names of the covariates.
     future_rows : sequence of FutureRows, optional
@@ -165,8 +165,8 @@ def with_exog(
     has_several = isinstance(exog, list) and len(exog) > 0 and hasattr(exog[0], "shape")
     if has_several and len(exog) != len(sequences.lengths):
         raise ValueError(
-            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences. Pass one array "
-            "for each sequence."
+            f"exog is a list of {len(exog)} arrays, but X has {len(sequences.lengths)} sequences. Pass one "
+            "array for each sequence."
         )
     uses_labels = index_of(exog) is not None and index_of(X[0] if sequences.is_list else X) is not None
     if not has_several and uses_labels and sequences.is_list:
@@ -472,7 +472,10 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
 
 
 def _elapsed(times: Any) -> tuple[Any, FloatArray, bool]:
-    """Return labels of rows, seconds since 2000 or numbers, and whether the times are dates."""
+    """Return labels of rows, times as numbers, and whether the times are dates.
+
+    Dates are converted to seconds since 2000.
+    """
     import pandas as pd
 
     index, times_of_rows = _labels_and_times(times)

@@ -73,10 +73,14 @@ class Diagnostics:
     levels : ndarray of shape (P,)
         Nominal coverage of prediction intervals.
     coverage : dict of ndarray of shape (P, D)
-        Coverage of prediction intervals by kind of prediction: ``"one step"`` ahead; of single values left
-        out (``"cells"``); of whole ``"rows"`` left out; and of ``"blocks"`` of rows left out in one column.
+        Coverage of prediction intervals by kind of prediction:
+
+        - ``"one step"``: values given the previous rows;
+        - ``"cells"``: single left-out values;
+        - ``"rows"``: left-out rows;
+        - ``"blocks"``: left-out blocks of rows in one column.
     n_cells : ndarray of shape (D,)
-        Number of innovations.
+        Number of innovations of each column.
     feature_names : tuple of str
         Names of the columns.
     advice : tuple of str
@@ -94,8 +98,8 @@ class Diagnostics:
     -----
     Misfit is reported if it is large enough to matter and significant at a level of 1 % for all columns
     together. For the advice, cycles are removed before the other tests, so that each misfit is reported once;
-    the attributes describe the original innovations. A smooth factor is suggested if it has a much higher
-    likelihood than an AR(1) factor with the same loadings.
+    the attributes describe the original innovations. Smooth factors are suggested if paths of columns are
+    smooth, or if the likelihood is much higher with a smooth factor in place of an AR(1) factor.
     """
 
     predictions: Any
@@ -211,11 +215,11 @@ def diagnose(
     Parameters
     ----------
     errors : PredictionErrors
-        Errors of all rows, and of left-out values.
+        One-step prediction errors of all rows, and errors of left-out values.
     sequences : Sequences
-        The rows, in units of the model's time.
+        The rows, with times in the model's unit.
     seconds : float or None
-        Length of the unit of time, if known.
+        The model's unit of time in seconds, if known.
     model : ModelProperties
         Processes and noise of the model.
 

@@ -30,7 +30,9 @@ __all__ = ["covariances_of_fit", "covariances_of_mixture", "parameter_variances"
 
 
 def covariances_of_fit(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> FloatArray | None:
-    """Return :func:`covariances_of_mixture` of a fit; None if the parameters were not estimated.
+    """Return the covariances ``V_k`` of a fit, or None if its parameters were not estimated.
+
+    See :func:`covariances_of_mixture`.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ def covariances_of_fit(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> Fl
 def covariances_of_mixture(
     coordinates: Coordinates, params: StateSpace, n_values: FloatArray, lengths: NDArray[np.int64]
 ) -> FloatArray:
-    """Return the covariance ``V_k`` for each state with loadings.
+    """Return the covariance ``V_k`` of row ``k`` of ``G (dC, d)``, for each state with loadings.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ def covariances_of_mixture(
     noise = params.noise_variance.copy()
     if coordinates.n_ar1_noise:
         noise += np.diagonal(loadings[:, n_shared:]) ** 2
-    # Only damped optimizer steps depend on the moments.
+    # Moments are set to zero, because only damped optimizer steps depend on them.
     no_moments = np.zeros((loadings.shape[1], loadings.shape[1]))
     complete = CompleteData(np.maximum(n_values, 1.0), no_moments, n_rows, len(lengths))
     metric = make_metric(coordinates, params, complete)

@@ -108,8 +108,8 @@ class FilterResult:
     row_log_likelihoods : ndarray of shape (T,)
         Log density of each row given the previous rows, in nats; zero for rows without observations.
     state : FilterState
-        Distribution of the state vector after the last row, with AR(1) noise. Pass it to `filter` as `state`
-        to continue with later rows.
+        Distribution of the state vector after the last row; the vector includes the states of AR(1) noise.
+        Pass it to `filter` as `state` to continue with later rows.
     predictions : ndarray or DataFrame of shape (T, D)
         Means of the observations given the previous rows. Predictions, their standard deviations and
         innovations are computed at first use.
@@ -172,7 +172,7 @@ class FilterResult:
 
     @property
     def log_likelihood(self) -> float:
-        """Log density of all rows, in nats; given earlier rows if the filter was resumed."""
+        """Log density of all rows, in nats. If the filter was resumed, it is conditional on earlier rows."""
         return float(np.sum(self.row_log_likelihoods))
 
 
@@ -312,9 +312,10 @@ def standardized_errors(values: FloatArray, means: FloatArray, std: FloatArray) 
         return np.where(std > 0.0, (values - means) / std, np.nan)
 
 
-# Minimum number of values of a tested column; minimum reported autocorrelation, absolute and in standard
-# errors.
-_MIN_VALUES, _MIN_CORRELATION, _MIN_STANDARD_ERRORS = 50, 0.3, 5.0
+# Minimum number of values of a tested column.
+_MIN_VALUES = 50
+# An autocorrelation is reported if its magnitude exceeds this number, and this number of standard errors.
+_MIN_CORRELATION, _MIN_STANDARD_ERRORS = 0.3, 5.0
 
 
 def misfit_message(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:

@@ -1,9 +1,9 @@
 """Interface of fitted models for the estimators: required and optional methods.
 
-The models of this package are subclasses of :class:`FittedModel`: models with Gaussian noise, with Student-t
-noise, without noise, without outliers, and of transformed columns. So are the models of
-:class:`probsfa.BayesianSFA` and :mod:`probsfa.extensions`. The public methods, in :mod:`.methods`, validate
-data and call the methods of a model.
+Subclasses of :class:`FittedModel` are the models of this package (with Gaussian noise, with Student-t noise,
+without noise, without outliers, and of transformed columns), and the models of :class:`probsfa.BayesianSFA`
+and :mod:`probsfa.extensions`. The public methods, in :mod:`.methods`, validate data and call the methods of a
+model.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -91,7 +91,10 @@ class FittedModel:
         steps: Sequence[FloatArray],
         future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return the distribution at times (H,) after each sequence, given covariates (H, P) at that time."""
+        """Return the distribution at times (H,) after each sequence.
+
+        The covariates (H, P) of each sequence are those at these times.
+        """
         raise NotImplementedError
 
     def sample(
@@ -112,8 +115,8 @@ class FittedModel:
         """Return the log-likelihood of all rows, in nats, or its lower bound."""
         raise NotImplementedError
 
-    # A model that does not support these methods lists them in `unsupported_methods`, or its estimator does
-    # not have them.
+    # Models may lack these methods: they list them in `unsupported_methods`, or their estimators list them in
+    # `_unsupported`.
 
     def filter(self, sequences: Sequences, state: Any) -> list[Any]:
         """Return the distribution of the factors in each row of each sequence, given the rows up to it."""
@@ -156,13 +159,13 @@ class FittedModel:
 
     @property
     def stationary_states(self) -> BoolArray:
-        """Mask of the states with a stationary variance, whose loadings are in units of the data."""
+        """Mask of the states that have a stationary variance, so that their loadings are in data units."""
         return np.ones(1, dtype=bool)
 
     # Methods with a default implementation.
 
     def maximum_log_likelihood(self, sequences: Sequences) -> float:
-        """Return the log-likelihood at one set of parameters, for criteria such as BIC."""
+        """Return the log-likelihood for BIC, at a point estimate of the parameters."""
         return self.log_likelihood(sequences)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
@@ -181,7 +184,10 @@ class FittedModel:
         return posteriors
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Return standardized errors (N, D) of observed values; a random tenth is left out at a time."""
+        """Return absolute standardized errors (N, D) of observed values.
+
+        The values are predicted in ten random parts, each given the other parts.
+        """
         scores = np.full_like(sequences.values, np.nan)
         for hidden, remaining in random_parts(sequences):
             filled = self.impute(remaining)
@@ -282,8 +288,8 @@ def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *,
     n_rows : int
         Number of rows in which any value is observed, ``N``.
     share : float, default=1.0
-        Share of these rows in the log-likelihood. The log-likelihood is extrapolated to all rows, so that
-        models fitted to parts of the rows can be compared.
+        Share of these rows that the log-likelihood includes. It is extrapolated to all rows, so that models
+        fitted to parts of the rows can be compared.
 
     Returns
     -------

@@ -2,8 +2,9 @@
 
 New AR(1) factors are estimated from the residuals of the smaller model, by slow feature analysis and from
 lagged covariances. Smooth factors and trends are converted from AR(1) factors. A new stochastic cycle has the
-frequency at which the periodogram most exceeds the spectrum of the model. Full and reduced loadings are
-tried, because residuals are mostly noise, and the parameters with the highest likelihood are used.
+frequency at which the periodogram most exceeds the spectrum of the model. Loadings that are estimated from
+residuals may be too large, because residuals are mostly noise. Each candidate is therefore tried with full
+and with reduced loadings, and the candidate with the highest likelihood is used.
 """
 
 import numpy as np
@@ -54,7 +55,7 @@ def enlarged(
     Returns
     -------
     larger : StateSpace
-        Initial parameters with the highest likelihood of several.
+        Initial parameters of the larger model: of several candidates, those with the highest likelihood.
     """
     added = state_layout.without(params.state_layout)
     residuals = panel.values[:] - params.offset
@@ -72,7 +73,9 @@ def enlarged(
 
 
 def reduced(params: StateSpace, state_layout: StateLayout) -> StateSpace:
-    """Return parameters without the processes that explain least; half their variance is added to the noise.
+    """Return parameters without the processes with the smallest signal-to-noise ratios.
+
+    Half of the variance that these processes explain is added to the noise variance.
 
     Parameters
     ----------
@@ -102,7 +105,7 @@ def reduced(params: StateSpace, state_layout: StateLayout) -> StateSpace:
 
 def _best(candidates: list[StateSpace], panel: Panel) -> StateSpace:
     """Return the parameters with the highest likelihood."""
-    # The fit also computes these statistics, so that only one program is compiled.
+    # `log_likelihood` would be a second program to compile; the fit needs these statistics in any case.
     values = [expected_statistics(params, panel).log_likelihood for params in candidates]
     return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
@@ -139,7 +142,7 @@ def _with_factors(
     )
     if added.n_other_processes:
         known = {} if initial_processes is None else initial_processes.processes
-        # The last of the known parameters belong to the new processes.
+        # Known parameters of the processes of the smaller model come first, those of the new processes last.
         known_of_new = InitialProcesses(
             processes={
                 kind: known[kind].select(np.arange(-n, 0))

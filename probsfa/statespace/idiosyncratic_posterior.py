@@ -22,13 +22,14 @@ __all__ = ["N_DRAWS", "IdiosyncraticPosterior"]
 
 #: Number n of draws for variances due to the factors (relative error sqrt(2 / n)). Forecasts use 4 n draws.
 N_DRAWS = 32
-# Minimum leave-one-out precision of a value, as a fraction of that with known factors.
+# Lower bound of the leave-one-out precision of a value, as a fraction of its precision if factors are known.
 _MIN_RELATIVE_PRECISION = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
 _BATCH_SIZE = 8
 # Tolerances of means and of draws, in posterior standard deviations, and of the log-determinant, in nats.
 _MEAN_TOL, _DRAW_TOL, _LOG_DETERMINANT_TOL = 1e-4, 3e-2, 3e-2
-# Minimum number of draws for the covariances of the factors, which have no exact part.
+# Minimum number of draws for covariances of the factors. They are estimated from draws alone, whereas a part
+# of the variances of values is exact.
 _MIN_COVARIANCE_DRAWS = 64
 
 
@@ -117,8 +118,7 @@ class IdiosyncraticPosterior:
             effects = system.effects(draws.factors)
             effects -= noise.scale * noise.smooth(effects)
             total += np.einsum("rdt,rdt->dt", effects, effects)
-        # The leave-one-out precision of an observed value is positive, but its estimate may be negative.
-        # The variance is therefore limited.
+        # The estimate is limited: with too large a variance, the leave-one-out precision would be negative.
         with np.errstate(divide="ignore"):
             largest = noise.variance / system.steps.weights - self._variances_given_factors
         return np.minimum(total / self._n_draws, (1.0 - _MIN_RELATIVE_PRECISION) * largest)

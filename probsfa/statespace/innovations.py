@@ -141,7 +141,7 @@ def make_innovation_parameters(
 
     See Also
     --------
-    probsfa.statespace.make_parameters : Parameters of unit variance.
+    probsfa.statespace.make_parameters : Parameters of a model whose factors have unit variance.
 
     References
     ----------
@@ -242,7 +242,7 @@ def innovation_parameters(
 
 
 def _vector(name: str, value: ArrayLike, size: int) -> FloatArray:
-    """Return a vector of this size from a number or a vector."""
+    """Validate a number or a vector, and return it as a vector of length `size`."""
     vector = np.asarray(value, dtype=np.float64)
     if vector.shape not in ((), (size,)):
         raise ValueError(f"{name} must be a number or have shape ({size},), got shape {vector.shape}.")

@@ -35,11 +35,11 @@ __all__ = [
 
 # Minimum number of values for a reliable comparison.
 _MIN_VALUES = 20
-# Minimum of one minus the ratio of posterior variance to noise variance; if it is smaller, rounding errors
+# Minimum of ``1 - v / r``, with the symbols of the module documentation. If it is smaller, rounding errors
 # exceed the information in the other values.
 _MIN_VARIANCE_RATIO = 1e-7
-# Noise variance relative to the explained variance; rounding errors affect leave-one-out moments at smaller
-# noise.
+# Minimum ratio of noise variance to explained variance at which leave-one-out moments are not affected by
+# rounding errors.
 _MIN_RELATIVE_NOISE = 1e-5
 
 
@@ -268,7 +268,7 @@ def worse_than_interpolation(
 
 
 def worse_columns_message(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
-    """Return a message on columns that are predicted worse; "" if there are none."""
+    """Return a message on columns that are predicted worse than by interpolation; "" without such columns."""
     if not columns.size:
         return ""
     number = f"{columns.size} column{'s' if columns.size > 1 else ''}"

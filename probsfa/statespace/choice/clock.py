@@ -63,7 +63,10 @@ class Clock:
         return result if result.history else None, "budget" if self._deadline_reported else "keyboard"
 
     def _report(self, count: int, best: float) -> None:
-        """Raise OutOfTime once after the deadline; the fit then evaluates its best parameters."""
+        """Raise OutOfTime after the deadline.
+
+        It is raised only once, because the fit then evaluates its best parameters.
+        """
         if self.remaining <= 0.0 and not self._deadline_reported:
             self._deadline_reported = True
             raise OutOfTime

@@ -30,7 +30,10 @@ _MIN_RELATIVE_GAIN = 0.5
 
 
 def propose_list(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
-    """Propose all candidates of a list, small models first, because larger models start from smaller ones."""
+    """Return a function that proposes a list of candidates, small models first.
+
+    Fits of larger models start from the parameters of smaller models.
+    """
 
     def size(options: dict[str, Any]) -> int:
         requested = FitOptions.of(ProbabilisticSFA(**options))
@@ -49,8 +52,8 @@ def propose_by_search(
     max_factors : int
         Maximum number of factors.
     groups : list of list of dict
-        Options that are combined with the number of factors. A model has at most one option of a group;
-        options of a group are sorted by complexity.
+        Options that are combined with the number of factors, such as numbers of cycles. A model has at most
+        one option of each group. The options of a group are sorted by complexity.
     """
     kinds_of_noise = [options for group in groups for options in group if set(options) == {"noise"}]
 

@@ -38,13 +38,18 @@ from probsfa.statespace.student_model import model_of_fit
 
 __all__ = ["Search"]
 
-# Minimum number of rows of the search, in total and for each factor of the largest model; number of segments
-# of these rows. Cycles are found only if a segment is longer than the period.
-_MIN_ROWS, _MIN_ROWS_PER_FACTOR, _N_SEGMENTS = 2000, 100, 4
+# Minimum number of rows of the search.
+_MIN_ROWS = 2000
+# Minimum number of rows of the search for each factor of the largest model.
+_MIN_ROWS_PER_FACTOR = 100
+# Number of segments that these rows consist of. Cycles are found only if a segment is longer than the period.
+_N_SEGMENTS = 4
 # Maximum numbers of likelihood evaluations of a fit in the search and in the comparison.
 _MAX_SEARCH_EVALUATIONS, _MAX_COMPARISON_EVALUATIONS = 30, 40
-# Candidates of the comparison by held-out values: share of all candidates, minimum and maximum number.
-_COMPARED_SHARE, _MIN_COMPARED, _MAX_COMPARED = 1 / 4, 2, 3
+# Share of the candidates that are compared by held-out values.
+_COMPARED_SHARE = 1 / 4
+# Minimum and maximum number of these candidates.
+_MIN_COMPARED, _MAX_COMPARED = 2, 3
 # Expected gain in nats below which a fit of the search ends; it is small relative to decisive differences of
 # BIC. Only the final fit, to all values, converges.
 _SEARCH_TOL = 0.05 * MAX_EQUAL_BIC
@@ -153,11 +158,13 @@ class Search:
     def criteria(candidates: list[Candidate]) -> FloatArray:
         """Return the criterion (C,) that selects one of several candidates with equal scores.
 
-        The criterion is BIC (smaller is better). It is infinite for candidates with cycles without a spectral
-        peak. BIC of robust candidates is based on a lower bound of the likelihood, and cannot be compared
-        with BIC of Gaussian candidates. In the comparison, held-out scores therefore select the kind of
-        noise, Gaussian if scores are about equal. The criterion is infinite for candidates with the other
-        kind.
+        The criterion is BIC (smaller is better). It is infinite for candidates that have a cycle without a
+        spectral peak, unless all candidates do.
+
+        BIC of robust candidates is based on a lower bound of the likelihood, and cannot be compared with BIC
+        of Gaussian candidates. In the comparison, held-out scores therefore select robust or Gaussian noise
+        (Gaussian if scores are about equal), and the criterion of candidates with the other noise is
+        infinite.
         """
         # BIC is NaN if AR(1) noise is integrated out, because the likelihood is not computed.
         bic = np.array([np.inf if np.isnan(each.bic) else each.bic for each in candidates])
@@ -317,8 +324,8 @@ class Search:
         Returns
         -------
         Candidate or None
-            None if the fit was interrupted, except for the first fit of the search, of which the best
-            parameters are returned.
+            None if the fit was interrupted. An interrupted first fit of the search is returned with its best
+            parameters, so that there is a result.
         """
         start_time = self.clock.seconds
         if held_out is None:
@@ -338,10 +345,10 @@ class Search:
         predictions = () if held_out is None else (self.comparison.predict(model, held_out),)
         full_fit = model if held_out is None else None
         if previous is not None and previous.n_rows == observed.n_rows and previous.full_fit is not None:
-            # The search had the same rows.
+            # The search fitted all values of the same rows; BIC of that fit needs no extrapolation.
             bic, full_fit = previous.bic, previous.full_fit
         else:
-            # BIC is extrapolated to all rows, because larger models have lower BIC with more rows.
+            # BIC is extrapolated to all rows, because BIC favours larger models if there are more rows.
             share = np.count_nonzero(observed.mask.any(axis=1)) / self.n_observed
             bic = bayesian_criterion(
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
