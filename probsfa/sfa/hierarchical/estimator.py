@@ -87,8 +87,8 @@ class HierarchicalSFA(ScoredOnGraph):
     grids_ : list of tuple of int
         Numbers of nodes along each axis, for every layer.
     banks_ : list of NodeBank
-        Trained nodes. A layer has one entry, or two if `Layer.pca` is set: those of the principal component
-        analysis, then its own.
+        Trained nodes. A layer has one entry. If `Layer.pca` is set, it has two: the nodes of the principal
+        component analysis, then the nodes of its `method`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -177,9 +177,9 @@ class HierarchicalSFA(ScoredOnGraph):
         Warns
         -----
         UserWarning
-            If a node has as many inputs as rows, so that its outputs can fit any values. Also if outputs are
-            not slow on held-out rows, which is tested for networks with expansions on a temporal graph and at
-            most 20 rows for each dimension of a node. Streams of rows are not tested.
+            If the inputs of a node have as many dimensions as rows, so that its outputs can fit any values.
+            Also if outputs are not slow on held-out rows. This is tested only for arrays (not streams),
+            networks with expansions, a temporal graph, and fewer rows than 20 times the rank of a node.
         """
         self._check_parameters()
         source, lengths, stages = self._open(X, lengths)
@@ -429,8 +429,8 @@ def _warn_of_high_ranks(banks: list[NodeBank], n_rows: int) -> None:
         if bank.stage.method != "pca" and bank.rank.max() >= n_samples - 1:
             warnings.warn(
                 f"The {n_rows} rows have rank {bank.rank.max()} in a node of {bank.stage.name}, so that its "
-                "outputs can fit any values, and are too slow. Use smaller fields or expansions, or more "
-                "rows.",
+                "outputs can fit any values, and their delta values are too small. Use smaller fields or "
+                "expansions, or more rows.",
                 stacklevel=3,
             )
             return

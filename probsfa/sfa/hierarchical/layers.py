@@ -118,8 +118,8 @@ class Layer:
     n_components : int or None, default=None
         Outputs of every node; None for the rank of its inputs, in the top layer only.
     field : int, tuple of int or None, default=None
-        Number of positions of the layer below along each axis that are inputs of a node. Positions are nodes,
-        or inputs in the first layer. None is all positions: a single node.
+        Number of positions along each axis that are inputs of a node. A position is a node of the layer
+        below; for the first layer, it is a position of the input. None is all positions: a single node.
     stride : int, tuple of int or None, default=None
         Positions from one node to the next. None is the field: fields do not overlap.
     expansion : transformer or None, default=None
@@ -137,7 +137,8 @@ class Layer:
         standard deviations, which also clips training data. Recommended with polynomials, which diverge
         outside the range of the training data.
     delta_threshold : float, default=1.96
-        Threshold of delta values for "igsfa"; the first outputs of the expansion must be its inputs.
+        Threshold of delta values for "igsfa". This method requires an expansion whose first outputs are its
+        inputs.
 
     See Also
     --------
@@ -405,7 +406,7 @@ def cascade_layers(
     expansion: Any = None,
     clip: float | str | None = "range",
 ) -> list[Layer]:
-    """Return the layers of Sprekeler's algorithm 1: each is one node with all outputs of the previous layer.
+    """Return the layers of Sprekeler's algorithm 1: one node each, with the previous outputs as inputs.
 
     With one training graph for all levels, each level solves the generalized slow feature problem for
     polynomials of the outputs of the previous level; the outputs approach the Laplacian eigenmap of the

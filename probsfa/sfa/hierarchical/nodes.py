@@ -205,7 +205,7 @@ class NodeStream:
 
     def _add_differences(self, nodes: slice, Z: FloatArray, valid: NDArray[np.bool_], lag: int) -> None:
         tail, rows = self.tail[nodes], Z.shape[1]
-        head = min(lag, rows)  # the rows `lag` before these are in the tail of earlier blocks
+        head = min(lag, rows)  # number of first rows whose earlier row is in the tail
         for later, earlier, is_valid in (
             (Z[:, :head], tail[:, :head], valid[:head]),
             (Z[:, lag:], Z[:, : max(rows - lag, 0)], valid[lag:]),
@@ -255,7 +255,7 @@ def node_graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
 
 
 def pool_nodes(moments: NodeMoments) -> NodeMoments:
-    """Return the moments of one node with the rows of all nodes, as sequences of equal weight."""
+    """Return the moments of one node with the rows of all nodes; all nodes have equal weight."""
     origin = moments.origin[:1]
     offsets = (moments.origin - origin) + moments.offset
     center = offsets.mean(axis=0, keepdims=True)
@@ -491,9 +491,10 @@ class NodeBank:
 
 
 def gather(chunk: FloatArray, positions: NDArray[np.intp]) -> FloatArray:
-    """Return the inputs of some nodes: (positions, rows, channels) to a new array (nodes, rows, inputs).
+    """Return the inputs of some nodes as a new array (nodes, rows, inputs).
 
-    The inputs of a node are ordered by position, then by channel.
+    A chunk has the shape (positions, rows, channels). The inputs of a node are ordered by position, then by
+    channel.
     """
     n_channels = chunk.shape[2]
     n_nodes, n_positions = positions.shape

@@ -307,7 +307,7 @@ def _by_columns(
     else:
         first = _columns(stage, source, slice(0, 1), n_rows)[:, 0]
         n_expanded = Expander.fit(stage.expansion, first).n_features_out
-    n_running = workers.n_jobs * 3 * n_expanded  # expanded inputs that threads hold at a time
+    n_running = workers.n_jobs * 3 * n_expanded  # expanded values per row that all threads hold at a time
     for group in _groups(stage.n_nodes, n_rows * stage.n_inputs, spare=n_rows * n_running):
         inputs = _columns(stage, source, group, n_rows)
 

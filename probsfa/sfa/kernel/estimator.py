@@ -157,9 +157,11 @@ _DEFAULT_REGULARIZATION = 1e-3  # relative to the mean of k(z, z), if no rows ca
 _N_FOLDS = 5
 _N_PRE_IMAGE_POINTS = 1000
 _MAX_SUPPORT = 500  # by default; the selection of the regularization then takes seconds
-# A warning names a smaller regularization that halves the delta values in training and at most doubles delta
-# values on held-out rows, if these are also small. Five folds do not resolve a factor of two for a slow
-# change that occurs once.
+# A warning names a smaller regularization than the selected one if three conditions hold:
+# - the mean delta value in training is at most half as large;
+# - the mean delta value on held-out rows is at most twice as large;
+# - the mean delta value on held-out rows is at most 0.2.
+# Five folds do not resolve a factor of two for a slow change that occurs only once.
 _MAX_LOSS_RATIO, _MAX_SLOW_DELTA = 2.0, 0.2
 # Time of the selection, relative to that of moments and whitening: 0.5 to 1.9 were measured for 1,000 to
 # 20,000 rows and 200 to 1,000 support vectors.
@@ -186,7 +188,8 @@ class RegularizationPath(NamedTuple):
         The smallest regularization at which all variances are one within the tolerance; NaN if there is none.
         ``regularization="auto"`` selects by the held-out delta values instead.
     held_out_delta_values : ndarray (P, K)
-        Delta values on held-out folds of consecutive rows; NaN if there are too few rows.
+        Delta values on held-out rows; NaN if there are too few rows. Folds are as for the parameter
+        `regularization` of :class:`KernelSFA`.
     """
 
     regularizations: FloatArray
@@ -225,9 +228,10 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     regularization : float or "auto", default="auto"
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularization, which overfits if
         a large part of the rows are support vectors and the kernel is narrow. ``"auto"`` selects, among 0 and
-        powers of ten, the smallest value whose delta values on held-out folds of consecutive rows are within
-        2 % of the best; if no output is slower than noise, the largest value. ``"auto"`` takes two to four
-        times as long as a number; its time grows with the cube of the number of support vectors.
+        powers of ten times the mean of ``k(z, z)``, the smallest value whose mean delta value on held-out
+        rows is within 2 % of the lowest; if no output is slower than noise, the largest value. Folds are
+        consecutive rows; on a graph, every fifth row by label. ``"auto"`` takes two to four times as long as
+        a number; its time grows with the cube of the number of support vectors.
     n_support : int, optional
         Number of support vectors, or their maximum number with ``"online_mah"``. By default determined by
         `threshold`; without a threshold all rows are used, at most 500 (with ``"online_mah"`` all).
@@ -265,7 +269,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Rows of the training data (all sequences in order) that are support vectors, in the order of
         selection; None if `support` contains points.
     support_vectors_ : ndarray (m, D)
-        These rows; (m, m) kernel values between them if the kernel is precomputed.
+        Support vectors; with a precomputed kernel, the (m, m) kernel values between them.
     origin_ : ndarray (D,)
         Offset subtracted from rows and support vectors before the kernel is computed, to reduce rounding
         errors: the mean of the training rows for the translation-invariant kernels "rbf", "laplacian" and
@@ -278,8 +282,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Mean squared change of each output over the training rows. Outputs are sorted by slowness plus
         penalty.
     held_out_delta_values_ : ndarray (K,) or None
-        The same on held-out rows, with the selected regularization; None if `regularization` is a number or
-        rows are too few.
+        Delta values on held-out rows, with the selected regularization; None if `regularization` is a number
+        or rows are too few.
     timescales_ : ndarray (K,)
         ``-lag / log(1 - delta/2)`` in rows, or in steps of the Markov chain on the graph.
     norms_ : ndarray (K,)
@@ -301,8 +305,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
 
     Notes
     -----
-    The time is O(m^2 n) and the memory of the moments O(m^2), whatever the length of the series. The sign of
-    an output makes its largest correlation with a kernel function of the support positive.
+    The time is O(m^2 n) and the memory of the moments O(m^2). The sign of an output makes its largest
+    correlation with a kernel function positive.
 
     Kernels must be symmetric and positive semidefinite, at least on combinations whose coefficients sum to
     zero; this is checked on the support vectors. Kernels other than "rbf", "laplacian" and "linear" depend on
@@ -311,7 +315,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
 
     ``inverse_transform`` returns approximate pre-images: a kernel ridge regression from outputs to inputs
     with a Gaussian kernel, learned from the first 1,000 support vectors (Bakir, Weston & Schoelkopf 2004,
-    Learning to find pre-images, NIPS 16). Its width and ridge minimize the leave-one-out error.
+    NIPS 16). Its width and ridge minimize the leave-one-out error.
 
     Examples
     --------
@@ -460,8 +464,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     ) -> RegularizationPath:
         """Compute outputs for increasing regularization, and find the smallest stable one (paper, section 5).
 
-        Centring and whitening are done once; each regularization requires one eigenproblem. Only `support_`
-        is set on the estimator.
+        Centring and whitening are done once; each regularization requires one eigenproblem. The estimator is
+        not fitted; only `support_`, `origin_`, `graph_` and `n_features_in_` are set.
 
         Parameters
         ----------

@@ -23,8 +23,9 @@ __all__ = ["HeldOutPath", "HeldOutSplit", "graph_splits", "held_out_path", "temp
 
 IntArray = NDArray[np.intp]
 
-# Smaller ratios of delta values are not significant with five folds. The smallest value of the grid, zero, is
-# therefore selected if there is no overfitting.
+# Regularizations whose mean delta value is within 2 % of the smallest one are treated as equally good: five
+# folds do not resolve smaller differences. The smallest of these regularizations is selected; without
+# overfitting, this is zero.
 _MAX_DELTA_RATIO = 1.02
 
 
@@ -45,13 +46,14 @@ class HeldOutSplit(NamedTuple):
 
 
 class HeldOutPath(NamedTuple):
-    """Outputs on held-out rows, for several regularizations.
+    """Slowness of K outputs on the held-out rows of F splits, for P regularizations.
 
     Attributes
     ----------
-    changes, squares : ndarray (F, P, K)
-        Mean squared change of every output on the held-out rows of each split, and mean square of the output
-        about its mean over the training rows.
+    changes : ndarray (F, P, K)
+        Mean squared change of every output on the held-out rows.
+    squares : ndarray (F, P, K)
+        Mean square of every output on the held-out rows, about its mean over the training rows.
     """
 
     changes: FloatArray
@@ -150,7 +152,7 @@ def held_out_path(
 # ---- splits of the vertices of a training graph, for slowness on held-out vertices
 
 
-_MAX_VERTICES = 5000  # the number of edges may be the square of this
+_MAX_VERTICES = 5000  # a graph may have as many edges as the square of the number of vertices
 
 
 def graph_splits(
@@ -162,7 +164,9 @@ def graph_splits(
     support: NDArray[Any],
     n_folds: int,
 ) -> Iterator[HeldOutSplit]:
-    """Yield splits that hold out every n-th vertex in the order of labels, or of rows if there are none.
+    """Yield splits that hold out one of `n_folds` sets of vertices each.
+
+    Vertices are assigned to the sets in turn, in the order of the labels, or of the rows without labels.
 
     Parameters
     ----------

@@ -56,9 +56,9 @@ _BLOCK_ROWS = (256, 8192)
 # Tolerances of asymmetry and of negative eigenvalues, relative to the largest value; rounding errors in
 # single precision are ten times smaller.
 _ASYMMETRY_TOL = _NEGATIVE_EIGENVALUE_TOL = 1e-6
-# Loadings within this relative tolerance of the largest are ties in the sign rule. Rounding errors are 1e-8
-# or more for nearly dependent kernel functions. Antisymmetric outputs have two largest loadings of opposite
-# sign, at both ends of the series.
+# Loadings within this relative tolerance of the largest are ties in the sign rule. An antisymmetric output
+# has such a tie: its loadings at the two ends of the series are equal except for the sign. Rounding errors
+# are 1e-8 or more for nearly dependent kernel functions.
 _SIGN_TIE_TOL = 1e-6
 # The linear kernel is included, because coefficients of outputs sum to zero.
 _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
@@ -584,7 +584,7 @@ def check_rank(problem: KernelProblem, n_components: int) -> None:
     if n_components > rank:
         remedy = "Use more support vectors, another kernel, or a lower rank_tol."
         if problem.n_rounded or not rank:
-            hidden = f"{problem.n_rounded} more" if problem.n_rounded else "any that there are"
+            hidden = f"{problem.n_rounded} more" if problem.n_rounded else "any other dimensions"
             remedy = f"Rounding of the kernel values hides {hidden}: rescale X, and subtract its mean."
         raise RankError(
             f"n_components={n_components} is more than the {rank} dimensions in which the kernel functions "

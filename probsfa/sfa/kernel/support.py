@@ -30,7 +30,9 @@ IntArray = NDArray[np.intp]
 _N_CANDIDATES = 256  # rows whose errors are updated after each pivot; other rows after each block
 _PIVOT_BLOCK = 64
 _ONLINE_BLOCK = 256
-_KPCA_SLACK = 1e3  # factor of the rounding errors, which small pivots of kernel PCA increase
+# Multiple of the rounding error below which an error is treated as zero in kernel PCA: divisions by small
+# pivots amplify rounding errors.
+_KPCA_SLACK = 1e3
 
 
 def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
@@ -43,12 +45,12 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
     n_support : int
         Maximum number of rows.
     threshold : float, default=0.0
-        Stop when no error exceeds this (or the rounding error of zero).
+        Stop when no error exceeds this value, or when all errors are within rounding of zero.
 
     Returns
     -------
     ndarray (m,) of int
-        Selected rows in the order of selection; the first among equals.
+        Selected rows in the order of selection. Of rows with equal errors, the first is selected.
 
     Notes
     -----

@@ -69,7 +69,7 @@ __all__ = [
 
 GAMMA_RULES = ("median", "neighbors", "self_tuning")
 
-_MAX_ROWS = 2000  # the rules use at most this number of rows, else a fixed random sample
+_MAX_ROWS = 2000  # of more rows, the rules use a random sample of this size, with a fixed seed
 
 
 def check_gamma(gamma: Any) -> None:
@@ -210,7 +210,7 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
 def new_edges(
     estimator: Any, X: Any, new: NewPoints
 ) -> tuple[Sequences | None, int, Iterator[tuple[slice, NewEdges]]]:
-    """Validate new points; return their number and blocks of their edges to training points."""
+    """Validate new points; return them as sequences or None, their number, and blocks of their edges."""
     edges = new.edges
     if edges is None:
         if isinstance(estimator.affinity, TrainingGraph):

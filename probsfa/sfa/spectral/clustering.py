@@ -86,8 +86,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int or "eigengap", default=8
-        Number of clusters. "eigengap" selects up to 20, the number of eigenvalues before the largest gap (see
-        :func:`eigengap`), or the number of connected components if that is larger.
+        Number of clusters. "eigengap" selects the number of eigenvalues before the largest gap, at most 20
+        (see :func:`eigengap`). If the graph has more than 20 connected components, each is a cluster.
     n_components : int, optional
         Number of eigenvectors, the constant one included; default `n_clusters`.
     affinity : {"nearest_neighbors", "rbf", "precomputed", ...}, default="nearest_neighbors"
@@ -132,8 +132,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     Warns
     -----
     UserWarning
-        If the graph has more connected components than clusters, or fewer positive eigenvalues, which cannot
-        distinguish so many clusters.
+        If the graph has more connected components than clusters. Also if it has fewer positive eigenvalues
+        than clusters, so that the coordinates cannot separate all clusters.
 
     See Also
     --------
@@ -143,8 +143,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     Notes
     -----
     A point without edges is a connected component, and therefore a cluster. A bipartite graph, in which edges
-    only join points of different sides, has the eigenvalue -1, whose eigenvector separates the sides. It is
-    used if only the first eigenvalue is positive, as in a complete bipartite graph.
+    only join points of different sides, has the eigenvalue -1, whose eigenvector separates the sides. This
+    eigenvector is used if only the first eigenvalue is positive, as in a complete bipartite graph.
 
     Examples
     --------
@@ -279,9 +279,9 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         n_used = int(np.sum(_scales(self.eigenvalues_) > 0))
         if n_used < min(self.n_clusters_, len(self.eigenvalues_)):
             warnings.warn(
-                f"The graph has {n_used} of its first {len(self.eigenvalues_)} eigenvalues above 0, less "
-                f"than n_clusters={self.n_clusters_}: it has fewer groups of strongly connected points. "
-                "Lower n_neighbors or n_clusters, or raise gamma.",
+                f"The graph has only {n_used} of the first {len(self.eigenvalues_)} eigenvalues above 0, "
+                f"fewer than n_clusters={self.n_clusters_}, and so fewer groups of strongly connected "
+                "points. Lower n_neighbors or n_clusters, or raise gamma.",
                 stacklevel=4,
             )
 
@@ -320,7 +320,7 @@ def _scales(mu: FloatArray) -> FloatArray:
 def _with_self_loops_of_isolated(W: Any) -> Any:
     """Add a self-loop of the mean degree to every vertex without an edge.
 
-    A random walk then stays at the vertex, so that it has the eigenvalue 1, as any connected component.
+    A random walk then stays at the vertex, which adds an eigenvalue 1, as any connected component does.
     """
     degrees = np.asarray(W.sum(axis=1)).ravel()
     isolated = degrees == 0.0
@@ -352,7 +352,7 @@ def _prepare(clusterer: Any, n_clusters: int, random_state: Any) -> Any:
     accepted = prepared.get_params()
     parameters = {"n_clusters": n_clusters, "n_components": n_clusters, "random_state": random_state}
     if "n_clusters" in accepted:
-        del parameters["n_components"]  # mixture models use this name
+        del parameters["n_components"]  # the name of the number of clusters in mixture models only
     if random_state is None:
         del parameters["random_state"]
     return prepared.set_params(**{name: value for name, value in parameters.items() if name in accepted})

@@ -53,8 +53,8 @@ class DiffusionMap(Embedding):
     alpha : float or "uniform", default="uniform"
         Correction for the density of the points. A number is the exponent of Coifman & Lafon: 0 for no
         correction, as in :class:`LaplacianEigenmaps`; 1 for a complete correction if the density varies
-        little within the width of the kernel. "uniform" iterates until all points have the same weighted sum
-        of kernels, which is more accurate.
+        little within the width of the kernel. "uniform" is more accurate: ten iterations make the weighted
+        sums of the kernel over all points nearly equal.
     time : float, default=1.0
         Number of steps of the walk, ``t``, at least 0: each coordinate is scaled by ``mu^t``. With 0 all have
         unit variance.
@@ -142,9 +142,9 @@ class DiffusionMap(Embedding):
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        The same kernel connects a new point to the training points, also to an equal one. Coordinates are
-        ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from the new point. For training
-        points these are the coordinates of the embedding.
+        The kernel of the fit connects a new point to the training points, including a training point that
+        equals it. Coordinates are ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from
+        the new point. For training points these are the coordinates of the embedding.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class DiffusionMap(Embedding):
         return sequences
 
     def _extension_factors(self) -> FloatArray:
-        """Return the factors (K,) of the mean of ``psi`` after one step."""
+        """Return the factors (K,) that multiply the mean of ``psi`` after one step: ``mu^(t - 1)``."""
         time = float(self.time)
         if time < 1.0 and (np.abs(self.eigenvalues_) < _MIN_EIGENVALUE).any():
             k = int(np.argmin(np.abs(self.eigenvalues_)))

@@ -334,7 +334,7 @@ def _ascending(distances: FloatArray, nearest: IntArray) -> tuple[FloatArray, In
 # point. It is a continuous function of the weights.
 
 
-# A new point coincides with a training point only if its self-weight is within this tolerance of 1.
+# A new point equals a training point only if the weight of its self-loop is within this tolerance of 1.
 _COINCIDENCE_TOL = 1e-6
 _MIN_DENOMINATOR = 1e-2
 _MIN_EIGENVALUE = 1e-8  # of 1 - lambda; rounding errors dominate smaller values
@@ -359,12 +359,13 @@ def extend_random_walk(
     ndarray (N, K)
         Coordinates of the new points.
     ndarray (N,)
-        Degrees of the new points, without self-edges.
+        Degrees of the new points, without self-loops.
 
     Raises
     ------
     ValueError
-        If a point has no edge, or a coordinate has the eigenvalue 1 and there are no self-edges.
+        If a point has no edge. Also if a coordinate has the eigenvalue 1 and no self-loop is excluded from
+        the degrees (``self_loops`` are zero).
     """
     degrees = np.asarray(edges.weights.sum(axis=1)).ravel()
     mean = np.asarray(edges.weights @ vectors)

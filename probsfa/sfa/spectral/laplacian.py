@@ -53,7 +53,8 @@ class GraphSpectrum(NamedTuple):
     Attributes
     ----------
     eigenvalues : ndarray (K,)
-        Eigenvalues in ascending order; exact zeros are one fewer than connected components.
+        Eigenvalues in ascending order. The number of exact zeros is the number of connected components minus
+        one.
     vectors : ndarray (n, K)
         ``y`` with ``y' M y = 1``, orthogonal to each other and to the constant under ``M``.
     n_connected : int
@@ -167,7 +168,7 @@ def is_sparse(W: Any) -> bool:
 def _significant_edges(W: Any) -> Any:
     """Return W without its diagonal and without edges too light to change a degree in double precision.
 
-    Such edges would connect components by eigenvalues below rounding errors.
+    Such edges would connect components whose eigenvalues differ from zero by less than rounding errors.
     """
     if is_sparse(W):
         W = _short_indices(sp.csr_array(W))
@@ -235,7 +236,7 @@ def _merge_spectra(
 
 
 def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple[FloatArray, FloatArray, str]:
-    """Solve one connected graph: eigenvalues, vectors with unit mass, and the method used."""
+    """Return eigenvalues of a connected graph, vectors with ``y' M y = 1``, and the method used."""
     n = W.shape[0]
     used = choose_method(W, count) if method == "auto" or n <= _MAX_DENSE_ROWS else method
     degrees = np.asarray(W.sum(axis=1)).ravel()
@@ -340,7 +341,7 @@ def _largest_remaining_eigenvalue(
     """Estimate a lower bound of the largest eigenvalue in the complement of `initial_vectors`."""
     if initial_vectors.shape[1] >= len(initial_vectors) - 2:
         return 0.0
-    if not is_inverse:  # of close eigenvalues, only a converged search is reliable
+    if not is_inverse:  # eigenvalues are close together; only a converged search is then reliable
         return float(_lanczos(product, initial_vectors, 1, is_inverse, tol=_PROBE_TOL)[0][0])
     x = np.random.default_rng(1).standard_normal(len(initial_vectors))
     V, AV = initial_vectors[:, :0], initial_vectors[:, :0]
