@@ -65,7 +65,7 @@ def identity_like(matrix: Array) -> Array:
 
 
 def cholesky(matrix: Array) -> tuple[Array, Array]:
-    """Return ``U`` (K, K, S) with ``U' U = matrix``, upper, and the reciprocals (K, S) of its diagonal."""
+    """Return upper triangles ``U`` (K, K, S) with ``U' U = matrix``, and reciprocals (K, S) of diagonals."""
     n = matrix.shape[0]
     if _for_library(n):
         upper = jnp.linalg.cholesky(matrix.T, symmetrize_input=False).T
@@ -114,8 +114,8 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
 def whiten(matrix: Array, right: Array) -> Array:
     """Return the solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
 
-    For use outside the loop over rows. If :func:`.single_kernels` is true, it is a loop, which compiles
-    quickly.
+    If :func:`.single_kernels` is true, the solution is computed by a loop over the rows of the matrices,
+    which compiles quickly. Loops over time do not use this function.
     """
     if not single_kernels():
         return solve_lower(*cholesky(matrix), right)
@@ -140,9 +140,9 @@ def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
 
 
 def products(values: Array) -> Array:
-    """Return products (ceil(K / 8), S) of eight successive numbers each (K, S), to compute fewer logarithms.
+    """Multiply groups of eight successive numbers of an array (K, S); return the products (ceil(K / 8), S).
 
-    Products of more numbers may overflow or underflow.
+    The logarithm of a product replaces eight logarithms. Products of more numbers may overflow or underflow.
     """
     factors = []
     for start in range(0, values.shape[0], MAX_UNROLLED):

@@ -55,9 +55,9 @@ def compiler_options(*, low_optimization: bool) -> dict[str, Any]:
     Parameters
     ----------
     low_optimization : bool
-        Whether to lower the optimization level. It does not affect the speed of loops of vector
-        instructions or library calls, but halves the speed of the loops of :mod:`.segmented` at eight
-        states.
+        Whether to lower the optimization level. A lower level halves the speed of the loops of
+        :mod:`.segmented` at eight states. It does not slow down library calls and loops of vector
+        instructions.
     """
     if not on_cpu():
         return {}
@@ -126,8 +126,8 @@ def one_kernel(function: _F) -> _F:
     def second_copy(*args: Any) -> Any:
         return without_hint(*args)
 
-    # JAX caches traced operations for each function. They depend on `single_kernels`, so that two functions
-    # are required.
+    # JAX caches the traced operations of each function. The operations depend on `single_kernels`; therefore
+    # there is one function for each of its values.
     compiled = {True: jax.jit(without_hint), False: jax.jit(second_copy)}
 
     @wraps(function)

@@ -110,7 +110,7 @@ class Blocks(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Transitions of blocks of equal size, (P, B, B) for one row.
+    """Transitions ``z_t+1 = A z_t + e`` with ``Cov e = Q`` of blocks of equal size, (P, B, B) for one row.
 
     ``Q`` is stored, because ``I - A A'`` has no significant digits for slow processes, and differs from ``Q``
     for non-stationary processes.
@@ -128,7 +128,7 @@ class Group(NamedTuple):
 
 
 class BlockEntries(NamedTuple):
-    """Row and column indices (L,) of all entries within blocks, which sums over transitions contain."""
+    """Row and column indices (L,) of the entries within blocks; sums over transitions have these entries."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -192,7 +192,7 @@ class Transition(NamedTuple):
         return int(self.decay.shape[0])
 
     def map(self, function: Callable[[Any], Any]) -> Transition:
-        """Apply a function to each array. It may change only the first or the last axis."""
+        """Apply a function to each array; the function may change only the first or the last axis."""
         groups = tuple(Group(*map(function, group)) for group in self.groups)
         return Transition(function(self.decay), groups)
 
@@ -253,7 +253,7 @@ class Transition(NamedTuple):
         return self.matrix.times(states)
 
     def move_back(self, states: Array) -> Array:
-        """Return ``A' x``: the score with respect to ``z_t``, if ``x`` is that with respect to ``A z_t``."""
+        """Return ``A' x``; for a score ``x`` with respect to ``A z_t``, the score with respect to ``z_t``."""
         return self.matrix.transposed().times(states)
 
     def innovation_covariance(self) -> Any:
@@ -300,7 +300,7 @@ class Transition(NamedTuple):
         return self.matrix.transposed().times_from_right(self.matrix.times(covariance))
 
     def move_information_back(self, information: Array) -> Array:
-        """Return ``A' N A``, the information about ``z_t`` in information ``N`` about ``A z_t``."""
+        """Return ``A' N A``; for information ``N`` about ``A z_t``, the information about ``z_t``."""
         return self.matrix.times_from_right(self.matrix.transposed().times(information))
 
     def predict_covariance(self, covariance: Array) -> Array:
@@ -335,7 +335,10 @@ class Transition(NamedTuple):
         return packed[triangle(size).positions[rows * size + columns]]
 
     def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
-        """Return the terms of known states, from innovations ``z_t+1 - A z_t`` and earlier states ``z_t``."""
+        """Return the terms of states without uncertainty.
+
+        ``innovations`` are ``z_t+1 - A z_t``, and ``earlier`` are the states ``z_t``.
+        """
         rows, columns = self._entries()
         return TransitionTerms(
             innovations[rows] * innovations[columns],
@@ -568,7 +571,8 @@ def block_transitions(processes: Iterable[Process], gaps: AnyArray) -> tuple[Gro
     groups = []
     for size in sorted(by_size):
         parts = list(zip(*by_size[size], strict=True))
-        # JAX, if any array is from JAX: processes without free parameters have NumPy arrays.
+        # Processes without free parameters have NumPy arrays, even if other processes have arrays of JAX. The
+        # namespace is JAX if any array is from JAX.
         namespaces = [_namespace(array) for part in parts for array in part]
         namespace = next((x for x in namespaces if x is not np), np)
         groups.append(Group(*(namespace.concatenate(part, axis=1) for part in parts)))

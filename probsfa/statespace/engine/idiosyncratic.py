@@ -108,10 +108,11 @@ class Steps:
 
 
 class _Links(NamedTuple):
-    """Links (D, T) of each row of a column with the previous row.
+    """Links (D, T) of each row of a column with the previous row, in the preconditioner.
 
-    A row is linked if it and the previous row are between two adjacent observations of the column that are
-    correlated in the preconditioner, or are these observations.
+    In the preconditioner, two adjacent observations of a column in one sequence are correlated if they are at
+    most eight rows apart. All rows after the first and up to the second of these observations are then linked
+    with their previous rows.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Distribution of each value given all other values, by a filter and smoother value by value.
+"""Distribution of each value given all other values, by a filter and smoother that process single values.
 
 Let ``Sigma`` be the covariance of all observed values, ``e = Sigma^-1 (x - mu)`` their smoothing errors (de
 Jong 1989), and ``d = diag(Sigma^-1)``. Given all other values, a value has the mean ``x - e / d`` and the
@@ -13,7 +13,8 @@ values::
     s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
 
 No step divides by the noise variance. The usual alternative removes a value from the posterior given all
-values. Its relative rounding error is ``1e-15`` times the variance of the value divided by that of its noise.
+values. The relative rounding error of this alternative is ``1e-15`` times the ratio of the variance of the
+value to its noise variance.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The log-likelihood as a JAX function of the parameters, with an exact gradient from one posterior.
+"""The log-likelihood as a JAX function of the parameters, with an exact gradient from one smoother run.
 
 Samplers and optimizers in JAX differentiate this function. It supports ``jax.jit``, ``jax.vmap`` and second
 derivatives. It requires 64-bit arrays.
@@ -30,8 +30,8 @@ class ScoreTerms(NamedTuple):
         Derivatives of the log-likelihood with respect to loadings (D, K), noise variances (D,) and offsets
         (D,).
     transitions : tuple of Array
-        Number of transitions over each gap (U,), and sums over them of the terms ``innovation_power`` and
-        ``innovation_moments`` (U, L) of :class:`.TransitionTerms`.
+        Number (U,) of transitions over each gap, and sums (U, L) over these transitions of the
+        ``innovation_power`` and ``innovation_moments`` of :class:`.TransitionTerms`.
     means : Array of shape (T, K)
         Posterior means of the states.
     """

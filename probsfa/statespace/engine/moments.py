@@ -13,7 +13,7 @@ from probsfa._typing import FloatArray
 if TYPE_CHECKING:
     from jax import Array
 
-# 32 bits: JAX cannot index by 64-bit arrays if the user's setting is single precision.
+# Indices have 32 bits, because JAX cannot index by 64-bit arrays if the user has set single precision.
 IntArray = NDArray[np.int32]
 
 

@@ -229,7 +229,8 @@ def visit_moments(
     panel : Panel
         Packed observations.
     visit : callable
-        Called with the rows of a chunk, their means and their covariances. These arrays are not stored.
+        Called with the rows of a chunk, their means and their covariances. The engine does not keep these
+        arrays, so that the moments of all rows are never in memory together.
     for_steps : bool, default=False
         Whether moments are used for optimizer steps only, for which five digits suffice.
 

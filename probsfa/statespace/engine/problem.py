@@ -77,7 +77,7 @@ def make_model(params: StateSpace, panel: Panel) -> Model:
 
 
 def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
-    """Return rows with the parameters; ``after_index`` is the index of the gap after the rows."""
+    """Combine parameters and rows; ``after_index`` is the index of the gap after the rows."""
     table = model.transitions
     if model.n_gaps == 1:
         transitions = table.at(0).start_unless(rows.gap_index == 0)
@@ -122,7 +122,7 @@ class Strategy(Protocol):
 
     @property
     def low_optimization(self) -> bool:
-        """Whether to compile programs at a lower optimization level, because they are as fast with it."""
+        """Whether to compile programs at a lower optimization level; true if they are equally fast."""
         ...
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:

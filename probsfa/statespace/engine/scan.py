@@ -35,7 +35,7 @@ the minimum memory traffic are:
 part                                  operations                       bytes
 ===================================== ================================ =======================
 a row: summary, filter and smoother   ``34 n^3``                       ``8 (5.5 n^2 + 9.5 n)``
-a row: more for all moments                                            ``12 n^2``
+a row: additional for all moments                                      ``12 n^2``
 a combination, forward and backward   ``27 n^3``                       ``8 (15 n^2 + 9 n)``
 all rows and combinations             ``(34 T + 27 S log2 S) n^3``
 ===================================== ================================ =======================
@@ -109,7 +109,7 @@ def combine_segments(first: Summaries, second: Summaries) -> Summaries:
 
 @one_kernel
 def combine_conditionals(later: ConditionalStates, earlier: ConditionalStates) -> ConditionalStates:
-    """Combine successive conditional distributions: return those given the states two boundaries later."""
+    """Combine distributions given the next state to distributions given the state two boundaries later."""
     gain = earlier.transfer[:, :-1]
     cross_products = materialize(times_transpose(later.covariance, gain))
     return ConditionalStates(

@@ -163,7 +163,7 @@ def update(covariance: Array, precision: Array, predicted: Array, information: A
     precision : Array of shape (K, K, S)
         ``J``.
     predicted : Array of shape (K, J, S)
-        Columns ``m``. Only the last one is a mean, for which ``h`` is not zero.
+        Columns ``m``. Only the last column is a mean; for the other columns, ``h`` is zero.
     information : Array of shape (K, S)
         ``h``.
     """
@@ -205,8 +205,8 @@ def summarize(rows: SegmentRows) -> Summaries:
 class Boundaries(NamedTuple):
     """Distributions of the states at the left boundaries of segments, and of the last state of all rows.
 
-    ``left`` is given all earlier rows; ``means`` (K, S) and transposed ``roots`` (K, K, S) are also given the
-    rows of the segment.
+    ``left`` is the distribution given all rows before the segment. ``means`` (K, S) and transposed ``roots``
+    (K, K, S) describe the distribution of the same state given also the rows of the segment.
     """
 
     left: Gaussian
@@ -249,7 +249,7 @@ def _segments_first(segments: Summaries) -> Summaries:
 
 @one_kernel
 def condition_on_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
-    """Return gain and covariance (K, K, S) of the state at each boundary given that at the next boundary.
+    """Return gain and covariance (K, K, S) of the state at each boundary, given the state at the next one.
 
     ``roots`` (K, K, S) are transposed roots of the covariance of the state at the left boundary, given the
     rows up to the next boundary. On CPUs no library is called: batched calls deadlock if several of them run
@@ -330,7 +330,7 @@ def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, A
 
 
 def _smoother_rows(filtered: FilteredSegments, following: Transition) -> _Row:
-    """Return the inputs of the backward pass for each row; the last input is true for the last row."""
+    """Return the inputs of the backward pass for each row; the last input marks the last row of a segment."""
     n_rows = filtered.means.shape[0]
     return filtered.means, filtered.roots, following, jnp.arange(n_rows) == n_rows - 1
 

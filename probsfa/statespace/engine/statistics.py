@@ -18,9 +18,9 @@ from probsfa.statespace.engine.moments import PackedMoments, pack, triangle, unp
 class ObservationSums(NamedTuple):
     """Sums over rows for the parameters of the columns.
 
-    In arrays with ``D + 1`` columns, each of the first ``D`` columns is a sum over the rows in which this
-    column of the data is observed, and the last one a sum over the rows in which any column is observed. ``y
-    = (z, 1)`` is the state extended by one.
+    In arrays with ``D + 1`` columns, column ``d < D`` is a sum over the rows in which column ``d`` of the
+    data is observed. The last column is a sum over the rows in which at least one column of the data is
+    observed. ``y = (z, 1)`` is the state extended by one.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ def observation_statistics(
     return complete_sums(observation_sums(values, weights, loadings, offset, moments), loadings)
 
 
-# Maximum number of distinct gaps for which sums over the rows with each gap are computed by matrix products.
+# Up to this number of distinct gaps, sums over the transitions of each gap are computed by matrix products.
 _MAX_GAPS_FOR_PRODUCTS = 32
 
 

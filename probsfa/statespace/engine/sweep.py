@@ -50,10 +50,10 @@ __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
 # Maximum bytes of the values and the (K, K) matrices of a chunk; programs may have several such arrays.
 _CHUNK_BYTES = 64 * 2**20
-# Numbers of segments, of which the first possible one is used. Samplers require at least eight segments of at
-# least eight rows.
+# Numbers of segments, in order of preference: the first one that divides the number of rows is used. Samplers
+# require at least `_MIN_SEGMENT_ROWS` segments of at least `_MIN_SEGMENT_ROWS` rows.
 _SEGMENT_COUNTS, _MIN_SEGMENT_ROWS = (64, 32, 16, 8, 4, 2), 8
-# Number of segments that uses all threads of an accelerator, and maximum number of rows of such a segment.
+# On an accelerator: number of segments that uses all of its threads, and maximum number of rows of a segment.
 _MAX_PARALLEL_SEGMENTS, _MAX_SEGMENT_ROWS = 8192, 64
 
 
@@ -180,7 +180,7 @@ class _Pass:
         self.starts = range(0, self.panel.values.shape[0], self.length)
         zeros = np.zeros((n_states, n_states))
         self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
-        # State after the last row. It has no effect, because it would be the start of another sequence.
+        # The state after the last row has no effect: the next row would start another sequence.
         self.state_after_end = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
 
     def chunk(self, start: int) -> tuple[Rows, int]:

@@ -29,12 +29,12 @@ __all__ = ["Core", "supports"]
 #: Called with the rows of a chunk, their means and their covariances.
 Visit = Callable[[slice, FloatArray, FloatArray], None]
 
-# Maximum precision (inverse variance) of the filtered states for which segments are used: for results (ten
-# accurate digits), and for optimizer steps (five digits, and seven digits of log-likelihoods). Rounding
-# errors of segments grow with the square of the precision.
+# Segments are used up to this precision (inverse variance) of the filtered states, because their rounding
+# errors grow with its square. Results then have ten accurate digits. For optimizer steps the maximum is
+# larger: results have five digits, and log-likelihoods seven.
 _MAX_PRECISION, _MAX_PRECISION_OF_STEPS = 1e4, 2e6
-# Maximum size of stored results of the forward pass: in general, and if a function is called with the moments
-# of each chunk. Results beyond this size are recomputed in the backward pass.
+# Maximum size of stored results of the forward pass, and the smaller maximum in `visit_moments`. Results
+# beyond this size are recomputed in the backward pass.
 _MAX_STORED_BYTES, _MAX_STORED_BYTES_OF_CHUNKS = 1536 * 2**20, 64 * 2**20
 
 
@@ -134,7 +134,7 @@ class Core:
     ) -> Filtering:
         """Return filtered moments under Student-t noise, and lower bounds of log densities.
 
-        `by_row` is whether the values of a row share a weight.
+        If `by_row` is true, the values of a row share a weight.
         """
         with _settings():
             rows, _, _ = _rows(params, panel, panel.mask, first_transition)
@@ -188,7 +188,7 @@ class Core:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Context in which lost interrupts are raised again, and BLAS uses one thread."""
+    """Use one BLAS thread, and raise keyboard interrupts that would otherwise be lost."""
     with lost_interrupts_raised(), one_blas_thread():
         yield
 

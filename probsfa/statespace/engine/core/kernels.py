@@ -220,7 +220,10 @@ class Sums(NamedTuple):
     def zero(
         cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
     ) -> "Sums":
-        """Return arrays of zeros; if all rows are complete, all columns share one of ``observed_sums``."""
+        """Return arrays of zeros.
+
+        If all rows are complete, the ``observed_sums`` of all columns are equal and stored once.
+        """
         k, d = n_states, n_features
         width = d + 1 + -(d + 1) % LANES
         observed = (k * (k + 1) + k + 1, LANES if complete else width)

@@ -31,10 +31,11 @@ _T = TypeVar("_T", Precisions, Roots)
 
 # Maximum bytes of the values of a chunk that is read from a file: enough for the full speed of the disk.
 _READ_BYTES = 16 * 2**20
-# Minimum number of multiplications of a chunk for which a second thread is used. Its start takes about 50 us.
+# Minimum number of multiplications of a chunk for which a second thread is used. To start a thread takes
+# about 50 us.
 _MIN_WORK_OF_THREAD = 1e7
-# Bytes of the results of a chunk that are stored for the backward pass: conditional covariances, or gains and
-# roots.
+# Size of the results of a chunk that the forward pass stores for the backward pass: conditional covariances
+# (segments), or gains and roots (recursions).
 _CHUNK_BYTES = 64 * 2**20
 
 
@@ -126,7 +127,7 @@ class Chunk(ABC):
     @classmethod
     @abstractmethod
     def prior(cls, n_states: int) -> State:
-        """Return the stationary distribution, that of the state before the first row."""
+        """Return the distribution of the state before the first row, the stationary distribution."""
 
     @property
     @abstractmethod
@@ -304,8 +305,8 @@ class PanelPass:
             yield i, chunk
 
 
-# Number of groups of four segments (one group for each thread), and minimum number of rows of a segment for
-# several groups.
+# A chunk is divided into groups of four segments, one group for each thread: number of groups, and minimum
+# number of rows of a segment if there are several groups.
 _N_GROUPS, _MIN_SEGMENT_ROWS = 2, 24
 # Maximum number of distinct gaps for which a table of transitions is made.
 _MAX_TABULATED_GAPS = 64
