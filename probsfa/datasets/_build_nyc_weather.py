@@ -24,7 +24,7 @@ def build(source: Path, target: Path) -> None:
     Raises
     ------
     ValueError
-        If a reading is not a multiple of its storage unit.
+        If readings are not multiples of their storage unit.
     """
     table = pd.read_csv(source, parse_dates=["time_hour"]).set_index(["time_hour", "origin"])
     table["wind_dir"] /= 10.0
@@ -41,7 +41,7 @@ def _whole_numbers(values: np.ndarray, name: str) -> np.ndarray:
     missing = np.isnan(values)
     rounded = np.rint(np.where(missing, MISSING, values))
     if np.abs(rounded - values)[~missing].max() > 1e-4 or np.abs(rounded).max() > -MISSING:
-        raise ValueError(f"{name}: a reading is not a multiple of its storage unit.")
+        raise ValueError(f"{name}: readings are not multiples of their storage unit.")
     return rounded.astype(np.int16)
 
 
