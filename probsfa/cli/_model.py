@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["description", "fit_model", "has_ar1_noise", "make_estimator", "n_factors", "timescales"]
 
-# Noise variance relative to the variance of the column; smaller noise is reported as zero.
+# Noise variance, relative to the variance of the column, below which a factor reproduces the column.
 _MIN_NOISE_SHARE = 1e-4
 
 
@@ -28,7 +28,8 @@ def make_estimator(args: argparse.Namespace, *, n_observed: int = 0) -> Any:
     args : argparse.Namespace
         Options of the command.
     n_observed : int, default=0
-        Number of observed values of the file, if the model only imputes this file; else 0.
+        Number of observed values of the file if the model is used only to impute this file, which permits a
+        larger tolerance; otherwise 0.
     """
     from probsfa.statespace import ProbabilisticSFA  # a slow import
     from probsfa.statespace.learning.options import imputation_tolerance
@@ -135,7 +136,10 @@ def _advice(model: Any) -> str:
 
 
 def _without_noise(model: Any, series: "Input") -> list[str]:
-    """Return the names of columns with zero noise, unless most columns have zero noise."""
+    """Return the names of columns with hardly any noise.
+
+    Return no names if the noise is autocorrelated, or if most columns have hardly any noise.
+    """
     noise_shares = model.noise_variance_ / np.maximum(np.nanvar(series.values, axis=0), 1e-300)
     has_low_noise = (noise_shares < _MIN_NOISE_SHARE) & (
         np.nanmin(series.values, axis=0) < np.nanmax(series.values, axis=0)

@@ -31,8 +31,8 @@ def is_standard_stream(path: Path | None) -> bool:
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Raise an error for output files that cannot or must not be written, before any computation.
 
-    Existing pipes and devices do not require `force`, because they are not replaced. Block devices require
-    it, because their content would be destroyed.
+    Existing pipes and character devices do not require `force`, because they are not replaced. Block devices
+    require `force`, because writing destroys their content.
 
     Parameters
     ----------

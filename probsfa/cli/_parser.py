@@ -52,7 +52,7 @@ def _join_missing_codes(argv: Sequence[str]) -> list[str]:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the parser; the attribute `command` of its result is the name of the module of the command."""
+    """Return the parser. Its result has an attribute `command`: the name of the command and its module."""
     parser = argparse.ArgumentParser(prog="probsfa", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"probsfa {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
@@ -69,9 +69,9 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser = commands.add_parser(
         "demo",
         help="fill hidden values of bundled weather data, and compare with other methods",
-        description="Hide observed values of a year of hourly weather at three airports, as single values "
-        "and as blocks of 24 hours, both at once; fill them by several methods; write a figure, the table of "
-        "errors and the filled record to a folder.",
+        description="Hide observed values of a year of hourly weather at three airports: single values and, "
+        "in the same table, blocks of 24 hours. Fill them by several methods. Write a figure, the table of "
+        "errors and the filled table to a folder.",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="folder to write into (default: a new probsfa-demo)"
@@ -135,7 +135,7 @@ def _add_fit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "compare",
-        help="compare methods that fill missing values on a CSV file",
+        help="compare methods of imputation on hidden values of a CSV file",
         description="Hide observed values of a CSV file, as single values and in blocks of rows, and fill "
         "them by several methods. Errors are in units of each column's standard deviation.",
     )
@@ -164,7 +164,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         "data",
         type=Path,
         metavar="DATA.csv",
-        help="delimited text, packed by gzip or zip or plain; rows are time; - is standard input",
+        help="delimited text, plain or compressed by gzip or zip; rows are time steps; - is standard input",
     )
     parser.add_argument(
         "--dry-run",
@@ -184,7 +184,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         metavar="CODE",
         help="number or text that means missing, such as -200; separate several by commas (semicolons if "
         "commas are decimal marks) or repeat the option; empty values, NA, NaN and null are always "
-        "missing; '' if numbers that look like such codes are values",
+        "missing; '' if no number means missing, although some look like codes",
     )
     group.add_argument(
         "--columns",
@@ -197,12 +197,14 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         "--time",
         action="append",
         metavar="A,B,...",
-        help="columns of times, together the time of a row, such as date,hour; '' for none",
+        help="columns that together contain the time of a row, such as date,hour; '' if no column contains "
+        "times",
     )
     group.add_argument(
         "--group",
         metavar="COLUMN",
-        help="names of independent sequences, such as stations; one model is fitted to all of them",
+        help="column with the name of the sequence of each row, such as a station; sequences are "
+        "independent, and one model is fitted to all of them",
     )
     group.add_argument(
         "--date-format", metavar="FORMAT", help="how times are written, such as '%%d.%%m.%%y %%H:%%M'"
@@ -210,8 +212,8 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dayfirst",
         action=argparse.BooleanOptionalAction,
-        help="whether the day is before the month in dates such as 01/02/2020 (default: the order in which "
-        "rows increase in time)",
+        help="whether the day is before the month in dates such as 01/02/2020 (default: the order with which "
+        "times increase from row to row)",
     )
     group.add_argument(
         "--epoch",
@@ -219,7 +221,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         help="times are numbers of this unit since 1970",
     )
     group.add_argument(
-        "--sort", action="store_true", help="sort the rows by time; the output keeps their order"
+        "--sort", action="store_true", help="sort the rows by time; the output has the order of the file"
     )
     group.add_argument(
         "--even", action="store_true", help="treat the rows as evenly spaced, and ignore the times"
@@ -244,7 +246,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         "--header",
         default="auto",
         choices=["auto", "yes", "no"],
-        help="whether row 1 has the names (auto: not if it has only numbers and dates)",
+        help="whether row 1 has the names (auto: yes, unless row 1 has only numbers and dates)",
     )
 
 
@@ -272,7 +274,8 @@ def _add_masks(parser: argparse.ArgumentParser) -> None:
         "--fraction",
         type=_fraction,
         default=0.1,
-        help="part of the observed values to hide as single values, and in blocks (default: 0.1)",
+        help="share of the observed values to hide as single values, and the same share in blocks (default: "
+        "0.1)",
     )
     parser.add_argument(
         "--masks",

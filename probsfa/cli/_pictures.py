@@ -86,7 +86,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
 
 
 def _longest_missing_block(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
-    """Return the rows of a sequence, and the slice of them that is the longest missing block of a column."""
+    """Return the longest missing block of a column: the rows of its sequence, and a slice of these rows."""
     blocks = [
         (rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.row_times.sequences
     ]
@@ -106,8 +106,8 @@ def longest_block(missing: NDArray[np.bool_]) -> slice:
 def window(block: slice, n_rows: int, min_rows: int = 60, max_rows: int = 240) -> slice:
     """Return the rows of a block with margins on both sides.
 
-    A margin is as long as the block, but at least `min_rows` and at most `max_rows`. Rows from the start of
-    the block on are limited to ``2 * max_rows``.
+    A margin is as long as the block, but at least `min_rows` and at most `max_rows`. The block and the margin
+    after it have at most ``2 * max_rows`` rows.
     """
     margin = min(max(block.stop - block.start, min_rows), max_rows)
     return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * max_rows, n_rows))

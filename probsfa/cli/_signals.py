@@ -13,7 +13,8 @@ from probsfa._files import discard_temporary_files
 
 __all__ = ["GRACE_SECONDS", "Stopped", "raise_stopped_on_signals"]
 
-# Time in seconds before a command is terminated after a signal; compiled code does not handle signals.
+# Time in seconds from a signal to forced termination, which is needed because compiled code does not handle
+# signals.
 GRACE_SECONDS = 2.0
 
 _SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -22,8 +23,8 @@ _SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 class Stopped(BaseException):
     """Raised by a signal that ends the command.
 
-    It is not a KeyboardInterrupt, after which a fit would return its parameters so far: the command writes no
-    result.
+    A fit catches KeyboardInterrupt and returns the parameters so far. The command must not write such a
+    result. It therefore raises this exception, which a fit does not catch.
 
     Parameters
     ----------
@@ -50,8 +51,8 @@ class Stopped(BaseException):
 def raise_stopped_on_signals() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP raise `Stopped` in the block.
 
-    If the block then runs for more than `GRACE_SECONDS`, the process is terminated and temporary files are
-    removed. The context has no effect outside the main thread, where Python does not handle signals.
+    If the block has not ended `GRACE_SECONDS` after the signal, temporary files are removed and the process
+    is terminated. The context has an effect only in the main thread, in which Python handles signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -85,7 +86,7 @@ def raise_stopped_on_signals() -> Iterator[None]:
     hook = sys.unraisablehook
 
     def ignore_stopped(unraisable: "sys.UnraisableHookArgs") -> None:
-        if unraisable.exc_type is not Stopped:  # callbacks cannot propagate it
+        if unraisable.exc_type is not Stopped:  # callbacks of C code cannot propagate exceptions
             hook(unraisable)
 
     # The interpreter writes the number of the signal immediately, also if compiled code delays the Python

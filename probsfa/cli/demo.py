@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     block_comparison = comparisons[-1]
     model = block_comparison.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, block_comparison, model)
-    # The hidden values, which were not used in the fit, are used to impute the missing values.
+    # The fit did not use the hidden values, but the imputation of the missing values does.
     imputed = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [figure_path, imputed_path, scores_path]:

@@ -23,8 +23,9 @@ from probsfa.cli.tables.input import Input, read_input
 
 __all__ = ["filled_texts", "run", "std_texts"]
 
-# Minimum time in seconds for the selection of a model, if reading the file has used the budget.
+# Minimum time in seconds for the selection of a model, also if reading the file has exceeded the budget.
 _MIN_BUDGET = 0.1
+# Function that maps the index of a row to pairs of column and new text.
 NewTexts = Callable[[int], Iterable[tuple[int, str]]]
 
 
@@ -72,8 +73,8 @@ def _fill(
 ) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
     """Return completed values, standard deviations, and a report of the model selection.
 
-    A model is fitted if `model` is None. With a budget it is selected; the time is measured from
-    `start_time`. Without a budget the report is None.
+    If `model` is None, a model is fitted or, with ``--budget``, selected; the budget is counted from
+    `start_time`. Without ``--budget`` the report is None.
     """
     choice = None
     if not np.isnan(series.values).any():
@@ -157,9 +158,9 @@ def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
 
 
 def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts:
-    """Return a function from a row to new texts of its missing values.
+    """Return the texts of imputed values, which replace missing values of the file.
 
-    The last digit is at most a thousandth of the smallest standard deviation of the column.
+    The unit of the last decimal is at most a thousandth of the smallest standard deviation of the column.
     """
     missing = np.isnan(series.values)
     decimals = [_n_decimals(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
@@ -167,7 +168,7 @@ def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts
 
 
 def std_texts(series: Input, std: FloatArray) -> NewTexts:
-    """Return a function from a row to texts of its standard deviations, 0 for observed values."""
+    """Return the texts of standard deviations, 0 for observed values."""
     missing = np.isnan(series.values)
     return _texts(
         series, np.ones_like(missing), lambda row, i: f"{std[row, i]:.4g}" if missing[row, i] else "0"
@@ -175,7 +176,7 @@ def std_texts(series: Input, std: FloatArray) -> NewTexts:
 
 
 def _texts(series: Input, is_filled: Any, text: Callable[[int, int], str]) -> NewTexts:
-    """Return a function from a row to new texts of its values."""
+    """Return the new texts of the values for which `is_filled` is true."""
     has_filled, decimal, data = is_filled.any(axis=1), series.table.decimal, series.column_roles.data
 
     def texts_of_row(row: int) -> list[tuple[int, str]]:
@@ -188,7 +189,7 @@ def _texts(series: Input, is_filled: Any, text: Callable[[int, int], str]) -> Ne
 
 
 def _n_decimals(std: FloatArray, missing: Any) -> int | None:
-    """Return the number of decimals of the texts of a column; None for all digits."""
+    """Return the number of decimals to which values of a column are rounded; None for no rounding."""
     smallest = float(np.min(std[missing], initial=math.inf))
     return 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
 
@@ -198,7 +199,7 @@ def _format_number(value: float, n_decimals: int | None) -> str:
 
 
 def _load_model(path: Path) -> Any:
-    """Load a model that fills missing values."""
+    """Load a model; raise an error if it cannot impute missing values."""
     from probsfa import load
 
     try:

@@ -76,7 +76,7 @@ class Input:
 
     @property
     def steps(self) -> Any:
-        """Times of the rows of `arrays` in steps; None if rows are evenly spaced."""
+        """Times of the rows of `arrays`, in units of the time step; None if rows are evenly spaced."""
         return self._of_sequences(self.row_times.times)
 
     @property
@@ -184,7 +184,10 @@ class Input:
         return all(bool(np.all(np.diff(rows) > 0)) for rows in self.row_times.sequences)
 
     def _of_sequences(self, values: Any) -> Any:
-        """Return rows in order of time: one array, or a list of arrays with groups; None for None."""
+        """Return rows in order of time: one array, or with groups a list with one array for each group.
+
+        Return None if `values` is None.
+        """
         if values is None:
             return None
         parts = [values[rows] for rows in self._slices]
@@ -208,7 +211,7 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     screen : Screen
         Output for notes and warnings.
     columns : sequence of str, default=()
-        Data columns of a fitted model, if the file has all of them and options do not name columns.
+        Data columns of a fitted model; used if the file has all of them and options do not name columns.
 
     Raises
     ------

@@ -11,8 +11,8 @@ from probsfa.cli.tables.table import Table, split_codes
 
 __all__ = ["check_codes", "likely_codes", "outlier_warnings"]
 
-# Customary codes for missing values: numbers of nines from 99 to 999999 and 99.9 to 9999.99 with both signs,
-# other round numbers, and limits of number types.
+# Customary codes for missing values. Numbers of nines (such as 99, 999999 and 9999.99) and four powers of ten
+# are codes with both signs. Other codes are -200, numbers of sevens or eights, and limits of 16-bit integers.
 _CODES_OF_NINES = [10.0**n - 1.0 for n in range(2, 7)] + [
     round(10.0**n - 10.0**-m, m) for n, m in ((2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3))
 ]
@@ -20,18 +20,19 @@ _OTHER_CODES = [-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 655
 _COMMON_CODES = np.array(
     [*_OTHER_CODES, *(sign * code for code in (*_CODES_OF_NINES, 1e20, 1e30, 1e34, 1e36) for sign in (1, -1))]
 )
-# A likely code for missing values in a larger share of the rows is an error, otherwise a warning.
+# Share of the rows up to which a likely code for missing values causes a warning; above it, an error.
 _MAX_RARE_SHARE = 0.01
-# Minimum distance of an outlier from the nearest other value, in standard deviations of the other values. In
-# columns of at most _MIN_VALUES values, outliers are not reported.
-_MIN_DEVIATIONS, _MIN_VALUES = 10.0, 10
+# Minimum distance of an outlier from the nearest other value, in standard deviations of the other values.
+_MIN_DEVIATIONS = 10.0
+# Outliers are reported in columns with more than this number of values.
+_MIN_VALUES = 10
 
 
 def likely_codes(values: FloatArray) -> list[float]:
     """Return customary codes for missing values in a column (T,) that are unlikely to be values.
 
-    Such a code differs from all other values by more than half of their range, or it is negative and they are
-    not.
+    Such a code differs from all other values by more than half of their range, or it is negative and no other
+    value is negative.
 
     Examples
     --------
@@ -47,7 +48,7 @@ def likely_codes(values: FloatArray) -> list[float]:
         return []
     low, high = other_values[0], other_values[-1]
     codes = distinct[customary]
-    with np.errstate(over="ignore"):  # of large numbers
+    with np.errstate(over="ignore"):  # differences of large numbers overflow
         half_range = 0.5 * (high - low)
         return codes[
             (codes < low - half_range) | (codes > high + half_range) | ((codes < 0.0) & (low >= 0.0))

@@ -39,8 +39,10 @@ class ColumnRoles:
     ----------
     roles : list of (str, str)
         Role of each column of the file, and the reason for it.
-    data, time : list of int
-        Indices of the data columns in the order of the model, and of the columns of times.
+    data : list of int
+        Indices of the data columns, in the order of the model.
+    time : list of int
+        Indices of the columns of times.
     group : int or None
         Column with the names of independent sequences.
     values : ndarray (T, D)

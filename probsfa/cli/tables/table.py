@@ -44,8 +44,10 @@ class Table:
         Texts of the values of all rows of data, without surrounding blanks.
     rows : list of int
         Index of each row of data among all records of the file, including header, blank and skipped lines.
-    n_skipped, n_blank : int
-        Number of lines before the table, and number of unused final records, which consist of delimiters.
+    n_skipped : int
+        Number of lines before the table.
+    n_blank : int
+        Number of final records that consist of delimiters and are not used.
     codes : frozenset of str
         Texts for missing values in addition to `MISSING`, in lower case.
     """
@@ -102,7 +104,7 @@ class Table:
 
 
 def as_numbers(texts: pd.Series, decimal: str = ".", thousands: str = "") -> FloatArray:
-    """Return texts as numbers; NaN for other texts.
+    """Convert texts to numbers; NaN for texts that are not numbers.
 
     Examples
     --------
@@ -233,8 +235,8 @@ def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list
 def _is_header(names: list[str], rows_below: list[list[str]], decimal: str, thousands: str) -> bool:
     """Return whether the first record is a header.
 
-    A header has a text that is neither a number, a date nor a missing value. In files of pandas with an
-    index, it has an empty first value.
+    A header has a text that is neither a number, a date nor a missing value. The header of a file that pandas
+    wrote with an index has an empty first value.
     """
     numbers = np.isfinite(as_numbers(pd.Series(names, dtype=str), decimal, thousands))
     if not all(

@@ -64,10 +64,12 @@ class RowTimes:
         Time of each row in steps; None if the rows are evenly spaced or treated as evenly spaced.
     stamps : ndarray (T,) or None
         Times as read: numbers or datetime64.
-    step, time_format : str or None
-        Duration of a step, such as "1 h", and format of the times, such as "%d/%m/%Y"; None if not known.
+    step : str or None
+        Duration of a step, such as "1 h"; None if not known.
     note : str
         Note for the user.
+    time_format : str or None
+        Format of the times, such as "%d/%m/%Y"; None if not known.
     sequences : sequence of ndarray of int
         Rows of each independent sequence, in order of time.
     """
@@ -81,7 +83,7 @@ class RowTimes:
 
 
 def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
-    """Return the interpretations of texts as dates that fail for the fewest texts.
+    """Read texts as dates; return the interpretations that leave the fewest texts unread.
 
     The format is ISO 8601, or is inferred by pandas from the first text. Times with a time zone are converted
     to UTC. If `dayfirst` is None, there may be two interpretations with different orders of day and month.
@@ -136,7 +138,7 @@ def compact_dates(values: FloatArray) -> Reading | None:
         return None
     stamps = _to_datetimes(pd.Series(values).astype("int64").astype(str), format=_COMPACT_FORMATS[digits])
     years = stamps.astype("datetime64[Y]").astype(int) + 1970
-    # Seconds since 1970 also have ten digits.
+    # Numbers of ten digits may also be seconds since 1970; they are dates only if all years are from 1900 on.
     if np.isnat(stamps).any() or not np.all((years >= (1900 if digits == 10 else 1500)) & (years <= 2500)):
         return None
     return Reading(stamps, "YYYYMMDDHHMMSS"[:digits])
@@ -242,7 +244,10 @@ def _select_day_order(
     sequences: Sequence[Rows],
     args: argparse.Namespace,
 ) -> Reading:
-    """Select the order of day and month: times must increase or, if both increase, be evenly spaced."""
+    """Select the order of day and month with which times increase.
+
+    If times increase with both orders, select the order with which they are evenly spaced.
+    """
     if len(readings) > 1 and not args.sort:
         in_order = [r for r in readings if all(increases(r.values[rows]) for rows in sequences)]
         readings = in_order or readings
@@ -283,7 +288,7 @@ def _sort_by_time(
 
 
 def _make_row_times(table: Table, reading: Reading, sequences: Sequence[Rows]) -> RowTimes:
-    """Convert times to the steps of the model; the rows of each sequence are in order of time."""
+    """Convert times to units of the time step; the rows of each sequence are in order of time."""
     pieces = [reading.values[rows] for rows in sequences]
     lengths = [len(piece) for piece in pieces]
     dated = reading.values.dtype.kind == "M"
