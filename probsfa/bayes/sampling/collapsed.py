@@ -9,10 +9,13 @@ identity). Its coordinates ``q`` are
     mu                      the offset
     log r                   the squared scales that are learned
 
-The mass matrix is the curvature of the density early in the warm-up, later adapted to the draws, so that a
-few leapfrog steps cross the posterior (Duane, Kennedy, Pendleton & Roweth 1987; Neal 2011). The engine and
-the model have different normalizing constants of the noise: for a value with weight ``w``, the engine uses
-the density with variance ``r`` to the power ``w``, but the model has the density with variance ``r / w``.
+The mass matrix is at first the curvature of the density, computed early in the warm-up, and later adapted to
+the draws. A few leapfrog steps therefore cross the posterior (Duane, Kennedy, Pendleton & Roweth 1987; Neal
+2011).
+
+The engine and the model have different normalizing constants of the noise. For a value with weight ``w``, the
+model has the normal density with variance ``r / w``; the engine raises the density with variance ``r`` to the
+power ``w``. The difference is corrected here.
 
 References
 ----------
@@ -43,7 +46,8 @@ _MIN_LOG_TIMESCALE, _MAX_LOG_TIMESCALE = np.log(0.05), np.log(1e7)
 _DIFFERENCE_STEP, _MIN_CURVATURE = 1e-4, 0.1
 # Minimum and maximum number of steps of a trajectory, and target acceptance probability.
 _MIN_STEPS, _MAX_STEPS, _TARGET_ACCEPTANCE = 3, 6, 0.8
-# Number of warm-up draws before the first adaptation of the mass matrix; it doubles for each further one.
+# Number of warm-up draws before the first adaptation of the mass matrix. The number doubles for each further
+# adaptation.
 _N_DRAWS_BEFORE_ADAPTATION = 40
 
 #: Log density of a prior and its derivative, entry by entry.
@@ -114,7 +118,7 @@ class CollapsedDensity(NamedTuple):
         stats = expected_statistics(params, panel.weighted(weights))
         if not np.isfinite(stats.log_likelihood):
             return rejected
-        # Normalizing constants for variances r / w: each value counts once, for any weight.
+        # In the normalizing constant for variance r / w, log r counts once for each value, for any weight.
         n = panel.n_rows
         n_observed = np.asarray(panel.mask[:n]).sum(axis=0)
         excess_weights = weights[:n].sum(axis=0) - n_observed
@@ -182,7 +186,7 @@ class HamiltonianStep:
     Parameters
     ----------
     factor : ndarray of shape (P, P)
-        Square root of the inverse mass matrix: of the approximate posterior covariance.
+        Square root of the approximate posterior covariance, which is the inverse mass matrix.
 
     Attributes
     ----------
@@ -249,7 +253,7 @@ class HamiltonianStep:
         return vector
 
     def _adapt(self, vector: FloatArray, acceptance: float) -> None:
-        """Adapt the step size and, after a number of draws, the mass matrix to their covariance."""
+        """Adapt the step size and, when enough draws are collected, the mass matrix to their covariance."""
         self._n_step_adaptations += 1
         self.log_step += (acceptance - _TARGET_ACCEPTANCE) / self._n_step_adaptations**0.6
         self._positions.append(vector)

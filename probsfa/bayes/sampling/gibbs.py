@@ -11,7 +11,7 @@ the factors are drawn exactly by the simulation smoother. One sweep draws
 3. a shift of each factor, compensated by the offset, and a rotation of each pair of factors, compensated by
    the loadings: the data hardly determine these directions, which mix slowly if factors and loadings are
    drawn given each other;
-4. scales ``r``, then ``nu``, given factors and loadings, with weights integrated out (Student-t noise);
+4. squared scales ``r``, then ``nu``, given factors and loadings, with weights integrated out;
 5. the weights, Gamma;
 6. loadings and offset of each column, normal.
 
@@ -350,7 +350,10 @@ class _Chain:
         )
 
     def _transition_sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
-        """Return sums of ``z_t^2``, ``z_t z_t-1``, ``z_t-1^2`` by gap (U, K); of squares at starts (K,)."""
+        """Return sums (U, K) of ``z_t^2``, ``z_t z_t-1`` and ``z_t-1^2`` over the rows after each gap.
+
+        The last result is the sum (K,) of ``z_t^2`` over the first rows of sequences.
+        """
         previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
         sums = (
             self.gap_indicator.T @ z**2,
@@ -378,7 +381,7 @@ class _Chain:
         current = self.log_timescale
 
         def log_size(log_timescale: FloatArray) -> FloatArray:
-            """Return the log of the factor by which factors change if innovations are fixed."""
+            """Return the log ratio of new to current factors, for fixed factors in units of innovations."""
             innovation_variances = (
                 -np.expm1(-2.0 / np.exp(log_value)) for log_value in (log_timescale, current)
             )
@@ -433,7 +436,8 @@ class _Chain:
         previous = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale[pair]))
         innovation = np.maximum(1.0 - phi**2, 1e-300)
-        # For each of the two processes, the matrix (2, 2) of the quadratic form of combined factors.
+        # For each factor, a matrix (2, 2). Its quadratic form of w is minus twice the log density of the
+        # series y @ w under the dynamics of this factor, up to a constant.
         quadratic_forms = np.empty((2, 2, 2))
         for a in range(2):
             for b in range(2):

@@ -26,7 +26,8 @@ _DIFFERENCE_STEP = 0.02
 _MAX_RUNS, _MIN_GAIN = 6, 1e-2
 # Number of optimization runs from a start that may be far from a mode, each of at most 100 steps.
 _N_ROUGH_RUNS = 2
-# Smallest curvature relative to that of the previous run, to limit the increase of the scale of a direction.
+# Lower bound of curvatures relative to the previous run. It limits by how much one run increases the scale of
+# a direction.
 _MIN_RELATIVE_CURVATURE = 1e-3
 
 
@@ -137,7 +138,8 @@ def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArra
     steps = _DIFFERENCE_STEP * factor.T
     forward, backward = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
     hessian = (forward - backward) @ factor / (2.0 * _DIFFERENCE_STEP)
-    # Near the boundary of the support, differences may not be finite. The scale of these directions is kept.
+    # Near the boundary of the support, differences may not be finite in some directions. The scales of these
+    # directions are kept.
     not_finite = ~np.all(np.isfinite(hessian), axis=1)
     hessian[not_finite], hessian[:, not_finite] = 0.0, 0.0
     hessian[not_finite, not_finite] = 1.0

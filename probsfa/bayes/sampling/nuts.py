@@ -27,9 +27,9 @@ from probsfa.statespace.engine.settings import engine_settings
 
 #: Iterations of one compiled batch. The warm-up has three parts, each a whole number of batches.
 BATCH_ITERATIONS = 25
-# Parts of the warm-up. With two, the covariance is estimated only once, from draws in Laplace's coordinates,
-# which are poor for short series: R-hat was 1.016, with three parts 1.007 (100 rows of one factor, fitted
-# with two).
+# Parts of the warm-up. With two parts, the covariance is estimated only once, from draws in Laplace's
+# coordinates, which are poor for short series. On 100 rows of one factor, fitted with two factors, R-hat was
+# 1.016 with two parts and 1.007 with three.
 _N_STAGES = 3
 
 CHAIN_METHODS = ("auto", "vectorized", "parallel", "sequential")
@@ -177,9 +177,10 @@ def sample_chains(
     data : TargetData
         Data of the posterior density.
     modes : sequence of LaplaceApproximation
-        Modes of the posterior. Chains start at draws from these normal distributions, in proportion to their
-        evidence. The first mode defines the initial coordinates. After the first and the second third of the
-        warm-up, the coordinates are whitened by the covariance of the draws of all chains.
+        Modes of the posterior. Chains start at draws from the normal approximations around the modes. The
+        number of chains at a mode is proportional to its approximate evidence. The first mode defines the
+        initial coordinates. After the first and the second third of the warm-up, the coordinates are whitened
+        by the covariance of the draws of all chains.
     settings : SamplerSettings
         Settings; the warm-up is rounded up to a multiple of 75, at least 150.
     n_draws, n_chains : int
@@ -258,8 +259,9 @@ def _modes_of_chains(modes: Sequence[LaplaceApproximation], n_chains: int) -> li
 
 
 def _whitening_root(problem: _Problem, vectors: FloatArray, mode_of_chain: list[int]) -> FloatArray:
-    """Return the Cholesky factor of the covariance of the draws in whitened coordinates, within modes.
+    """Return the Cholesky factor of the covariance of the draws in whitened coordinates.
 
+    With several modes, the covariance is that of deviations from the mean of the draws of each mode.
     The covariance is shrunk towards a multiple of the identity (Ledoit & Wolf 2004), so that a few draws in
     many dimensions hardly change the coordinates.
     """
@@ -348,7 +350,7 @@ class _Runner:
     def _join(self, outputs: list[list[list[NDArray[Any]]]]) -> list[NDArray[Any]]:
         """Concatenate batches, stack chains, and cut them to equal length."""
         stage_length = self._settings.n_warmup // _N_STAGES
-        # With sequential chains, those that have not started before an interrupt are omitted.
+        # After an interrupt, chains without draws are omitted, such as sequential chains before their start.
         started = [
             output
             for output in outputs
