@@ -17,14 +17,14 @@ __all__ = ["PanelGivenDraw", "covariate_effects", "mixture_draw_indices", "panel
 
 
 class PanelGivenDraw(NamedTuple):
-    """The parameters of one draw, and a panel of observations with these parameters.
+    """The parameters of one draw, and the observations minus the effects of covariates with its coefficients.
 
     Attributes
     ----------
     params : StateSpace
         Parameters of the draw.
     panel : Panel
-        The observations minus the effects of covariates.
+        The observations minus the effects.
     effects : ndarray (N, D) or float
         The effects of covariates; zero without covariates.
     """
@@ -43,7 +43,7 @@ def mixture_draw_indices(fitted: FittedPosterior, n_wanted: int) -> list[tuple[i
 def panels_given_draws(
     fitted: FittedPosterior, sequences: Sequences, indices: Iterable[tuple[int, int]]
 ) -> Iterator[list[PanelGivenDraw]]:
-    """Yield all observations for each of the selected draws.
+    """Yield, for each of the selected draws, all observations minus the effects of covariates.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class FactorialAR1(dist.Distribution):
     noise_variance : float or Array (..., D)
         Noise variance, positive.
     offset : float or Array (..., D) or (..., T, D), default=0.0
-        Mean of the observations. With shape (..., T, D) each row has a mean, such as covariates times
+        Mean of the observations. With shape (..., T, D) each row has its own mean, such as covariates times
         coefficients.
     mask : bool Array (T, D) or (..., T, D), optional
         True where observed. Other values of a series are ignored, including NaN.
@@ -143,7 +143,7 @@ class FactorialAR1(dist.Distribution):
 
     @property
     def _row_offset(self) -> Array:
-        """Return the offset with an axis for rows: (..., T, D), or (..., 1, D) if all rows have the same."""
+        """Return the offset with an axis for rows: (..., T, D), or (..., 1, D) if equal for all rows."""
         return self.offset if self._offset_by_row else self.offset[..., None, :]
 
     @property
@@ -233,7 +233,7 @@ def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[i
 
 
 def _check_decay_between_steps(decay: Array, gaps: Array) -> None:
-    """Raise a ValueError if a decay is negative and a gap is not an integer; not while traced."""
+    """Raise a ValueError if a decay is negative and a gap is not an integer; skipped while JAX traces."""
     if isinstance(decay, jax.core.Tracer) or isinstance(gaps, jax.core.Tracer):
         return
     fractional_gaps = np.asarray(gaps)[np.asarray(gaps) != np.rint(gaps)]

@@ -99,7 +99,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     verbose : bool, default=True
         Show progress on standard error.
     random_state : int, Generator or None, default=None
-        Random numbers of all methods.
+        Seed or generator of random numbers, also the default of methods.
     **unsupported
         Parameters of other estimators raise a TypeError with the alternative.
 
@@ -125,7 +125,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     diagnostics_ : dict
         ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, as in ArviZ; ``"divergences"``.
         With ``"svi"`` the tail index ``"pareto_k"`` of the importance weights, above 0.7 for a poor
-        approximation; and ``"mode_shares"`` (mixture weights) and ``"mode_bounds"`` (ELBO) of the modes.
+        approximation; and ``"mode_shares"`` (shares of draws) and ``"mode_bounds"`` (ELBO) of the modes.
     converged_, status_ : bool, str
         Whether R-hat is at most 1.01 and effective sample sizes at least 400 (with ``"svi"``: the tail index
         at most 0.7); how the fit ended and what to try.

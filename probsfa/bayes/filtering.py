@@ -24,7 +24,7 @@ __all__ = ["BayesianFilterResult", "BayesianFilterState", "filter_sequences"]
 
 
 class BayesianFilterState(NamedTuple):
-    """State of a filter after the last row, for each draw of the parameters, from which it can continue.
+    """State of the filters of all draws of the parameters after the last row, to continue with later rows.
 
     Attributes
     ----------

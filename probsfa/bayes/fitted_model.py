@@ -79,7 +79,7 @@ class BayesianModel(FittedModel):
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        """Names of the states of stochastic cycles and smooth factors."""
+        """Names of the states that are not AR(1) factors."""
         return tuple(self.fitted.maximum.state_layout.names)
 
     @property

@@ -35,7 +35,8 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace, rescale
 
-#: Opens a progress bar for a number of iterations with a unit; the bar has ``update(n)``, as in tqdm.
+#: Returns a progress bar as a context manager, from the number of iterations and the name of their unit. The
+#: bar has the method ``update(n)``, as in tqdm.
 ProgressBar = Callable[[int, str], AbstractContextManager[Any]]
 
 
@@ -122,7 +123,7 @@ def fit_posterior(
     rng : Generator
         Generator of all random numbers.
     progress : callable
-        Opens a progress bar.
+        Returns a progress bar, see `ProgressBar`.
     exog_names : tuple of str
         Names of the covariates.
 
@@ -326,7 +327,8 @@ def make_problem(
     data = data._replace(chart=chart if rotate else chart._replace(rotation=None))
     vector = target.to_vector(site_values)
     laplace = approximate_by_laplace(target, data, vector)
-    # Uncertainties depend on the frame, so that it is tested again after factors were removed from it.
+    # Posterior standard deviations depend on the frame. Therefore the frame is tested again after each
+    # removal of factors.
     while (frame := reliable_frame(target, data.chart.rotation, laplace)) is not data.chart.rotation:
         data = data._replace(chart=data.chart._replace(rotation=frame))
         laplace = approximate_by_laplace(target, data, vector)
@@ -340,7 +342,7 @@ def make_problem(
 
 
 class _Outcome(NamedTuple):
-    """Draws, their relabelling, and the highest of the modes found, as a vector (P,)."""
+    """Draws, their relabelling, and the mode reported as the maximum a posteriori, as a vector (P,)."""
 
     inferred: InferenceResult
     relabelling: Relabelling

@@ -39,7 +39,8 @@ from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.engine.posterior import draw_factors, leave_one_out_distributions, smooth
 from probsfa.statespace.engine.settings import engine_settings
 
-#: Name of variables with an entry for each observed value: log densities and draws given all others.
+#: Name of two variables with an entry for each observed value: its log density given all other values, and a
+#: draw of it given all other values.
 OBSERVED_VALUES = "observed_values"
 # Maximum number of values in a group of predicted series; they take 160 MB.
 _MAX_VALUES = 20_000_000

@@ -43,7 +43,10 @@ def _padded(exog: FloatArray, n_steps: int) -> FloatArray:
 
 
 def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
-    """Return panels, one for each set of noise variances, and their pairs (sequence, last row)."""
+    """Return panels, one for each set of noise variances.
+
+    The second result has, for each panel, pairs of the index of a sequence and its last row in the panel.
+    """
     if not hierarchical:
         return [make_panel(sequences)], [[(i, s.stop - 1) for i, s in enumerate(sequences.slices)]]
     panels = [make_panel(sequences.sequence(i)) for i in range(len(sequences.lengths))]

@@ -1,8 +1,8 @@
 """Predictions with Student-t noise: weights of the values are drawn for each draw of the parameters.
 
 Given parameters and weights the posterior is normal, so that predictions are mixtures over draws of both.
-Weights of new rows are drawn by Gibbs sampling of factors and weights, at the parameters of successive draws.
-Successive parameters differ little, so that a few sweeps are enough for each.
+Weights of new rows are drawn by Gibbs sampling of factors and weights, for one draw of the parameters after
+the other. The weights of the previous draw are the start, so that a few sweeps are enough for each draw.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class WeightedDraw(NamedTuple):
 
     @property
     def marginal_params(self) -> StateSpace:
-        """Parameters with the noise variance of values whose weights are unknown."""
+        """Parameters with the variance of Student-t noise, for values without a drawn weight."""
         variance = self.params.noise_variance * StudentNoise(self.degrees).variance
         return self.params.replace(noise_variance=variance)
 
@@ -73,7 +73,7 @@ def weighted_draws(
     fitted : FittedPosterior
         A fit with Student-t noise.
     panel : Panel
-        Packed observations.
+        The observations.
     chosen : list of (int, int)
         Chain and index of each draw.
 

@@ -1,4 +1,4 @@
-"""Relabelling of unconstrained draws to match a maximum of the posterior, if its priors are symmetric."""
+"""Relabelling of unconstrained draws to match a maximum of the posterior, if the priors are symmetric."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,8 @@ class Labelling:
         self._timescale, self._loadings = (target.slices[name] for name in ("timescale", "loadings"))
         timescale, loadings = self._factor_coordinates(laplace.centre[None])
         std = np.maximum(laplace.std, 1e-300)
-        # Near the reference of the frame, changes of the coordinates are changes of the loadings.
+        # Near the reference of the frame, rotated coordinates equal time scales and loadings to first order;
+        # therefore the standard deviations are equal.
         spread = std[self._timescale], std[self._loadings].reshape(loadings[0].shape)
         self._reference = SymmetryReference(timescale[0], loadings[0], *spread)
 

@@ -44,7 +44,10 @@ class Relabelling(NamedTuple):
         return int(np.sum(np.any(self.signs < 0.0, axis=1)))
 
     def apply(self, values: FloatArray, signed: bool = True) -> FloatArray:
-        """Return values (N, ..., K) of the factors in the common labelling; time scales are not `signed`."""
+        """Return values (N, ..., K) of the factors in the common labelling.
+
+        `signed` is False for quantities that do not change sign with the factor, such as time scales.
+        """
         between = tuple(range(1, values.ndim - 1))
         order = np.expand_dims(self.permutations, between)
         out = np.take_along_axis(values, np.broadcast_to(order, values.shape), axis=-1)

@@ -11,7 +11,10 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 
 def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
-    """Return draws (C, N, ...) transformed by their signed permutations, given one chain after the other."""
+    """Return draws (C, N, ...) transformed by their signed permutations.
+
+    The relabelling has C N permutations, one chain after the other.
+    """
     chains, n, k = draws.decay.shape
     decay = relabelling.apply(draws.decay.reshape(chains * n, k), signed=False)
     factor_loadings = draws.loadings[..., :k]
@@ -22,7 +25,7 @@ def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
 
 
 def _with_others(loadings: FloatArray, all_loadings: FloatArray) -> FloatArray:
-    """Return the loadings (..., D, S) of all states; those of AR(1) factors are first."""
+    """Return loadings (..., D, S) of all states, with `loadings` in place of those of the AR(1) factors."""
     return np.concatenate([loadings, all_loadings[..., loadings.shape[-1] :]], axis=-1)
 
 
@@ -59,7 +62,7 @@ def canonical_order(draws: AnyDraws, scale: FloatArray) -> tuple[NDArray[np.intp
 
 
 def reordered(draws: AnyDraws, order: NDArray[np.intp], signs: FloatArray) -> AnyDraws:
-    """Return draws with the same permutation and signs (K,) of the factors for all draws."""
+    """Return draws after one permutation and change of signs (K,) of the factors, equal for all draws."""
     factor_loadings = draws.loadings[..., order] * signs
     return draws._replace(
         decay=draws.decay[..., order], loadings=_with_others(factor_loadings, draws.loadings)
