@@ -266,8 +266,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     Attributes
     ----------
     support_ : ndarray (m,) of int
-        Rows of the training data (all sequences in order) that are support vectors, in the order of
-        selection; None if `support` contains points.
+        Training rows (all sequences in order) that are support vectors, in the order of selection; None if
+        `support` contains points.
     support_vectors_ : ndarray (m, D)
         Support vectors; with a precomputed kernel, the (m, m) kernel values between them.
     origin_ : ndarray (D,)
