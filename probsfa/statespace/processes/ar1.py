@@ -120,9 +120,9 @@ def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, cu
 def cubic_decay(n: float, previous: float, cross: float, current: float) -> float:
     """Return the optimal decay of one process under unit stationary variance.
 
-    The derivative is zero if ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. The polynomial
-    is ``E sum (z_t - z_t-1)^2`` at a = 1 and ``-E sum (z_t + z_t-1)^2`` at a = -1, so that there is always a
-    root between -1 and 1.
+    The derivative of the expected log density is zero if ``n a^3 - cross a^2 + (previous + current - n) a -
+    cross = 0``. The polynomial is ``E sum (z_t - z_t-1)^2`` at a = 1 and ``-E sum (z_t + z_t-1)^2`` at a =
+    -1, so that there is always a root between -1 and 1.
     """
     roots = np.roots([n, -cross, previous + current - n, -cross])
     real_roots = roots[np.abs(roots.imag) <= 1e-7].real

@@ -275,7 +275,10 @@ class Process(ABC):
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return the number of loadings of `count` processes that :meth:`canonical` sets to zero."""
+        """Return the number of angles by which the states of `count` processes can be rotated.
+
+        Rotations do not change the likelihood; :meth:`canonical` selects one.
+        """
         del count
         return 0
 

@@ -21,13 +21,13 @@ from probsfa.statespace.quantities import Quantity
 __all__ = ["Matern32", "Matern52"]
 
 # Range of rates: time scales from a small fraction of a step to 17,000 steps. Innovation variances are
-# proportional to the cube of the rate; at slower rates they are below rounding errors.
+# proportional to the cube of the rate; at much slower rates, rounding errors would dominate them.
 MIN_RATE, MAX_RATE = 1e-4, 50.0
-# Integral for the innovation covariance of Matern-5/2: number of nodes, and maximum upper limit, beyond which
-# the integrand is below rounding errors.
+# Quadrature for the innovation covariance of Matern-5/2: number of nodes, and maximum upper limit of the
+# integral. Above this limit the integrand is below rounding errors.
 _N_NODES, _MAX_INTEGRATION_LIMIT = 24, 20.0
-# Powers in the series of an incomplete gamma function for arguments below one. The first omitted term is
-# 1e-17 times the first term.
+# Powers in the series of an incomplete gamma function for arguments below one. The first omitted term is at
+# most 5e-17 times the first term.
 _POWERS = np.arange(16.0)
 _COEFFICIENTS = 1.0 / factorial(3.0 + _POWERS)
 

@@ -21,7 +21,7 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = ["Rhythm"]
 
-# Number of phases that are compared with fixed loadings.
+# Number of evenly spaced phases of which `closest` selects one.
 _N_PHASES = 72
 
 
@@ -171,9 +171,9 @@ class Rhythm(Process):
         """See :class:`.Process`.
 
         With even sampling, the M-step has a closed form. The frequency is the angle of the cross moment ``E
-        z' conj(z)`` of the complex state ``z``. The decay is estimated as for an AR(1) process, with the
-        modulus as cross moment. If the frequency is at a bound, the projection of the cross moment on this
-        angle replaces the modulus.
+        z' conj(z)`` of successive complex states ``z`` and ``z'``. The decay is estimated as for an AR(1)
+        process, with the modulus as cross moment. If the frequency is at a bound, the projection of the cross
+        moment on this angle replaces the modulus.
         """
         if bounds is None:
             bounds = np.repeat([[-np.inf], [np.inf]], len(self), axis=1)
