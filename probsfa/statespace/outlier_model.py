@@ -1,9 +1,9 @@
 """A fitted Gaussian model that treats gross outliers as missing values.
 
-A value is an outlier under two conditions. First, it is far from the four observed values of its column that
-are nearest in time. Second, its predictive log density is more than 12.5 nats below the maximum of this
-density; predictions use only values that do not meet the first condition. To test the second condition, one
-additional smoother pass is required.
+A value is an outlier under two conditions. First, it is far from the median of the four observed values of
+its column that are nearest in time. Second, its predictive log density is more than 12.5 nats below the
+maximum of this density; predictions use only values that do not meet the first condition. To test the second
+condition, one additional smoother pass is required.
 
 The first condition does not depend on a model, so that outliers cannot mask each other. With the second
 condition, steps and bursts that other columns or rows predict are not outliers.
