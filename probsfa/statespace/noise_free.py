@@ -124,7 +124,7 @@ class NoiseFreeModel(LinearGaussianModel):
     unsupported_methods: ClassVar[Mapping[str, str]] = {
         "factor_moments": "factor_interval requires observation noise. Use noise='diagonal'.",
         "filter": "filter requires observation noise. With noise=0.0, use transform of complete rows.",
-        # Weights of observations contain the inverse noise variances, which would be infinite.
+        # The weight of a new value is divided by its noise variance, which is zero.
         "news": "news requires observation noise. Use noise='diagonal'.",
         "diagnose": "diagnose requires observation noise. Use noise='diagonal'.",
         "outlier_scores": "outlier_scores requires observation noise. Use robust=True.",
@@ -149,7 +149,7 @@ class NoiseFreeModel(LinearGaussianModel):
         return np.arange(self.fitted.params.n_components)
 
     def _posterior(self, sequences: Sequences) -> Posterior:
-        """Return the distribution of all factors of the square model; it is exact for complete rows."""
+        """Return the distribution of all factors of the square model; complete rows determine the factors."""
         if not sequences.mask.all():
             posterior = smooth_given_observed(*self.square, sequences)
             check_finite(sequences, self._predictive_params, *posterior)

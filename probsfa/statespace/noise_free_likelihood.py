@@ -126,8 +126,8 @@ def noise_free_log_likelihood(
 ) -> NoiseFreeLogLikelihood:
     """Compute the log-likelihood of the noise-free model, exactly and without edge terms.
 
-    The model has as many factors as columns. Edge terms are due to the first and last rows of sequences,
-    which are in one difference instead of two.
+    The model has as many factors as columns. Edge terms are due to the first and the last row of each
+    sequence.
 
     Parameters
     ----------

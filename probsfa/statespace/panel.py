@@ -74,7 +74,8 @@ class Panel(NamedTuple):
     mask : ndarray of shape (T, D), or RowSource
         1.0 where observed, 0.0 where missing.
     gap_index : ndarray of shape (T,)
-        Index in ``gaps`` of the time step before each row; ``len(gaps)`` in the first row of a sequence.
+        Index in ``gaps`` of the time step before each row; ``len(gaps)`` in the first row of a sequence and
+        in rows of the padding.
     gaps : ndarray of shape (U,)
         Distinct time steps between successive rows; ``[1.0]`` for even sampling.
     n_rows : int
@@ -122,7 +123,7 @@ class Panel(NamedTuple):
 
 
 def padded_length(n_rows: int) -> int:
-    """Round a length up to a multiple of 16, with at most eight results between powers of two.
+    """Round a length up to a multiple of 16; above 256, to one of eight lengths up to the next power of two.
 
     JAX compiles a program for each length; rounding limits the number of programs.
     """

@@ -91,7 +91,7 @@ class StateLayout:
         return self.n_components, tuple(self.counts.items())
 
     def with_components(self, n_components: int) -> "StateLayout":
-        """Return the same numbers with another number of AR(1) factors."""
+        """Return the same layout with another number of AR(1) factors."""
         return StateLayout(n_components, self.counts)
 
     @property
@@ -170,13 +170,14 @@ class StateLayout:
 
     @property
     def n_rotated(self) -> int:
-        """Number of loadings that are fixed, because rotated states have the same likelihood."""
+        """Number of angles by which states can be rotated without a change of the likelihood."""
         return sum(kind.n_rotated(count) for kind, count in self.counts.items())
 
     def n_free(self, n_features: int) -> int:
         """Return the number of free parameters of the processes and their loadings on `n_features` columns.
 
-        AR(1) factors of unit variance with different decays are identified up to their order and signs.
+        All loadings of AR(1) factors are free, because AR(1) factors of unit variance with different decays
+        are identified up to their order and signs.
         """
         return self.n_dynamics + self.n_loaded_states * n_features - self.n_rotated
 
@@ -186,7 +187,7 @@ class StateLayout:
         return self.n_components, *(self.counts.get(kind, 0) for kind in KINDS)
 
     def without(self, others: "StateLayout") -> "StateLayout":
-        """Return these numbers of processes less those of `others`; differences may be negative."""
+        """Return the layout with the differences of the numbers of processes, which may be negative."""
         differences = {kind: self.counts.get(kind, 0) - others.counts.get(kind, 0) for kind in KINDS}
         return StateLayout(self.n_components - others.n_components, differences)
 
@@ -299,8 +300,8 @@ class StateSpace:
     def __iter__(self) -> Iterator[FloatArray]:
         """Iterate over decay, loadings, noise variance and offset; deprecated."""
         warnings.warn(
-            "StateSpace cannot be unpacked in version 2.0. Use the attributes decay, loadings, "
-            "noise_variance and offset.",
+            "Unpacking a StateSpace is deprecated and will fail in version 2.0. Use the attributes decay, "
+            "loadings, noise_variance and offset.",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -486,8 +487,8 @@ class StateSpace:
         """Mask of the free :attr:`nonzero_loadings` (D, n_loaded_states).
 
         Loadings that :func:`canonical` fixes are not free. For each stochastic cycle this is one loading,
-        because the phase is zero in one column. :meth:`StateLayout.n_free` counts free loadings and free
-        parameters of the dynamics.
+        because the phase is zero in one column. All loadings of random walks are free in this mask, but
+        :meth:`StateLayout.n_free` subtracts the angles of their rotations.
         """
         is_free = np.ones((self.n_features, self.state_layout.n_states), dtype=bool)
         for one in self.processes:

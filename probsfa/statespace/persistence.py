@@ -152,7 +152,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         raise ValueError("noise_variance must be positive")
     if "maps" in state:
         if len(state["maps"]) != params.n_features:
-            raise ValueError("maps must be one for each column")
+            raise ValueError("maps must have one entry for each column")
         regression = None
         if "exog_coef" in state:
             regression = Regression(state["exog_coef"], tuple(state["exog_names"]))

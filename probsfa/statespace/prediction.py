@@ -141,7 +141,10 @@ class Forecast:
         return replace(self, lower=lower, upper=upper)
 
     def like(self, x: Any, index: Any, factor_names: Any) -> Self:
-        """Return the forecast with arrays of the type of `x`, such as DataFrames, with this index."""
+        """Return the forecast with arrays of the type of `x`.
+
+        DataFrames have the index `index`. Columns are those of `x`, or `factor_names`.
+        """
         factor_arrays = ("latent_means", "latent_std")
         arrays = {name: getattr(self, name) for name in ("means", "std", *factor_arrays, "lower", "upper")}
         changes = {

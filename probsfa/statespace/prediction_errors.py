@@ -35,8 +35,8 @@ class PredictionErrors(NamedTuple):
     predictions, prediction_std : ndarray of shape (N, D)
         Means and standard deviations of the observations given the previous rows.
     by_kind : dict of ndarray of shape (M, D)
-        Standardized errors of observed values, NaN elsewhere. Keys are patterns of values that are held out
-        when a value is predicted:
+        Standardized errors of observed values in the ``M`` tested rows, NaN elsewhere. Keys are patterns of
+        values that are held out when a value is predicted:
 
         - ``"one step"``: its row and all later rows
         - ``"cells"``: the value alone

@@ -15,8 +15,8 @@ class Progress:
     """A progress bar on standard error that shows the number of likelihood evaluations; a context manager.
 
     After each evaluation, a fit calls the instance with the number of evaluations and the best value. After
-    each optimizer step of initial parameters by the Whittle likelihood, it calls :meth:`on_whittle_step`;
-    before the first evaluation, the bar shows the number of these steps.
+    each optimizer step for initial parameters, which maximizes the Whittle likelihood, it calls
+    :meth:`on_whittle_step`; before the first evaluation, the bar shows the number of these steps.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Progress:
 
     def __call__(self, count: int, best: float) -> None:
         """Show the number of evaluations and the best value so far."""
-        if self._n_steps and not self._best:  # the first evaluation, after steps of initial parameters
+        if self._n_steps and not self._best:  # the first evaluation, after steps for initial parameters
             self._bar.unit = self._unit
             self._bar.set_description_str(self._desc, refresh=False)
             self._bar.reset(self._total)
@@ -57,7 +57,7 @@ class Progress:
         self._bar.set_postfix_str(self._best, refresh=False)
 
     def on_whittle_step(self) -> None:
-        """Count an optimizer step of initial parameters, which is not an evaluation."""
+        """Count an optimizer step for initial parameters, which is not an evaluation."""
         self._n_steps += 1
         now = time.monotonic()
         if now - self._drawn < _REPORT_INTERVAL:

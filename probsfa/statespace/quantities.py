@@ -25,7 +25,7 @@ class Quantity(NamedTuple):
     label : str
         Name in the table of `summary`; if it is empty, the quantity is not in the table.
     unit : {"", "time", "data", "data^2"}
-        Unit of the values; "time" is the unit of the times.
+        Unit of the values; "time" is the unit of time of the data.
     axes : tuple of str
         Meaning of each axis of the array.
     scale : str

@@ -76,7 +76,7 @@ def find_smooth_factors(params: StateSpace, timed: Sequences) -> NDArray[np.intp
 
 
 def _with_smooth_factors(params: StateSpace, timescales: dict[int, float]) -> StateSpace:
-    """Replace AR(1) factors, by index, by smooth factors with the given time scales."""
+    """Replace some AR(1) factors by smooth factors; `timescales` maps indices of factors to time scales."""
     factors = sorted(timescales)
     smooth = Matern32.of_times(np.array([timescales[k] for k in factors]))
     smooth_only = params.replace(decay=params.decay[:0], processes=(smooth,))

@@ -95,7 +95,7 @@ class StudentModel(LinearGaussianModel):
             return super().posterior(sequences)
         panel, inferred = self._infer(self.without_constant_columns(sequences))
         posterior = IdiosyncraticPosterior(self.fitted.params, panel).posterior()
-        n = sequences.n_rows  # the bound of single rows is not computed: each row has the mean
+        n = sequences.n_rows  # bounds of single rows are not computed: all rows have the mean bound
         return posterior._replace(row_log_likelihoods=np.full(n, inferred.bound / n))
 
     @property

@@ -201,7 +201,7 @@ def make_horizon(
     time_unit : float
         Unit of time of the model.
     n_steps : int or None
-        Number of steps, each of one unit.
+        Number of steps, each of one time unit.
     fh : array-like (H,) or None
         Steps or durations after the last row, or dates.
 

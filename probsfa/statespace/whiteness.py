@@ -275,7 +275,7 @@ class Peak(NamedTuple):
     periods : ndarray of shape (D,)
         Periods in units of the times; NaN if no spectrum can be computed.
     p_values : ndarray of shape (D,)
-        Probability of a peak of this height anywhere in a smooth spectrum.
+        Probability that a series with a smooth spectrum has a peak of this height at any frequency.
     shares : ndarray of shape (D,)
         Share of the mean square that is explained by a sinusoid of the period.
     resolution : float

@@ -5,9 +5,8 @@ With ``w_td`` a weight for each value, or one weight ``w_t`` for all values of a
     x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ Gamma(nu / 2, nu / 2),
 
 the noise of each value is Student-t with ``nu`` degrees of freedom and scale ``sqrt(r_d)`` (Lange, Little &
-Taylor 1989).
-This module computes expected weights, densities, quantiles and draws of a single value or row.
-:mod:`probsfa.statespace.student` infers the weights of a panel.
+Taylor 1989). This module computes expected weights, densities, normal scores and draws of single values or
+rows. :mod:`probsfa.statespace.student` infers the weights of a panel.
 
 References
 ----------

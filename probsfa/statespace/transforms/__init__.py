@@ -22,9 +22,9 @@ kind                ``y``                                                   ``x`
 In the last three kinds ``y`` is infinite at a bound; in ``"sqrt"`` the slope of ``y`` is infinite at 0.
 Values closer to the bound than a margin are therefore moved to the margin. The margin is half the smallest
 nonzero distance of training values from the bound, within limits. With two bounds, the limits are 0.001 and
-0.01 times the distance between the bounds. With one bound, they are 0.001 and 0.05 times the median distance
-of training values from the bound. With ``"log1p"``, ``"sqrt"`` and ``"box-cox"``, a ``y`` below the range of
-the transform is back-transformed to zero.
+0.01 times the distance between the bounds. With one bound, they are 0.001 and 0.05 times the median nonzero
+distance of training values from the bound. With ``"log1p"``, ``"sqrt"`` and ``"box-cox"``, a ``y`` below the
+range of the transform is back-transformed to zero.
 """
 
 from probsfa.statespace.transforms.argument import make_transforms
