@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["compute", "delayed", "is_array", "is_delayed", "persist", "reduce_tree"]
 
-_FAN_IN = 16  # number of results that one task merges: few tasks, but parallel
+_FAN_IN = 16  # number of results that one task merges; more results give fewer tasks, but less parallelism
 
 
 def delayed(value: Any) -> Any:

@@ -49,8 +49,8 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     TypeError
         If the type of the estimator is not supported.
     ValueError
-        As in ``fit`` for data in memory, with the number of the part in the message; also if the data are not
-        distributed.
+        As in ``fit`` for data in memory; the message names the rows or the sequence, as in ``X[300:600]``.
+        Also if the data are not distributed.
 
     See Also
     --------
@@ -58,14 +58,17 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
 
     Notes
     -----
-    *SFA* and *GraphSFA* with a temporal graph: one pass over the data. Each chunk receives the last rows of
-    the previous chunk, so that differences between chunks are exact. *GraphSFA* with other graphs: the rows
-    remain in the memory of the cluster, and each task multiplies a few columns of all rows by the Laplacian.
-    An expansion is fitted to the first part, as in ``partial_fit``. *ProbabilisticSFA*: rows remain on the
-    workers, which receive parameters and return sums of expected statistics in each step of the fit. A
-    sequence is one task; divide very long sequences by `lengths`. Starting points are computed locally, from
-    as many whole sequences as fit into 128 MiB. Rows are treated as evenly spaced; a DataFrame with an uneven
-    index raises an error.
+    SFA and GraphSFA: an expansion is fitted to the first part, as in ``partial_fit``.
+
+    - SFA, and GraphSFA with a temporal graph, need one pass over the data. Each chunk receives the last rows
+      of the previous chunk, so that differences between chunks are exact.
+    - GraphSFA with other graphs: the rows remain in the memory of the cluster, and each task multiplies a few
+      columns of all rows by the Laplacian.
+
+    ProbabilisticSFA: rows remain on the workers, which receive parameters and return sums of expected
+    statistics in each step of the fit. A task computes one or several whole sequences; divide very long
+    sequences by `lengths`. Starting points are computed locally, from as many whole sequences as fit into
+    128 MiB. Rows are treated as evenly spaced; a DataFrame with an uneven index raises an error.
 
     Examples
     --------
@@ -126,7 +129,7 @@ def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
     if needs_rows(estimator.graph):
         raise ValueError(
             f"graph={estimator.graph!r} is built from all rows of X, which are on the cluster. Use a "
-            "TrainingGraph, or a graph of time or of labels."
+            "TrainingGraph, a temporal graph or a graph of labels."
         )
     if rows.lengths is None:
         raise ValueError(

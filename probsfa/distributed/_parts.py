@@ -80,7 +80,7 @@ def validated_parts(
     ------
     ValueError
         If `X` has another type or chunks of unknown size, or `lengths` do not sum to its number of rows.
-        Values are validated in the tasks, with the number of the part in messages.
+        Values are validated in the tasks; messages name the rows or the sequence, as in ``X[300:600]``.
     """
     template = _check_structure(estimator, X, lengths)
     if is_array(X):
@@ -145,7 +145,7 @@ def _check_structure(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEsti
             "For data in memory use estimator.fit."
         )
     if lengths is not None:
-        raise ValueError("lengths cannot be given when X is a list of sequences: the list has them.")
+        raise ValueError("lengths cannot be given when X is a list of sequences, which defines the lengths.")
     for i, sequence in enumerate(X):
         if is_array(sequence):
             _check_known_sizes(sequence, f"X[{i}]")

@@ -32,7 +32,7 @@ from probsfa.statespace.progress import Progress
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
 _MAX_PARTS = 256  # each step of a fit runs one task for every part
-# Minimum number of rows of a part of an array, and number of parts of arrays with too few rows for it.
+# An array has at most one part for each 2**14 rows, or at most 16 parts if these are more.
 _MIN_PART_ROWS, _MAX_SMALL_PARTS = 2**14, 16
 _MAX_START_VALUES = 2**24  # 128 MiB of float64: maximum number of values for starting points
 
@@ -135,7 +135,7 @@ def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:
 
 
 def _sample(scaled: Sequence[Any], n_values: int) -> Panel:
-    """Return evenly spaced parts of the data, or all parts if they fit into memory."""
+    """Return evenly spaced parts of the data, or all parts if they have at most 2**24 values (128 MiB)."""
     n = max(1, min(len(scaled), len(scaled) * _MAX_START_VALUES // n_values))
     selected = np.linspace(0, len(scaled) - 1, n).round().astype(int)
     parts = compute(*(scaled[i] for i in selected))

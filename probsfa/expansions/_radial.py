@@ -25,8 +25,9 @@ class RadialBasis(Expansion):
     n_centers : int, default=50
         Number of centres, at most the number of distinct rows.
     centers : {"kmeans", "sample"} or array-like (m, D), default="kmeans"
-        Centres: centroids of the rows, distinct rows drawn at random, or given points (`n_centers` is then
-        not used). Distances are Euclidean, so that columns should be scaled.
+        Centres. "kmeans": centroids of k-means clusters of the rows. "sample": distinct rows drawn at random.
+        An array: these points (`n_centers` is then not used). Distances are Euclidean, so that columns should
+        be scaled.
     gamma : float or None, default=None
         Inverse squared width. The default is ``1 / (2 s^2)``, where ``s`` is the mean distance from a centre
         to the nearest other centre.

@@ -63,7 +63,7 @@ class GroupGraph(TrainingGraph):
         connected_groups = self.edge_weights.tocoo().coords
         check_number_of_edges(
             float(np.sum(self.sizes[connected_groups[0]] * self.sizes[connected_groups[1]])),
-            "edge_weights[groups[n], groups[m]] is the weight of any one",
+            "edge_weights[groups[n], groups[m]] is the weight of the edge (n, m)",
         )
         return (self._members.T @ self.edge_weights @ self._members).tocsr()
 
@@ -222,7 +222,7 @@ def _warn_of_numbers(labels: NDArray[Any], n_classes: int) -> None:
     if kind == "i" and n_classes > 2 and labels.min() == -1 and (labels == 0).any():
         warnings.warn(
             "y has the label -1 beside classes numbered from 0, and it is treated as a class. If it means a "
-            "missing label, use semi_supervised(X, y, missing=-1), as an object SemiSupervised(missing=-1), "
+            "missing label, use semi_supervised(X, y, missing=-1) or the builder SemiSupervised(missing=-1), "
             "or remove these rows.",
             stacklevel=3,
         )
@@ -338,7 +338,8 @@ def mixed(
         L, at least 2. Default ``sqrt(N)``, at most 50.
     balanced : bool, default=True
         Whether groups of less than half of ``N / L`` samples (rare labels) are merged with the smaller
-        adjacent group. Otherwise, at most L distinct labels are L groups, even of few samples.
+        adjacent group. With False, each distinct label is a group if there are at most L of them, even if few
+        samples have this label.
     sample_weight : array-like (N,), optional
         Sample weights; an integer weight is equivalent to repeating the sample.
 

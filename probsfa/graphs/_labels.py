@@ -122,9 +122,11 @@ def label_groups(
     Samples of equal label stay together, so groups do not depend on the order of the samples. If there are at
     most `n_groups` distinct labels, each is a group. Otherwise the range of midranks is divided into
     intervals of equal length; if no labels are equal, the sizes of the groups differ by at most one. By
-    default there are ``sqrt(N)`` groups, at most 50 as in Escalante-B. & Wiskott (2013, section 6.2). The
-    labels -y have the groups of y in reverse order, except if the mean of y is midway between minimum and
-    maximum and there are ties (a midrank on the boundary in the middle, or groups of equal size to merge).
+    default there are ``sqrt(N)`` groups, at most 50 as in Escalante-B. & Wiskott (2013, section 6.2).
+
+    The labels -y have the groups of y in reverse order. There may be exceptions if the mean of y is midway
+    between its minimum and maximum: a midrank on the boundary in the middle, or groups of equal size that may
+    be merged, are then assigned by their order.
 
     Parameters
     ----------
@@ -168,9 +170,10 @@ def label_groups(
 
 
 def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
-    """Return the merged group of every group. Merged groups have at least size `smallest`, or there are two.
+    """Return the merged group of every group.
 
-    The smallest group is repeatedly merged with the smaller adjacent group.
+    The smallest group is repeatedly merged with the smaller adjacent group, until all groups have at least
+    size `smallest` or two groups remain.
     """
     merged = sizes.tolist()
     first = list(range(len(merged)))  # first group of each merged group

@@ -178,11 +178,11 @@ def build_graph(
     y : array-like (N,), optional
         Labels.
     lengths : sequence of int, optional
-        Samples of every sequence, for graphs in time.
+        Samples of every sequence, for graphs that depend on the order of the rows.
     sample_weight : array-like (N,), optional
         Sample weights. Clustered, serial and mixed graphs are built with the weights. For other graphs, the
-        weights multiply node and edge weights of the graph of samples with positive weight (of all samples,
-        for temporal graphs and functions).
+        weights multiply the node and edge weights of the graph. Samples of weight zero are removed before
+        this graph is built, except for temporal graphs, functions and explicit graphs.
 
     Raises
     ------
@@ -243,8 +243,8 @@ def check_has_edges(graph: TrainingGraph) -> TrainingGraph:
     if isolated.sum() == has_weight.sum():
         raise ValueError(
             "This graph has no edge between two samples, so that slowness is not defined. A class "
-            "requires at least two samples. Use graph='serial' or 'sliding_window' for numeric labels, and "
-            "a larger bandwidth for neighbours."
+            "requires at least two samples. Use graph='serial' or 'sliding_window' for numeric labels, or "
+            "a larger bandwidth of a heat kernel."
         )
     if 2 * isolated.sum() > has_weight.sum():
         warnings.warn(

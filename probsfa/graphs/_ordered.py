@@ -196,8 +196,8 @@ def sliding_window(
     y : array-like (N,)
         Numeric labels, at least two different ones.
     half_width : int, optional
-        d, from 1 to N - 1. By default the largest distance of an array of `weights`, else N // 10, at most 32
-        (the smaller window of section 6.2 of the reference).
+        d, from 1 to N - 1. By default ``len(weights) - 1`` for an array of `weights`, otherwise N // 10, at
+        most 32 (the smaller window of section 6.2 of the reference).
     mirrored : bool, default=True
         Whether windows are reflected at the ends.
     weights : array-like (d + 1,) or callable, optional

@@ -91,7 +91,7 @@ class WindowGraph(TrainingGraph):
             Sums over both directions of edges, and self-loops once; computed in O(N + d).
         """
         n, d = self.n_vertices, self.half_width
-        cumulative = np.cumsum(self._weight_of(np.arange(d + 1)))  # of lags 0 to l
+        cumulative = np.cumsum(self._weight_of(np.arange(d + 1)))  # entry l: sum of weights of lags 0 to l
         positions = np.arange(n)
         first = starts[blocks]
         last = np.append(starts[1:], n)[blocks] - 1

@@ -252,7 +252,7 @@ class MultiLabel(GraphBuilder):
         return multi_label(self._labels(y), graph=self.graph, weights=self.weights, X=X)
 
     def reference(self) -> Any:
-        """Return the graph for scoring: the graph of several labels, built from their graphs for scoring."""
+        """Return a MultiLabel in which the graph of each label is replaced by its graph for scoring."""
         return MultiLabel(reference_graph(self.graph), weights=self.weights)
 
 
@@ -391,7 +391,7 @@ class NearestNeighbors(GraphBuilder):
 
 
 class HeatKernel(GraphBuilder):
-    """Builder of the graph of a Gaussian of the distance; see :func:`probsfa.graphs.heat_kernel`.
+    """Builder of the graph with the weights of a heat kernel; see :func:`probsfa.graphs.heat_kernel`.
 
     Parameters
     ----------

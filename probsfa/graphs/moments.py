@@ -28,7 +28,8 @@ from probsfa.graphs._rows import check_rows
 __all__ = ["CentredRows", "MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
 _BLOCK_SIZE = 2**17  # number of values, 1 MiB of float64: with differences, about the cache of a core
-# Additions of products take a third of the time for blocks of fewer rows; larger blocks are not faster.
+# Minimum and maximum number of rows of a block. With fewer rows, a third of the time is spent on adding the
+# products of the blocks; with more rows, the computation is not faster.
 _BLOCK_ROWS = (1024, 8192)
 _CONSTANT_ULPS = 4  # columns that vary by fewer units in the last place are treated as constant
 
@@ -94,7 +95,7 @@ class Moments:
 
     @property
     def variance_floor(self) -> FloatArray:
-        """Largest variance of a constant column with this mean due to rounding errors, shape (D,)."""
+        """Largest variance that rounding errors give to a constant column with this mean, shape (D,)."""
         return rounding_variance(self.mean)
 
     def merge(self, other: "Moments") -> "Moments":
@@ -178,7 +179,7 @@ class MomentStream:
         values : array-like (N, D)
             Rows in order; they are not stored.
         lengths : sequence of int, optional
-            Lengths of sequences; the first sequence continues the current one.
+            Lengths of sequences; the first sequence continues the current one unless `new_sequence`.
         new_sequence : bool, default=False
             Whether the first row begins a new sequence.
         skip_incomplete : bool, default=False
@@ -268,7 +269,7 @@ def block_rows(n_features: int) -> int:
 
 
 def rounding_variance(mean: FloatArray) -> FloatArray:
-    """Return the largest variance of a constant column with this mean due to rounding errors, shape (D,)."""
+    """Return the largest variance that rounding errors give to a constant column with this mean, (D,)."""
     floor: FloatArray = (_CONSTANT_ULPS * np.finfo(np.float64).eps * mean) ** 2
     return floor
 

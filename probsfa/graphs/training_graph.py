@@ -15,10 +15,10 @@ the moments of graph-based slow feature analysis are (eqs. 12-14)
 so that only the product ``L X`` is required. The graphs of this package compute it in O(N D), although most
 of them have about N^2 edges. A self-loop ``gamma_nn`` adds to ``d_n`` and ``R`` only.
 
-The weights are *consistent* if ``d_n / R = v_n / Q`` for every vertex (restrictions 20 and 21; 19 and 22
-are ``Q = R = 1``). Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain whose
-stationary distribution is proportional to the node weights. SFA of that chain equals SFA on the graph
-(section 3.5).
+The weights are *consistent* if ``d_n / R = v_n / Q`` for every vertex (restrictions 20 and 21 of the paper;
+restrictions 19 and 22 are ``Q = R = 1``). Then ``gamma_nn' / d_n`` are the transition probabilities of a
+Markov chain whose stationary distribution is proportional to the node weights. SFA of that chain equals SFA
+on the graph (section 3.5).
 """
 
 import itertools
@@ -356,7 +356,7 @@ class GraphMoments(NamedTuple):
     difference_moment : ndarray (D, D)
         ``A = (1/R) sum_nn' gamma_nn' (x(n') - x(n))(x(n') - x(n))'``.
     variance_floor : ndarray (D,)
-        Largest variance of a constant column with this mean due to rounding errors.
+        Largest variance that rounding errors give to a constant column with this mean.
     """
 
     mean: FloatArray
