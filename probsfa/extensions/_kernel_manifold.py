@@ -137,8 +137,8 @@ def project(
 ) -> FloatArray:
     """Project rows onto a manifold: return the coordinates of the point nearest to each row.
 
-    The search starts at the nearest point of a fine grid. Newton steps are accepted only if they reduce the
-    distance, so that the result may be a local minimum.
+    The search starts at the nearest point of a fine grid. Newton steps that do not reduce the distance are
+    rejected. The result may be a local minimum of the distance.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def project(
     X : ndarray (n, D)
         Rows.
     coordinates : ndarray (n, k), optional
-        Additional starting coordinates; the result is never farther from the row than these.
+        Additional starting coordinates; no row is farther from its result than from its starting point.
     n_newton : int, default=12
         Number of Newton steps.
 

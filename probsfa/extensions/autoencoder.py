@@ -122,7 +122,7 @@ class LinearAutoencoder(Reconstruction):
         try:
             for _ in range(self.max_iter):
                 # With covariance S and encoder W = M', M orthonormal, the optimal decoder S W' (W S W')^-1
-                # has the column space of S M. Any basis of it gives the same reconstructions.
+                # has the column space of S M. All bases of this space give the same reconstructions.
                 proposal = _orthonormal(covariance @ decoder, decoder)
                 history.append(max(total - float(np.sum(proposal * (covariance @ proposal))), 0.0))
                 change = np.linalg.norm(proposal - decoder @ (decoder.T @ proposal))
@@ -191,9 +191,9 @@ class Autoencoder(Reconstruction):
         Solver of scikit-learn; "lbfgs" is suited to at most about ten thousand rows, "adam" to more.
     n_init : int, default=2
         Number of starts; the network with the smallest training error is used. The first start uses a
-        Laplacian eigenmap, which unfolds curves: the encoder is trained to predict its coordinates, and the
-        decoder to predict the rows from them. Principal components replace an eigenmap whose graph is not
-        connected. Other starts have random weights.
+        Laplacian eigenmap, which unfolds curves: the encoder is trained to predict the coordinates of the
+        eigenmap, and the decoder to predict the rows from these coordinates. If the graph of the eigenmap is
+        not connected, principal components are used. Other starts have random weights.
     max_iter : int, default=4000
         Maximum number of iterations of the solver. A thousand are too few for tightly wound curves.
     random_state : int, Generator or None, default=None

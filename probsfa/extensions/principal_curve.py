@@ -112,8 +112,8 @@ class PrincipalCurve(Reconstruction):
     selected.
 
     Columns are not scaled; scale columns of different units first. The objective has several local minima, so
-    that the result depends on the initial coordinates (`init`). The coordinate is oriented such that its
-    correlation with the column to which it is most strongly correlated is positive.
+    that the result depends on the initial coordinates (`init`). The direction of a coordinate is chosen such
+    that its largest absolute correlation with a column is positive.
 
     References
     ----------

@@ -46,7 +46,8 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     n_gates : int, default=1
         Number of binary chains, ``M``.
     noise : {"diagonal", "isotropic"}, default="diagonal"
-        A noise variance for each column, or one for all, as in the paper.
+        "diagonal": a noise variance for each column. "isotropic": one noise variance for all columns, as in
+        the paper.
     n_init : int, default=9
         Number of starting points. The best of them is used for the complete fit.
     max_iter : int, default=500

@@ -99,7 +99,7 @@ def maximize(
     stats : Statistics
         Expected sums, (R, ...).
     panel : Panel
-        Observations; only the number of observed values of each column is used.
+        Observations; the number of observed values of each column and the numbers of rows are used.
     noise : {"diagonal", "isotropic"}
         A noise variance for each column, or one for all.
     floor : float
@@ -174,8 +174,8 @@ def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> 
 
         (c01 + i1) log on + c00 log(1 - on) + (c10 + i0) log off + c11 log(1 - off) - (i0 + i1) log(on + off)
 
-    The two probabilities are updated alternately. The derivative with respect to one of them is zero at the
-    only root of a quadratic equation in (0, 1).
+    The two probabilities are updated alternately. The maximum over one of them is the only root in (0, 1) of
+    a quadratic equation.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def learn(
     noise, floor
         As in :func:`maximize`.
     max_iter : int
-        Maximum number of iterations of the final run.
+        Maximum number of iterations of the selected run, including those in parallel with other runs.
     tol : float
         Minimum increase of the bound in ten iterations, in nats; the run stops below it.
     rng : Generator
@@ -310,9 +310,10 @@ def _improve_starts(
 
 
 def _gate_variants(params: BilinearParameters, gates: FloatArray) -> tuple[BilinearParameters, FloatArray]:
-    """Return three variants of the best starts: gates halfway to 0.5, unchanged gates, and prior gates.
+    """Replace the starts, ordered from best to worst, by three variants of the best third.
 
-    If the data hardly determine the gates, EM from overconfident gates ends at a smaller bound.
+    The variants differ in the gate probabilities: halfway to 0.5, unchanged, and prior probabilities. If the
+    data hardly determine the gates, EM from overconfident gates ends at a smaller bound.
     """
     index = np.arange(len(gates)) // 3
     selected = BilinearParameters(*(part[index] for part in params))

@@ -11,7 +11,7 @@ Modules from the top down; each imports only from those below it:
 
 ================  ======================================================================================
 ``estimator``     ``EmissionSFA``: checks its input, calls the functions below, stores the result
-``model``         a fitted model and its methods; a whole fit
+``model``         a fitted model and its methods; the complete fit
 ``filtering``     filter: latent factors given the rows up to each row
 ``prediction``    from latent factors to values in data units: means, quantiles, probabilities, draws
 ``start``         starting point: the Gaussian model of transformed values, such as roots of counts
@@ -19,7 +19,7 @@ Modules from the top down; each imports only from those below it:
 ``columns``       encoding of user columns: valid values, units, levels as zeros and ones
 ``sites``         inference: the Gaussian posterior of the latent factors with the largest lower bound
 ``families``      expected log densities of values with their derivatives; moments, quantiles, draws
-``links``         the same for a learned nonlinear function of the predictor plus Gaussian noise
+``links``         families with a learned nonlinear function of the predictor plus Gaussian noise
 ``family``        interface of families and links
 ``quadrature``    Gauss-Hermite quadrature
 ================  ======================================================================================

@@ -135,12 +135,12 @@ def read_link(link: Any, n_features: int, names: Any) -> list[str]:
 def with_links(columns: Sequence[Column], links: Sequence[str], *, is_shared: bool) -> tuple[Column, ...]:
     """Return columns with links.
 
-    With `is_shared`, one link is for all Gaussian columns, and the other columns have no link.
+    With `is_shared`, all entries of `links` are equal; the link is used for Gaussian columns only.
 
     Raises
     ------
     ValueError
-        If a column with a link is not Gaussian.
+        If a column with a link is not Gaussian; with `is_shared`, if no column is Gaussian.
     """
     linked = []
     for d, (column, link) in enumerate(zip(columns, links, strict=True)):
@@ -156,7 +156,7 @@ def with_links(columns: Sequence[Column], links: Sequence[str], *, is_shared: bo
 
 
 def _by_column(kind: str, option: Any, default: str, n_features: int, names: Any) -> list[Any]:
-    """Return one option per column from a string, a list, or a mapping; `default` is for unnamed columns."""
+    """Return one option per column from a string, a list, or a mapping; omitted columns have `default`."""
     if isinstance(option, str):
         return [option] * n_features
     if isinstance(option, Mapping):
@@ -255,7 +255,7 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
     Raises
     ------
     ValueError
-        If a value is not valid for the emission of its column; the message names both.
+        If a value is not valid for the emission of its column; the message names the value and the emission.
     """
     values = np.full((sequences.n_rows, sum(column.n_model_columns for column in columns)), np.nan)
     for d, column in enumerate(columns):

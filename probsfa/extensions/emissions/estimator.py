@@ -53,7 +53,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         - ``"poisson"``: counts with the mean ``exp(eta)``;
         - ``"negative_binomial"``: counts with the mean ``exp(eta)`` and the variance ``mean + mean^2 /
           size``;
-        - ``"categorical"``: levels, coded as any numbers, in their order if they have one;
+        - ``"categorical"``: levels, coded as any numbers; ordered levels need codes in the same order;
         - ``"gaussian"``: numbers with Gaussian noise;
         - ``"student_t"``: numbers with heavy-tailed noise;
         - ``"auto"``: "bernoulli" for zeros and ones, "negative_binomial" for other nonnegative integers,
@@ -87,11 +87,12 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     mean_ : ndarray (E,)
         Mean of each predictor.
     links_ : tuple of str
-        The link of each column. The predictor of a column with a link is in units of the link's argument.
+        The link of each column. The predictor of a column with a link is the argument of the link, and not in
+        data units.
     predictor_columns_ : ndarray of int (E,)
-        Column of each predictor.
+        Index of the column of each predictor.
     levels_ : dict
-        From the number of each categorical column to its sorted levels.
+        Maps the index of each categorical column to its sorted levels.
     noise_variance_ : ndarray (D,)
         Variance of Gaussian noise, and squared scale of Student's t; NaN elsewhere.
     degrees_of_freedom_ : ndarray (D,)
@@ -432,13 +433,13 @@ class EmissionSFA(Saveable, StateSpaceMethods):
 
         Returns
         -------
-        ndarray, as `predictor`
-            In data units; for counts their mean, for binary columns the probability of a one.
+        ndarray, of the shape of `predictor`
+            Mean in data units; for binary columns, the probability of a one.
 
         Raises
         ------
         ValueError
-            If there is no such column, or the column is categorical: it then has several linear predictors.
+            If there is no such column, or the column is categorical and so has several linear predictors.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)

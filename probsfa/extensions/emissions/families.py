@@ -42,14 +42,16 @@ __all__ = ["FAMILIES"]
 _WEAK_DISPERSION = 1e-3
 # Largest predictor that is exponentiated; larger ones are clipped.
 _MAX_EXPONENT = 600.0
-# Student-t expectations: number of quadrature nodes, and number of steps of the search for the variance with
-# the largest expected log density.
-_N_STUDENT_NODES, _N_ROOT_STEPS = 24, 8
+# Number of quadrature nodes of expected Student-t log densities.
+_N_STUDENT_NODES = 24
+# Number of steps of the search for the variance with the largest expected Student-t log density.
+_N_ROOT_STEPS = 8
 # A predictor whose variance is smaller, relative to the squared scale of the Student-t noise, is treated as
 # constant.
 _MIN_VARIANCE_RATIO = 1e-8
-# Smallest precision of the site of a value, relative to the precision of the noise. The pseudo-observation of
-# an outlier is inversely proportional to the precision, and its square must not dominate the bound.
+# Smallest precision of the site of a value, relative to the precision of the Student-t noise. The
+# pseudo-observation of an outlier is inversely proportional to this precision. Without a minimum, the square
+# of the pseudo-observation would dominate the bound.
 _MIN_STUDENT_PRECISION = 1e-5
 
 
@@ -166,8 +168,9 @@ class _StudentAverages(NamedTuple):
         logs, slope, inverse = (
             np.tensordot(weights, function, axes=1) for function in (np.log(totals), slopes, inverses)
         )
-        # The exact derivative of the quadrature sum `logs` with respect to the variance. It has no
-        # cancellation at small variances and agrees with `logs` also where the quadrature is inaccurate.
+        # This is the exact derivative of the quadrature sum `logs` with respect to the variance, divided by
+        # `precision`. It has no cancellation at small variances and agrees with `logs` also where the
+        # quadrature is inaccurate.
         curvature = -np.tensordot(weights * nodes, slopes, axes=1) / np.maximum(std, 1e-300)
         at_mean = _at_mean(residual, variance, precision, df).curvature
         curvature = np.where(variance * precision > _MIN_VARIANCE_RATIO, curvature, at_mean)
@@ -398,7 +401,7 @@ class Bernoulli(Family):
     def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; one step of weighted least squares from between the value and the mean."""
+        """See :class:`Family`; one step of reweighted least squares, from halfway between value and mean."""
         p = 0.5 * (0.5 * (x + 0.5) + mean)
         precision = p * (1.0 - p)
         return precision, special.logit(p) + (x - p) / precision
@@ -451,7 +454,7 @@ class Poisson(Family):
     def initial_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; one step of weighted least squares from between the value and the mean."""
+        """See :class:`Family`; one step of reweighted least squares, from halfway between value and mean."""
         rate = 0.5 * (x + mean)
         return rate, np.log(rate) + (x - rate) / rate
 
@@ -542,7 +545,7 @@ class NegativeBinomial(Poisson):
         return np.array([-6.0])
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Family`; weak prior of ``log(1 / size)``, for a finite maximum at Poisson counts."""
+        """See :class:`Family`; the prior of ``log(1 / size)`` keeps the size finite for Poisson counts."""
         value, slope = weak_prior(-shape[0], _WEAK_DISPERSION)
         return value, -slope[None]
 

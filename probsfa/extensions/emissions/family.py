@@ -15,8 +15,10 @@ from probsfa.extensions.emissions.quadrature import N_NODES, over_nodes
 
 __all__ = ["MIN_NOISE", "WEAK_PRIOR", "Expectation", "Family", "weak_prior"]
 
-#: Minimum variance of Gaussian and Student-t noise in standardized units, and scale of its prior.
-MIN_NOISE, WEAK_PRIOR = 1e-9, 1e-4
+#: Minimum variance of Gaussian noise, and minimum squared scale of Student-t noise, in standardized units.
+MIN_NOISE = 1e-9
+#: Scale of the prior of the noise variance, or of the squared scale of Student-t noise.
+WEAK_PRIOR = 1e-4
 
 
 class Expectation(NamedTuple):

@@ -33,8 +33,10 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["EmissionFilter", "filter_observations", "filter_sequence", "quantile_residuals"]
 
-# Maximum number of updates of the sites of a row; updates stop if the bound increases by less than _TOL nats.
-_MAX_STEPS, _TOL = 50, 1e-10
+# Maximum number of updates of the sites of a row.
+_MAX_STEPS = 50
+# Updates stop if a full step increases the bound of the row by less than this number of nats.
+_TOL = 1e-10
 
 
 class EmissionFilter(NamedTuple):

@@ -55,7 +55,8 @@ _LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
 _MAX_STEPS = (1.0, 3.0, 2.0)
 # Upper limit of the tolerance of the sites, in nats of the bound.
 _SITES_TOL = 1e-2
-# Maximum number of site updates for one set of parameters; an optimizer step that needs more is rejected.
+# Maximum number of evaluations of the sites for one set of parameters. If more are needed, the bound is not
+# maximal over the sites, and the optimizer may reject the step for this reason.
 _MAX_SITE_STEPS = 100
 # Finite-difference step for the second derivatives of the bound with respect to shape parameters.
 _SHAPE_STEP = 1e-4

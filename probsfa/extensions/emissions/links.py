@@ -8,8 +8,8 @@ function of its own predictor. The parameters of the links are estimated with th
 monotone  ``c + s_0 eta + sum_j (s_j - s_{j-1}) (U_j(eta) - U_j(0))``, increasing, with slopes from ``s_0``
           on the left to ``s_J`` on the right; softplus units ``U_j(eta) = log(1 + exp(b (eta - k_j))) / b``
           with fixed sharpness ``b`` and knots ``k_j``
-quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``; with the scale of ``eta`` it is any quadratic
-          function
+quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``; any quadratic function has this form after a
+          change of the scale of ``eta``
 ========= =============================================================================================
 
 Both links start as the identity. Expectations over the scalar ``eta`` of a value are Gauss-Hermite sums,

@@ -51,8 +51,8 @@ _SITES_TOL = 1e-9
 _MAX_SITE_STEPS = 1000
 
 _STATUS_SENTENCES = {
-    "converged": "Converged: a further step is expected to gain less than tol nats of the lower bound.",
-    "flat": "Converged: changes of the lower bound are below the tolerance of its sites.",
+    "converged": "Converged: a further step is expected to increase the lower bound by less than tol nats.",
+    "flat": "Converged: changes of the lower bound are smaller than its numerical accuracy.",
     "max_iter": (
         "Stopped at max_iter before convergence: the lower bound was still increasing. Raise max_iter, or "
         "raise tol if the result is good enough."
@@ -149,8 +149,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
         inference, _ = infer(self.params, observations, self.shapes, tol=_SITES_TOL, max_iter=_MAX_SITE_STEPS)
         if not np.isfinite(inference.bound):
             raise ValueError(
-                "X cannot be inferred by this model in double precision: its values are too far from the "
-                "predictions. Check the largest values, or fit the model to similar data."
+                "X is too far from the predictions of the model: its factors cannot be computed in double "
+                "precision. Check the largest values, or fit the model to similar data."
             )
         return observations, inference
 
@@ -380,11 +380,11 @@ def mean_noise(observations: Observations, sites: Sites) -> FloatArray:
 def predictor_scales(
     columns: Sequence[Column], observations: Observations, params: StateSpace, sites: Sites
 ) -> FloatArray:
-    """Return the column scales (D,) in which loadings are compared to fix the signs of the latent factors.
+    """Return column scales (D,); loadings are divided by them before the signs of the factors are fixed.
 
     The scale of a Gaussian column is the standard deviation of its observed values, as in the linear Gaussian
-    model. For other columns it is the standard deviation of the predictor plus noise, whose precision is the
-    mean precision of the sites.
+    model. For other columns it is the standard deviation of the predictor plus noise. The precision of this
+    noise is the mean precision of the sites.
     """
     scale = np.sqrt(np.sum(params.loadings**2, axis=1) + mean_noise(observations, sites))
     for column in columns:
@@ -413,7 +413,7 @@ def fit_model(
     requested : sequence of str
         Emission of each column; "auto" selects it from the values.
     options : FitOptions
-        Options of the Gaussian start model; its processes are those of the model.
+        Options of the initial Gaussian model; the fitted model has the same factors and processes.
     links : sequence of str, optional
         The link of each column.
     is_shared_link : bool, default=True

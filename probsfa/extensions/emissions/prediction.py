@@ -25,8 +25,10 @@ __all__ = [
     "shapes_by_column",
 ]
 
-# Number of quasi-random points for the probabilities of levels, and number of rows processed at a time.
-_N_POINTS, _CHUNK_ROWS = 256, 1024
+# Number of quasi-random points for the probabilities of levels.
+_N_POINTS = 256
+# Number of rows whose probabilities of levels are computed at a time.
+_CHUNK_ROWS = 1024
 
 
 class EmissionForecast(Forecast):
@@ -54,7 +56,11 @@ class ValueMoments(NamedTuple):
 
 
 class ValueDistribution(NamedTuple):
-    """Distribution of values (N, D) for given moments of the factors; attributes as in `predict`."""
+    """Distribution of values (N, D) for given moments of the factors.
+
+    Quantiles are computed where `is_requested` (N, D) is true, by default for all values. The other
+    attributes are arguments of `predict`.
+    """
 
     params: StateSpace
     columns: Sequence[Column]
@@ -89,7 +95,7 @@ def predict(
     probabilities: Sequence[float] = (),
     selected: BoolArray | None = None,
 ) -> ValueMoments:
-    """Return the distribution of values from that of the latent factors.
+    """Return means, standard deviations and quantiles of values for given moments of the latent factors.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ def site_panel(observations: Observations, sites: Sites) -> Panel:
     values, mask = (np.zeros(observations.panel.values.shape) for _ in range(2))
     n = observations.panel.n_rows
     values[:n], mask[:n] = sites.values, sites.precision
-    # The engine also selects its algorithm by the weights.
+    # The weights are replaced, too, because the engine selects its algorithm by them.
     return observations.panel._replace(values=values, mask=mask, weights=mask, complete=False)
 
 
@@ -268,7 +268,7 @@ def infer(
     start : Sites, optional
         Initial sites.
     tol : float, default=1e-8
-        Increase of the bound, in nats, at which to stop.
+        The updates stop if a full step increases the bound by less than `tol` nats.
     max_iter : int, default=1000
         Maximum number of posterior evaluations.
 

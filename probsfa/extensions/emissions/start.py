@@ -77,7 +77,8 @@ def initialize(
     derivatives = np.ones(filled.shape[1])
     for family, columns in blocks:
         if not family.has_scale:
-            # A pseudo-observation of 0.5 with weight 0.5 keeps means between zero and one.
+            # A pseudo-observation of 0.5 with weight 0.5 keeps means of binary columns inside (0, 1), and
+            # means of counts positive.
             means[columns] = (means[columns] * counts[columns] + 0.25) / (counts[columns] + 0.5)
         scores[:, columns], derivatives[columns] = family.gaussian_scores(filled[:, columns], means[columns])
     gaussian = maximum_likelihood(

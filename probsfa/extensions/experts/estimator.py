@@ -63,8 +63,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         ``phi``, which maps each row separately and must be unbounded. By default
         ``expansions.Polynomial(2)``; for a bounded expansion use ``Concatenation([Identity(), ...])``.
     width : float, default=0.0
-        Width ``beta`` of the local experts, in standard deviations of the expanded columns: the distance of
-        expanded rows from the manifold. Zero is the limit of rows on the manifold.
+        Width ``beta`` of the local experts, in standard deviations of the expanded columns: the typical
+        distance of expanded rows from the manifold. With zero, all expanded rows lie on the manifold.
     observation_noise : float, default=0.0
         Standard deviation of additional observation noise of the rows, in standard deviations of the columns.
     n_chains : int, default=4
@@ -100,9 +100,11 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         ``-1 / log(decay_)`` in rows; NaN if the decay is not positive.
     loadings_ : ndarray (E, K)
         Effect of each factor on each output of the expansion, in its units.
-    noise_variance_, mean_ : ndarray (E,)
-        Noise variance of each output, without the width of the local experts, and its mean, under the global
-        expert.
+    noise_variance_ : ndarray (E,)
+        Noise variance of each output under the global expert, without the part ``beta^2`` of the local
+        experts.
+    mean_ : ndarray (E,)
+        Mean of each output under the global expert.
     expansion_ : transformer
         The fitted expansion.
     history_ : ndarray (n_iter_,)
@@ -496,7 +498,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
             Number of chains of annealed importance sampling, in each direction.
         n_temperatures : int, optional
             Number of densities between the linear Gaussian model of the rows and this model. By default 50,
-            doubled up to 400 until the error of each of the two integrals is at most 0.5 nats.
+            doubled up to 400 until each of the two integrals (see Notes) has an error of at most 0.5 nats.
         return_error : bool, default=False
             Whether to return also the standard error. The standard error includes the variance of the chains
             and the difference of the two directions, which is large for too few temperatures.
@@ -509,7 +511,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         -------
         log_likelihood : float
         error : float
-            With `return_error`.
+            Standard error in nats; only with `return_error`.
 
         Notes
         -----

@@ -87,7 +87,7 @@ class Data(NamedTuple):
     def without_observations(
         self, features: Features, expert: GlobalExpert
     ) -> tuple[ValueDensity, Reference]:
-        """Return the density of as many rows without observations, and a Gaussian reference for it."""
+        """Return the density of the same number of unobserved rows, and a Gaussian reference for it."""
         is_free = np.ones(self.values.shape, dtype=bool)
         zeros = np.zeros(self.values.shape)
         return ValueDensity(features, expert, zeros, is_free), Reference(

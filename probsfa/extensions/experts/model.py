@@ -25,9 +25,9 @@ __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 
 # Numbers of chains, of burn-in moves, and of moves between two draws.
 _N_CHAINS, _N_BURN_IN, _N_MOVES_PER_DRAW = 8, 200, 3
-# The number of temperatures is doubled from its minimum until the standard error of each integral, in nats,
-# is small enough or the maximum is reached. Differences below one nat are not relevant. With the maximum, a
-# thousand rows require minutes.
+# The number of temperatures is doubled from its minimum until the standard error of each integral is small
+# enough or the maximum is reached. Differences of log-likelihoods below one nat are not relevant. With the
+# maximum number, the estimate for a thousand rows requires minutes.
 _MAX_STANDARD_ERROR, _MIN_TEMPERATURES, _MAX_TEMPERATURES = 0.5, 50, 400
 
 
@@ -43,7 +43,7 @@ class LatentMoments(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Draws: ``rows`` (n, N, D); means and draws of the factors given these, (n, N, K)."""
+    """Draws of ``rows`` (n, N, D), and means and draws (n, N, K) of the factors given these rows."""
 
     rows: FloatArray
     latent_means: FloatArray
@@ -66,7 +66,7 @@ class ExpertModel(NamedTuple):
     width : float
         Width of the local experts, in standard deviations of the expanded columns.
     step : float
-        Leapfrog step size of the last draws.
+        Leapfrog step size at the end of the fit.
     n_leaps : int
         Number of leapfrog steps in a move.
     linear : LinearRows, optional

@@ -21,7 +21,7 @@ N_DRAWS = 200
 
 
 class _DrawnValues(NamedTuple):
-    """Distribution of missing values: draws ``rows`` (n, N, D), observed with noise ``std`` (D,)."""
+    """Distribution of missing values: draws ``rows`` (n, N, D) plus observation noise ``std`` (D,)."""
 
     values: FloatArray
     rows: FloatArray
