@@ -46,7 +46,7 @@ _MIN_ERROR_CORRELATION = 0.3
 # Number that is added to the eigenvalues of the correlation matrix of the columns before its inversion.
 _RELATIVE_RIDGE = 0.05
 # Minimum autocorrelation at lag 2 of the increments of a smooth column. Lag 1 is not used, because white
-# noise causes negative autocorrelations.
+# noise makes the autocorrelation of increments at lag 1 negative.
 _MIN_INCREMENT_CORRELATION = 0.25
 # Factors transfer the misfit of one column to other columns. A column is therefore not reported if its misfit
 # is smaller than this fraction of the largest misfit.
@@ -71,11 +71,11 @@ class Suggestion(NamedTuple):
     Attributes
     ----------
     options : dict
-        Options of :class:`probsfa.ProbabilisticSFA`, in addition to the options of the model.
+        Options of :class:`probsfa.ProbabilisticSFA` that differ from the options of the model.
     gain : float
         Approximate gain in log-likelihood, in nats.
     n_states : int
-        Number of states of the suggested model; the time of a fit is proportional to its square.
+        Number of states of the suggested model. The time of a fit increases at least with its square.
     """
 
     options: dict[str, Any]
@@ -91,7 +91,7 @@ class ModelProperties(NamedTuple):
     n_components : int
         Number of AR(1) factors.
     periods : sequence of float, default=()
-        Periods of the stochastic cycles, in units of the model's time.
+        Periods of the stochastic cycles, in the model's unit of time.
     n_smooth : int, default=0
         Number of smooth factors.
     ar1_noise : bool, default=False
@@ -155,7 +155,7 @@ class _CleanedErrors(NamedTuple):
     parts : list of slice
         Rows of each part of the series.
     periods : list of ndarray of shape (D,)
-        Periods of the cycles that were removed from each column; NaN without a cycle.
+        Periods of the removed cycles that are reported for each column; NaN without such a cycle.
     resolution : float
         Width of a spectral peak, in cycles per unit of time.
     """
@@ -258,7 +258,8 @@ def advise(
         is_smooth = is_autocorrelated & (lag_one >= _MIN_ERROR_CORRELATION)
     is_smooth &= _has_smooth_increments(sequences, times, is_smooth)
     n_replaced = len(model.smooth_factors)
-    # Smooth factors are not suggested with cycles, because they would explain part of a cycle.
+    # If there are cycles, smooth factors are not suggested in place of AR(1) factors, because smooth factors
+    # would explain part of a cycle.
     replace_factors = n_replaced > 0 and not cleaned.periods and not is_smooth.any()
     if is_smooth.any():
         n_added = _count_autocorrelated_combinations(cleaned.stationary[:, is_smooth], sequences.lengths)
@@ -272,7 +273,7 @@ def advise(
         suggestions.append(Suggestion(options, gain, model.n_states + n_replaced))
         advice.append(_replacement_message(model.smooth_factors, options["smooth"], options["n_components"]))
     is_autocorrelated = _exclude_transferred_misfit(is_autocorrelated, size) & ~is_smooth
-    # An AR(1) factor instead of a smooth factor also causes autocorrelated errors.
+    # If AR(1) factors are to be replaced by smooth factors, they may be the cause of autocorrelated errors.
     if is_autocorrelated.any() and not replace_factors:
         if not model.ar1_noise:
             gain = _gain(innovations, np.where(is_autocorrelated, 1.0 - size**2, 1.0))
@@ -413,8 +414,8 @@ def _has_smooth_increments(sequences: Sequences, times: FloatArray, tested: Bool
     """Return a mask of tested columns with positively autocorrelated increments at lag 2.
 
     Differentiable paths have such increments. Increments of an AR(1) process, and increments of white noise
-    at lag 2, have zero or negative autocorrelations. Cycles are removed first, because their increments are
-    also positively autocorrelated at lags of less than a quarter of the period.
+    at lag 2, have zero or negative autocorrelations. Cycles are removed first, because increments of a cycle
+    are also positively autocorrelated at lags of less than a quarter of its period.
     """
     has_smooth_increments = np.zeros(tested.shape, dtype=bool)
     if not tested.any():

@@ -304,7 +304,11 @@ def _collinear(exog: FloatArray) -> int | None:
 
 
 def _labels_and_times(times: Any) -> tuple[Any, Any]:
-    """Return labels and times of rows: the index of a DataFrame, or the values of a series of dates."""
+    """Return labels and times of rows.
+
+    Both are the index of a DataFrame, or the values of an array. For a pandas Series without dates in its
+    index, labels are the index and times are the values.
+    """
     import pandas as pd
 
     if not hasattr(times, "iloc"):

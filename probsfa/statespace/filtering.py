@@ -33,7 +33,7 @@ class FilterState(NamedTuple):
     covariance : ndarray of shape (K, K)
         Covariance of the state in the last row, given all rows up to this row.
     time : float or None
-        Time of the last row, in units of the model's time; None for data without times.
+        Time of the last row, in the model's unit of time; None for data without times.
     """
 
     mean: FloatArray
@@ -286,7 +286,7 @@ def row_errors(result: FilterResult) -> RowErrors:
 
 
 def transition_matrices(result: FilterResult) -> FloatArray:
-    """Return transition matrices (T, K, K) from the previous row to each row; zero for first rows."""
+    """Return transition matrices (T, K, K) from the previous row; zero in the first row of a sequence."""
     n, k = result._filtered.means.shape
     reported = result._filtered.reported
     batch = result._filtered.steps.as_batch()
@@ -307,7 +307,7 @@ def gains(result: FilterResult) -> FloatArray:
 
 
 def standardized_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
-    """Return errors divided by predicted standard deviations; NaN for missing values or zero deviations."""
+    """Return errors in predicted standard deviations; NaN for missing values or zero standard deviations."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(std > 0.0, (values - means) / std, np.nan)
 
@@ -387,7 +387,7 @@ def run_filter(
     params : StateSpace
         Parameters of the model.
     sequence : Sequences
-        One sequence, with times in units of the model's time, or without times.
+        One sequence, with times in the model's unit, or without times.
     state : FilterState, optional
         State after earlier rows; by default the first row has the stationary distribution.
     predictive : StateSpace, optional

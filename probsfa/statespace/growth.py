@@ -26,7 +26,7 @@ from probsfa.statespace.parameters import StateLayout, StateSpace, select_proces
 
 __all__ = ["enlarged", "reduced"]
 
-# Factors by which estimated loadings of new processes are multiplied.
+# Numbers by which estimated loadings of new processes are multiplied.
 _LOADING_MULTIPLIERS = (1.0, 0.3)
 
 
@@ -113,7 +113,8 @@ def _best(candidates: list[StateSpace], panel: Panel) -> StateSpace:
 def _with_scaled_loadings(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpace]:
     """Return models with new processes, for several multiples of their loadings.
 
-    The noise variance of a column is reduced by the variance that the new processes explain, at most by half.
+    If each column has its own noise variance, this is reduced by the variance that the new processes explain,
+    at most by half.
     """
     models = []
     for multiplier in _LOADING_MULTIPLIERS:

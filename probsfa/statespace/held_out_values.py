@@ -265,7 +265,7 @@ class Evidence(NamedTuple):
     standard_error : ndarray of shape (M,)
         Standard errors of these differences, zero for the best model.
     equal : ndarray of bool of shape (M,)
-        Mask of the models whose scores do not differ significantly from the best score.
+        Mask of the models that are treated as equal to the model with the best score.
     """
 
     chosen: int

@@ -188,7 +188,7 @@ class IdiosyncraticPosterior:
         row : int
             Index of the last row.
         steps : ndarray of shape (H,)
-            Times after the last row, in units of time.
+            Times after the last row, in the model's unit of time.
 
         Returns
         -------

@@ -119,7 +119,7 @@ def near_zero_noise(params: StateSpace) -> BoolArray:
 
 
 def interpolate_leave_one_out(sequences: Sequences) -> FloatArray:
-    """Interpolate linearly between the adjacent observations of each observed value of a column.
+    """Predict each observed value by linear interpolation between the adjacent observations of its column.
 
     The first and last observation of a sequence have only one adjacent observation, whose value is used.
 
@@ -131,7 +131,7 @@ def interpolate_leave_one_out(sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        Interpolated values; NaN for missing values, and for the only value of a column in a sequence.
+        Predictions; NaN for missing values, and for the only value of a column in a sequence.
     """
     times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
     interpolated = np.full(sequences.values.shape, np.nan)
@@ -160,7 +160,8 @@ def interpolate_linearly(sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        A column without observations in a sequence is imputed by its mean over all sequences.
+        Interpolated values. If a sequence has no observations of a column, its values are the mean of the
+        column over all sequences.
     """
     times = np.arange(sequences.n_rows, dtype=np.float64)
     if sequences.times is not None and sequences.step is None:

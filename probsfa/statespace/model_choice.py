@@ -453,7 +453,7 @@ def _make_selection(
 
 
 def _fit_to_all_values(candidate: Candidate) -> LinearGaussianModel:
-    """Return the fit of a candidate to all values, or the fit without held-out values."""
+    """Return the fit of a candidate to all values if available, otherwise the fit without held-out values."""
     return candidate.model if candidate.full_fit is None else candidate.full_fit
 
 
@@ -567,7 +567,7 @@ def _reason(search: Search, best: Candidate) -> str:
         j = min(others, key=lambda j: evidence.behind[j])
         name = describe_options(candidates[j].options)
         if evidence.equal[j]:
-            parts.append(f"{name} predicts them equally well, with a larger BIC")
+            parts.append(f"{name} predicts these values equally well, but has a larger BIC")
         else:
             n_errors = evidence.behind[j] / evidence.standard_error[j]
             parts.append(f"the score of the next best, {name}, is larger by {n_errors:.2g} standard errors")

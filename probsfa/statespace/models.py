@@ -84,7 +84,8 @@ _N_CANDIDATE_ROWS = 10
 _N_ROWS_BEFORE = 30
 # Minimum relative change of a constant column that is not a rounding error.
 _CONSTANT_RTOL = 1e-8
-# Relative noise variance below which rounding errors affect one-step predictions.
+# Noise variance, relative to the squared scale of the column, below which rounding errors affect one-step
+# predictions.
 _MIN_CHECKED_NOISE = 1e-8
 
 __all__ = ["LinearGaussianModel", "MaximumLikelihoodModel"]
@@ -427,7 +428,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """
         params = self._state_space
         affordable = affordable_rows(params.n_states, params.n_features)
-        # Moments of the sample may use a quarter of the maximum memory; the sample has at least 1,000 rows.
+        # Moments of the sample may use a quarter of the maximum memory, or the memory of 1,000 rows.
         affordable = min(affordable, max(_MAX_STORED_BYTES // (4 * self._bytes_of_moments(1)), 1000))
         if sequences.n_rows <= affordable:
             return sequences
@@ -565,7 +566,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return np.where(np.isnan(values), draws, values)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
-        """Attribute the change of a prediction between old and new rows of one sequence to the new values."""
+        """Decompose the revision of a prediction, from old to new rows, into impacts of the new values."""
         revised = replace(new, values=np.where(np.isnan(old.values), np.nan, new.values))
         posteriors = self._posterior(old), self._posterior(revised), self._posterior(new)
         names = new.feature_names or tuple(str(j) for j in range(new.n_features))

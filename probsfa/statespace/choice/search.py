@@ -68,7 +68,8 @@ class Search:
     Attributes
     ----------
     sequences : Sequences
-        All rows, including the held-out values.
+        All rows, including the held-out values; without isolated values (outliers) unless a candidate is
+        robust.
     hide : callable
         Function that draws values to hold out.
     clock : Clock
@@ -122,8 +123,8 @@ class Search:
     def has_fast_fits(self, options: Options) -> bool:
         """Return whether models with these options can be fitted many times.
 
-        Fits are slow if AR(1) noise of many columns is integrated out by Monte Carlo draws; only default
-        candidates may have such noise.
+        Fits are slow if AR(1) noise of many columns is integrated out by Monte Carlo draws. The search then
+        tries AR(1) noise only in the default candidates.
         """
         if options.get("noise") != "ar1":
             return True
