@@ -19,6 +19,6 @@ Each module imports only from modules above it in this list::
     posterior                       moments, likelihoods and draws of a panel, by the selected algorithm
     likelihood                      the log-likelihood as a JAX function, for samplers
 
-Inference for given parameters is called through ``posterior``. It calls ``core``, or ``sweep`` if the
-compiled engine is not installed.
+Inference for given parameters is called through ``posterior``. For a model with states, ``posterior`` calls
+``core``, or ``sweep`` if the compiled engine is not installed or does not support the number of states.
 """

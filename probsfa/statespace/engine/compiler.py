@@ -50,7 +50,7 @@ def _supported_options(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 def compiler_options(*, low_optimization: bool) -> dict[str, Any]:
-    """Return options that shorten compilation and do not make programs slower; empty except on CPUs.
+    """Return options that shorten compilation on CPUs; empty on other devices.
 
     Parameters
     ----------

@@ -396,7 +396,7 @@ class FactorSystem:
         n_probes : int, default=8
             Number of random sign vectors, which are the same in each call.
         tol : float, default=1e-2
-            Norm of the residual at which the Lanczos process ends, relative to that of the first residual.
+            The Lanczos process ends at this norm of the residual, relative to the norm of the first residual.
 
         Returns
         -------
@@ -474,8 +474,9 @@ class FactorSystem:
     def quadratic_form(self, values: FloatArray, means: FloatArray) -> float:
         """Return ``x' V^-1 x`` for values ``x`` (D, T) without the offset, where ``V`` is their covariance.
 
-        It is the minimum of ``(x - C z)' S^-1 (x - C z) + z' Q^-1 z`` over the factors ``z`` (T, K), which is
-        at the posterior means. Errors of ``means`` therefore have an effect of second order only.
+        The result is the minimum of ``(x - C z)' S^-1 (x - C z) + z' Q^-1 z`` over the factors ``z`` (T, K).
+        The minimum is at the posterior means. Errors of ``means`` therefore have an effect of second order
+        only.
         """
         residuals = values - self.effects(means)
         residual_term = np.vdot(self.noise.solve(residuals), residuals)

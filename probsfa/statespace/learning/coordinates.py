@@ -48,8 +48,8 @@ class Limits(NamedTuple):
     noise : ndarray of shape (D,)
         Fixed variances of white noise.
     frequencies : ndarray of shape (2, R)
-        Lowest and highest frequency of each stochastic cycle, in radians per time step; equal if the
-        frequency is fixed, infinite without limit.
+        Lowest and highest frequency of each stochastic cycle, in radians per time step. They are equal if the
+        frequency is fixed, and infinite if it has no limits.
     cycle_states : slice
         States of the stochastic cycles.
     """
@@ -146,10 +146,11 @@ def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
 
 
 def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits | None) -> StateSpace:
-    """Return parameters in canonical form (:func:`~probsfa.statespace.parameters.canonical`), if free.
+    """Return parameters in canonical form, as far as fixed parameters allow.
 
-    If any parameter is fixed, the order of the latent processes does not change. Their signs, and the phases
-    of stochastic cycles, are made canonical except for processes with fixed loadings other than zero.
+    If no parameter is fixed, see :func:`~probsfa.statespace.parameters.canonical`. If any parameter is fixed,
+    the order of the latent processes does not change. The signs of processes and the phases of stochastic
+    cycles are made canonical, except for processes with fixed loadings other than zero.
 
     Parameters
     ----------
@@ -409,7 +410,7 @@ class LatentSpectra(NamedTuple):
     Attributes
     ----------
     values : ndarray of shape (W, K)
-        Spectrum of each state. Its mean over frequencies is the variance of the state, one.
+        Spectrum of each state. For a stationary state, the mean over frequencies is the variance, one.
     derivatives : ndarray of shape (W, E)
         Derivatives of the spectra with respect to the coordinates.
     state_of_derivative, coordinate_of_derivative : ndarray of shape (E,) or None, default=None
@@ -512,7 +513,7 @@ def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: boo
 
 
 def dynamics_damping(params: StateSpace, n_rows: float, *, evenly_sampled: bool) -> FloatArray:
-    """Return the information of `n_rows` transitions on the coordinates if the states were observed."""
+    """Return the information of `n_rows` transitions between observed states on the coordinates."""
     decay = params.decay
     by_decays = n_rows * (1.0 + decay**2) * ar1.atanh_derivative(decay, evenly_sampled=evenly_sampled) ** 2
     return np.concatenate([by_decays, *(process.damping(n_rows).ravel() for process in params.processes)])

@@ -444,8 +444,8 @@ class EMIteration:
     def _noise_score(self, params: StateSpace, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
         """Return the score (D, 3) with respect to ``log s^2``, ``log r`` and ``atanh b``.
 
-        It is computed by Fisher's identity. ``s`` and ``b`` are standard deviation and decay of AR(1) noise,
-        ``r`` is the variance of white noise.
+        The score is computed by Fisher's identity. ``s`` and ``b`` are standard deviation and decay of AR(1)
+        noise, ``r`` is the variance of white noise.
         """
         processes = noise.smooth(residuals)
         variances, lag_one_covariances = noise.moments
@@ -470,10 +470,7 @@ class EMIteration:
         return np.stack([by_scale, by_noise, by_decay * (1.0 - params.noise_decay**2)], axis=1)
 
     def _decay_derivatives(self, decay: FloatArray) -> FloatArray:
-        """Return derivatives (D, T - 1) of the decay over each time step.
-
-        They are with respect to the decay over unit time.
-        """
+        """Differentiate the decay over each time step with respect to the unit-time decay: (D, T - 1)."""
         has_previous = self.steps.has_previous[1:]
         if self.panel.evenly_sampled:
             return has_previous.astype(np.float64)[None]

@@ -37,11 +37,11 @@ from probsfa.statespace.parameters import StateSpace
 #
 #   I_ij = (1 / 2) mean over w in (0, pi) of  tr(S^-1 d_i S S^-1 d_j S),     S(w) = C diag(f(w)) C' + R,
 #
-# with the spectrum ``f_k`` of factor ``k``, ``F = diag(f(w))`` and the noise covariance ``R = diag(r)``. Its
-# cost does not depend on the length of the series, and it is nearly exact at any noise level. It neglects the
-# ends of the series, and assumes time scales shorter than the series and evenly distributed missing values.
-# These approximations increase the number of optimizer steps slightly, but do not change results, because the
-# score is exact.
+# with the spectrum ``f_k`` of factor ``k``, ``F = diag(f(w))`` and the noise covariance ``R = diag(r)``. The
+# cost of this formula does not depend on the length of the series. The formula is nearly exact at any noise
+# level. It neglects the ends of the series, and assumes time scales shorter than the series and evenly
+# distributed missing values. These approximations increase the number of optimizer steps slightly, but do not
+# change results, because the score is exact.
 #
 # The matrix ``I`` is not computed. Let ``R^-1/2 C = U L`` with orthonormal ``U`` (D, q) and ``q = min(D,
 # K)``. With ``B(w) = 1 + L F L'`` and the projector ``E = 1 - U U'``,
@@ -224,8 +224,8 @@ class Metric:
         self.left_singular = left
         self.block_diagonal = q * k > max_dense_size or coordinates.n_noise > _MAX_DENSE_NOISE
         self.moments = complete.moments
-        # With noise variances r / p, the information on log r is that of a column observed in all rows. It is
-        # therefore multiplied by the observed fraction p, and its cross terms by sqrt(p).
+        # With noise variance r / p, the formulas give the information on log r for a column that is observed
+        # in all rows. The result is multiplied by the observed fraction p, and its cross terms by sqrt(p).
         self.root_share = np.sqrt(share)
         self.noise_counts = coordinates.variances.totals(complete.counts)
 

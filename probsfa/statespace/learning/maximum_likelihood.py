@@ -432,7 +432,7 @@ class FitProblem(NamedTuple):
 
     @property
     def log_jacobian(self) -> float:
-        """Log-likelihood of the standardized data minus that of the data, in nats.
+        """Log-likelihood of the standardized data minus log-likelihood of the data, in nats.
 
         Each observed value contributes the logarithm of the Jacobian ``dx / dz = scale`` of ``x = shift +
         scale z``.

@@ -473,8 +473,9 @@ class Periodogram(NamedTuple):
     frequencies : ndarray of shape (W,)
         Mean frequency of each band, in (0, pi].
     weights : ndarray of shape (W,)
-        Degrees of freedom of each band. Their sum is the number of rows minus the number of sequences,
-        because the mean of each sequence is subtracted.
+        Degrees of freedom of each band. The sum over bands is the number of rows minus the number of
+        sequences, because the mean of each sequence is subtracted. Sequences of less than three rows are not
+        used.
     rows : ndarray of shape (M, D)
         Factors ``Z`` of all bands, stacked. For the rows ``z`` of a band, the sum of ``z z'`` is the real
         part of the periodogram matrix times the weight of the band.

@@ -226,7 +226,7 @@ class ProcessOptions(Mapping[str, Any]):
     Raises
     ------
     ValueError
-        If a value of an option that accepts a list has another type.
+        If an option accepts a number or a list, and its value is neither.
     TypeError
         If an option does not exist.
     """
@@ -327,7 +327,7 @@ class ProcessOptions(Mapping[str, Any]):
 
 
 def _normalized(name: str, value: Any) -> Any:
-    """Return the value of an option that accepts a list as an integer or a tuple, other values unchanged."""
+    """Return a number as int and a list as tuple if the option accepts lists, else the value unchanged."""
     times = next((kind.times for kind in _kinds(name) if kind.times), "")
     if not times:
         return value

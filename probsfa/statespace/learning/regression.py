@@ -168,7 +168,8 @@ def _preconditioner(
 ) -> Callable[[FloatArray], FloatArray]:
     """Return a function that multiplies by the inverse expected information on the coefficients.
 
-    It is most accurate if rows are evenly sampled and missing values are evenly distributed.
+    The approximation by the expected information is most accurate if rows are evenly sampled and missing
+    values are evenly distributed.
     """
     omega, power = _powers(regressors[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.value_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)

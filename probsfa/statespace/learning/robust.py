@@ -206,7 +206,7 @@ def fit_robust(
     panel : Panel
         Packed observations; without outliers each column has mean near zero and variance near one.
     coordinates, noise, initial_processes, start, report
-        As of :func:`probsfa.statespace.learning.fit.fit`.
+        As in :func:`probsfa.statespace.learning.fit.fit`.
     optimizer : Optimizer
         Settings of the initial Gaussian fit and of the robust fit. The limit `max_iter` applies to the
         Gaussian fit, and again between leave-one-out updates of the robust fit.
@@ -221,8 +221,8 @@ def fit_robust(
     Returns
     -------
     FitResult
-        Includes the noise. Its log-likelihood is the lower bound without the prior. After a keyboard
-        interrupt it is the best result so far.
+        The result, with the noise in ``tails``; after a keyboard interrupt, the best result so far.
+        ``log_likelihood`` is the lower bound without the prior.
     """
     if noise.variances.separate:
         minimum = np.where(repetitive_columns(panel), _MIN_NOISE_OF_REPETITIVE, 0.0)
