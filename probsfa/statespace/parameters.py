@@ -563,7 +563,7 @@ class StateSpace:
 
 @cache
 def _factors(n_components: int, *counts: tuple[type[Process], int]) -> StateLayout:
-    """Return numbers of processes; cached, because a fit reads these properties ten thousand times."""
+    """Return a layout; cached, because a fit reads :attr:`StateSpace.state_layout` ten thousand times."""
     return StateLayout(n_components, dict(counts))
 
 

@@ -2,7 +2,8 @@
 
 A Gaussian model is fitted to ``y = T(x) - B u``. Each column has an increasing transform ``T``
 (:mod:`.transforms`). Each row has covariates ``u``, with the coefficients ``B`` (:mod:`.covariates`).
-Predictions of ``x`` are the inverse transforms of predictions of ``y`` plus ``B u``.
+Quantiles of ``x`` are inverse transforms of quantiles of ``y + B u``. Means and standard deviations of ``x``
+are computed by numerical integration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -233,7 +234,7 @@ class TransformedModel(MaximumLikelihoodModel):
         steps: Sequence[FloatArray],
         future_exog: Sequence[FloatArray] | None = None,
     ) -> list[Forecast]:
-        """Return the distribution at times (H,) after each sequence, given the covariates (H, P)."""
+        """Forecast each sequence at times (H,) after its last row, given covariates (H, P)."""
         forecasts = self.inner.forecast(self.transform(sequences), steps)
         effects: list[FloatArray | float] = [0.0] * len(forecasts)
         if self.regression is not None:
