@@ -25,8 +25,8 @@ __all__ = [
 
 #: Number of rows searched at a time for invalid values, which limits temporary memory.
 SCAN_ROWS = 4096
-#: Maximum absolute value of data, and minimum range of a column: sums of squares neither overflow nor
-#: underflow.
+#: Larger absolute values are rejected, because sums of their squares overflow. Columns that vary by less than
+#: MIN_SPREAD (but are not constant) are rejected, because the squares of their differences underflow.
 MAX_ABSOLUTE_VALUE, MIN_SPREAD = 1e150, 1e-140
 
 # Advice for estimators without a model of missing values. An estimator that supports them with other
@@ -41,7 +41,7 @@ _DATE_PATTERN = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     """Return numbers of any shape as a float64 array, NaN where missing.
 
-    Functions of arrays use this; estimators use :func:`check_array`, which also rejects infinite values and
+    For the arguments of functions. Estimators use :func:`check_array`, which also rejects infinite values and
     values whose squares overflow.
 
     Parameters
@@ -234,7 +234,7 @@ def _objects_with_nan(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_dimensions(X: Any, name: str) -> None:
-    """Raise an error for a mapping, for values that are not numbers, and unless there are two dimensions."""
+    """Raise an error if X is a mapping, is not two-dimensional, or has values that are not numbers."""
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a Bunch, or a dictionary of columns
         keys = ", ".join(repr(key) for key in list(X)[:6])
         raise TypeError(
@@ -395,7 +395,7 @@ def _describe_position(position: tuple[int, int], names: Any) -> str:
 
 def is_data_array(X: Any) -> bool:
     """Return whether `X` is a two-dimensional ``xarray.DataArray``: rows by columns."""
-    xarray = sys.modules.get("xarray")  # no import, no DataArray
+    xarray = sys.modules.get("xarray")  # if xarray is not imported, X is not a DataArray
     return xarray is not None and isinstance(X, xarray.DataArray) and X.ndim == 2
 
 

@@ -24,7 +24,7 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     A temporary file has the extension of its output, and is in the same folder. If the block fails or is
     interrupted, temporary files are removed and outputs do not change. The target of a symbolic link is
     replaced. Outputs that are not regular files, such as ``/dev/null`` or a named pipe, are not replaced: the
-    data are copied to them from a temporary file in the folder of the system.
+    data are copied to them from a temporary file in the system's folder for temporary files.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def discard_temporary_files() -> None:
 
 def _is_stream(path: Path) -> bool:
     """Return whether a name is an open stream of a process: /dev/stdout, /dev/fd/1, /proc/self/fd/1."""
-    for _ in range(40):  # the number of links that systems follow
+    for _ in range(40):  # the maximum number of symbolic links that Linux follows in a path
         if os.path.realpath(path.parent).startswith("/proc/"):
             return True
         if not path.is_symlink():

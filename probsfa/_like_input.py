@@ -37,7 +37,8 @@ def like_input(
     columns : sequence, optional
         Names of the columns of `values`; by default they are those of `X`.
     sources : sequence of int, optional
-        Indices of the columns of `X` whose values are the first columns of `values`; all by default.
+        For the first ``len(sources)`` columns of `values`, the index of the corresponding column of `X`; by
+        default all columns of `X` in order.
 
     Returns
     -------

@@ -99,7 +99,7 @@ class Saveable:
 
         See Also
         --------
-        probsfa.load : Load it.
+        probsfa.load : Load a saved estimator.
         """
         save(self, path)
 
@@ -515,8 +515,8 @@ def _module_names(module: str) -> Iterator[str]:
 
 # ------------------------------------------------------------------ the archive
 
-# Limits of the size of an archive, its compression ratio and its number of arrays. Compression reduces the
-# numbers of a model at most to a tenth of their size.
+# An archive is rejected if it has more than 1000 arrays, or if the arrays need more than 256 MiB and more
+# than 100 times the size of the file. The arrays of a model need at most ten times the size of its file.
 _MAX_BYTES, _MAX_RATIO, _MAX_MEMBERS = 2**28, 100, 1000
 # Maximum sizes of the header of an array and of the JSON text, and maximum number of dimensions.
 _MAX_HEADER, _MAX_TEXT, _MAX_DIMENSIONS = 2**16, 2**24, 5
@@ -562,7 +562,7 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Return one array, after comparing its size with its header; the archive has its checksum."""
+    """Return one array, after comparing its size with its header; ``zipfile`` verifies its checksum."""
     with archive.open(member) as packed:
         read_header = _READERS[np.lib.format.read_magic(packed)]
         shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MAX_HEADER)

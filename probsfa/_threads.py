@@ -3,9 +3,9 @@
 The number of threads of a BLAS library is a setting of the process (OpenBLAS with POSIX threads, as in the
 wheels of NumPy and SciPy) or of the calling thread (libraries with OpenMP, and MKL). A thread can save, set
 and restore a setting of the thread. If two threads did the same for a setting of the process, the second
-thread would save the value set by the first. If it left last, this value would remain. A setting of the
-process is therefore changed when the first thread enters the context, and restored when the last thread
-leaves it.
+thread would save the value set by the first thread. If the second thread finished last, it would restore this
+value. A setting of the process is therefore changed when the first thread enters the context, and restored
+when the last thread leaves it.
 """
 
 import _thread
@@ -79,7 +79,7 @@ def _is_set_by_thread(library: Any) -> bool:
 
 _limit_lock = threading.Lock()
 _n_limits = 0  # contexts of `one_blas_thread` in all threads of the process
-_numbers_before: list[int] = []  # settings of the process before the first of them
+_numbers_before: list[int] = []  # settings of the process before the first of these contexts
 
 
 @contextmanager

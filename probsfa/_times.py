@@ -115,7 +115,7 @@ class TimeAxis(NamedTuple):
     unit: float = 1.0
 
     def seconds(self, time_unit: float) -> float | None:
-        """Return `time_unit` units of the times in seconds; None if the unit is not known."""
+        """Convert `time_unit` from the unit of the times to seconds; return None if the unit is unknown."""
         return self.unit * time_unit if self.kind == "dates" else None
 
 
@@ -261,7 +261,8 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
     if isinstance(times, np.ma.MaskedArray) and np.ma.getmaskarray(times).any():
         row = int(np.argmax(np.ma.getmaskarray(times)))
         raise ValueError(
-            f"{name} must be finite; row {row} is masked. Every row requires a time, even an empty one."
+            f"{name} must be finite; row {row} is masked. Every row requires a time, also a row without "
+            "observed values."
         )
     if isinstance(times, str):
         raise ValueError(f"{name} is the text {times!r}; expected {n_rows} times, such as X[{times!r}].")
@@ -297,7 +298,8 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(
-            f"{name} must be finite; row {row} is {array[row]}. Every row requires a time, even an empty one."
+            f"{name} must be finite; row {row} is {array[row]}. Every row requires a time, also a row "
+            "without observed values."
         )
     return array
 
@@ -528,7 +530,10 @@ def _time_index(
 
 
 def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:
-    """Return dates as seconds; by a calendar, if all dates are steps of it."""
+    """Return dates as seconds since 1970.
+
+    With a calendar whose steps include all dates, seconds are the number of steps times their mean duration.
+    """
     counts = None if calendar is None else _calendar_steps([stamps], calendar)
     if counts is not None:
         assert calendar is not None
@@ -708,7 +713,7 @@ def timescales_from_decay(decay: Any, time_unit: float = 1.0) -> FloatArray:
 
 
 def describe_index(axis: TimeAxis, time_unit: float) -> str:
-    """Return a message about dates that are used as times and about the unit of time, after a space.
+    """Return a message about dates used as times and their unit, with a leading space; empty without dates.
 
     Parameters
     ----------

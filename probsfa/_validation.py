@@ -233,7 +233,9 @@ def check_sequences(
     is_list = is_list_of_sequences(X)
     if is_list:
         if lengths is not None:
-            raise ValueError("lengths cannot be given when X is a list of sequences: the list has them.")
+            raise ValueError(
+                "lengths cannot be given when X is a list of sequences, which defines the lengths."
+            )
         arrays = [
             check_array(estimator, x, f"X[{i}]", reset=reset and i == 0, allow_nan=allow_nan, min_rows=1)
             for i, x in enumerate(X)

@@ -399,7 +399,7 @@ def check_rank(n_components: int | None, rank: int, n_features: int) -> None:
     if rank == 0:
         raise RankError("Every column of X is constant: the rank is 0. Use columns that vary.")
     if n_components is not None and n_components > rank:
-        tolerance = ", or lower rank_tol if the smallest directions are real" if rank < n_features else ""
+        tolerance = ", or lower rank_tol if smaller variances are meaningful" if rank < n_features else ""
         raise RankError(
             f"n_components={n_components} exceeds the numerical rank {rank} of the {n_features} columns of "
             f"X. Use at most {rank}{tolerance}."
