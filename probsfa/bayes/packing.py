@@ -33,8 +33,9 @@ def pack(sequences: Sequences, hierarchical: bool) -> Series:
     for i, (rows, n) in enumerate(zip(sequences.slices, sequences.lengths, strict=True)):
         values[i, :n], mask[i, :n] = panel_of_all.values[rows], panel_of_all.mask[rows] > 0.0
         index[i, :n] = panel_of_all.gap_index[rows]
-    of_all = None if exog is None else np.stack([_padded(exog[rows], n_steps) for rows in sequences.slices])
-    return Series(values, mask, index, panel_of_all.gaps, of_all)
+    if exog is not None:
+        exog = np.stack([_padded(exog[rows], n_steps) for rows in sequences.slices])
+    return Series(values, mask, index, panel_of_all.gaps, exog)
 
 
 def _padded(exog: FloatArray, n_steps: int) -> FloatArray:

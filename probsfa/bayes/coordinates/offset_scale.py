@@ -52,10 +52,12 @@ def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance
     ``g = (1 + a) / (1 - a)`` and the number ``m`` of sequences. This variance is below ``1 / m``.
     """
     power = (1.0 + decay) / (1.0 - decay)
-    latent = power / (scale.n_rows + scale.n_sequences * power)
-    spread = (loadings * latent) @ loadings.T + jnp.diag(noise_variance / jnp.maximum(scale.counts, 1.0))
-    lower = jnp.linalg.cholesky(spread, symmetrize_input=False)
-    identity = jnp.eye(loadings.shape[0], dtype=spread.dtype)
+    variance = power / (scale.n_rows + scale.n_sequences * power)
+    covariance = (loadings * variance) @ loadings.T + jnp.diag(
+        noise_variance / jnp.maximum(scale.counts, 1.0)
+    )
+    lower = jnp.linalg.cholesky(covariance, symmetrize_input=False)
+    identity = jnp.eye(loadings.shape[0], dtype=covariance.dtype)
     solved = jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
     precision = solved.T @ solved + jnp.diag(scale.prior_precision)
     return jnp.linalg.cholesky(precision, symmetrize_input=False)

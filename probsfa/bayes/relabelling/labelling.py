@@ -40,8 +40,8 @@ class Labelling:
         std = np.maximum(laplace.std, 1e-300)
         # Near the reference of the frame, rotated coordinates equal time scales and loadings to first order;
         # therefore the standard deviations are equal.
-        spread = std[self._timescale], std[self._loadings].reshape(loadings[0].shape)
-        self._reference = SymmetryReference(timescale[0], loadings[0], *spread)
+        widths = std[self._timescale], std[self._loadings].reshape(loadings[0].shape)
+        self._reference = SymmetryReference(timescale[0], loadings[0], *widths)
 
     @property
     def symmetry_reference(self) -> SymmetryReference | None:

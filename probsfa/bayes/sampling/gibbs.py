@@ -502,10 +502,10 @@ class _Chain:
         p = design.shape[1]
         outer_products = (design[:, :, None] * design[:, None, :]).reshape(len(z), -1)
         precision = (weights.T @ outer_products).reshape(-1, p, p)
-        spread = np.column_stack([self.loadings_variance, self.offset_variance])
-        centre = np.column_stack([self.loadings_mean, self.offset_mean])
-        precision[:, np.arange(p), np.arange(p)] += 1.0 / spread
-        information = (weights * self.values).T @ design + centre / spread
+        prior_variance = np.column_stack([self.loadings_variance, self.offset_variance])
+        prior_mean = np.column_stack([self.loadings_mean, self.offset_mean])
+        precision[:, np.arange(p), np.arange(p)] += 1.0 / prior_variance
+        information = (weights * self.values).T @ design + prior_mean / prior_variance
         lower = np.linalg.cholesky(precision)
         mean = np.linalg.solve(precision, information[:, :, None])[:, :, 0]
         normals = self.rng.standard_normal(mean.shape)[:, :, None]
