@@ -102,7 +102,7 @@ def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatA
     advice = ""
     if pareto_k > MAX_TAIL_INDEX:
         advice = f" Above {MAX_TAIL_INDEX} importance weights are unreliable: use inference='nuts'"
-        advice += ", with at least one chain in each mode." if len(shares) > 1 else "."
+        advice += ", and compare its chains, which may stay in different modes." if len(shares) > 1 else "."
     kind = "a Gaussian approximation" if len(shares) == 1 else f"a mixture of {len(shares)} Gaussians"
     return (
         f"{n_draws} draws from {kind}, with importance weights (Pareto k {pareto_k:.2f})."

@@ -23,7 +23,7 @@ class Draws(NamedTuple):
     Attributes
     ----------
     decay : ndarray (..., K)
-        Autocorrelation of each factor over one unit of time.
+        Autocorrelation of each factor over one step.
     loadings : ndarray (..., D, K)
         Observation matrix.
     noise_variance : ndarray (..., D), or (..., S, D) for a hierarchical model of S sequences

@@ -61,7 +61,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Number of AR(1) factors. None selects a number from the size of the data; `status_` reports it.
     noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
         Observation noise: one variance for each column, one variance for all columns, or known variances in
-        squared data units. ``"ar1"`` adds AR(1) noise of each column.
+        squared data units. ``"ar1"`` adds AR(1) noise to each column.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of the standard deviation of each column and covariate.
     inference : {"nuts", "svi"}, default="nuts"
@@ -84,8 +84,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     hierarchical : bool, default=False
         Whether each sequence of a list has its own noise variances; all other parameters are shared.
     robust : bool, default=False
-        Student-t noise with a weight for each value, by Gibbs sampling instead of NUTS. Requires normal
-        priors of loadings and offset, ``inference="nuts"`` and ``hierarchical=False``.
+        Student-t noise with a weight for each value. Gibbs sampling replaces NUTS. Requires normal priors of
+        loadings and offset, ``inference="nuts"`` and ``hierarchical=False``.
     rhythms, smooth : int, default=0
         Numbers of stochastic cycles and of smooth factors, in addition to the AR(1) factors.
     smoothness : {1.5, 2.5}, default=1.5
@@ -99,7 +99,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     verbose : bool, default=True
         Show progress on standard error.
     random_state : int, Generator or None, default=None
-        Seed or generator of random numbers, also the default of methods.
+        Seed or generator of random numbers.
     **unsupported
         Parameters of other estimators raise a TypeError with the alternative.
 
@@ -113,7 +113,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Posterior means, and the maximum of the posterior density of the unconstrained parameters; with
         `robust`, the maximum of a lower bound of the likelihood.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
-        Posterior means, slowest factor first; medians of time scales.
+        Posterior means (of time scales: medians), slowest factor first.
     exog_coef_, exog_names_ : ndarray (D, P), (P,)
         With `exog`: posterior means of regression coefficients, and names of covariates.
     degrees_of_freedom_ : float
@@ -150,8 +150,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Notes
     -----
     The posterior does not change if factors are permuted or change sign. Draws are therefore relabelled to be
-    closest to `map_`; several cycles or smooth factors are not. Decays are positive. Columns of `transform`
-    are the AR(1) factors, then the states of other processes.
+    closest to `map_`. Several cycles or smooth factors are not permuted. Decays are positive. Columns of
+    `transform` are the AR(1) factors, then the states of other processes.
 
     With `robust`, `log_likelihood` and `score` are lower bounds, `filter` is approximate, and log densities
     of rows in `posterior` are NaN. `robust` and `hierarchical` cannot be combined with ``noise="ar1"``,

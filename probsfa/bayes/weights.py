@@ -80,7 +80,7 @@ def weighted_draws(
     Yields
     ------
     WeightedDraw
-        Calls with equal arguments yield equal weights.
+        The seed of the weights is the same in each call.
     """
     assert fitted.degrees is not None
     rng = np.random.default_rng(fitted.seed)

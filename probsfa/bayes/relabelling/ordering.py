@@ -30,9 +30,10 @@ def _with_others(loadings: FloatArray, all_loadings: FloatArray) -> FloatArray:
 
 
 def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDraws:
-    """Return draws with phases of cycles and signs of smooth factors closest to a reference (D, S).
+    """Return draws with phases of cycles and signs of other processes closest to a reference (D, S).
 
-    A rotation of the two states of a cycle and a change of sign of a smooth factor leave the model unchanged.
+    The model does not change if the two states of a cycle are rotated, or if a smooth factor or a trend
+    changes sign.
     """
     loadings, k = draws.loadings.copy(), draws.decay.shape[-1]
     for kind, states in draws.other_processes.states.items():
