@@ -463,9 +463,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
             Posterior mean of each factor times its loading, in data units. With `transforms`, units are those
-            of the transformed columns. Further entries of the last axis are the AR(1) noise of
-            ``noise="ar1"``, and then the P effects of covariates. The sum over the last axis plus `mean_` is
-            the imputed value. For :class:`probsfa.BayesianSFA` the result is an average over the draws.
+            of the transformed columns. With ``noise="ar1"`` the last axis has one more entry, the AR(1)
+            noise; with covariates it has P more entries, their effects. The sum over the last axis plus
+            `mean_` is the imputed value. For :class:`probsfa.BayesianSFA` the result is an average over the
+            draws.
 
         See Also
         --------
@@ -602,8 +603,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             of observations; a list if `lengths` is given. :class:`probsfa.BayesianSFA` includes the
             uncertainty of the parameters. With `robust`, and for :class:`probsfa.BilinearSFA`, intervals are
             those of a normal distribution with the same moments; for exact intervals use quantiles of
-            ``sample_posterior(X, of="values", n_steps=...)``. For DataFrames the moments are DataFrames; the
-            index continues that of `X` or is the number of steps ahead.
+            ``sample_posterior(X, of="values", n_steps=...)``. For DataFrames the moments are DataFrames.
+            Their index continues that of `X`; if this is not possible, it is the number of steps ahead.
         quantiles : ndarray or DataFrame (H, D), or list of them
             Returned with `quantile`; with several quantiles a list with one entry for each.
 
@@ -664,7 +665,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         exog : array-like (n_steps, P), optional
             Covariates of the rows, if the model has any.
         random_state : int, Generator or None
-            Random numbers; those of the estimator by default.
+            Source of random numbers; by default `random_state` of the estimator.
 
         Returns
         -------
@@ -706,7 +707,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         n_steps : int, default=0
             Number of future rows after each sequence, one `time_unit_` apart.
         random_state : int, Generator or None
-            Random numbers; those of the estimator by default.
+            Source of random numbers; by default `random_state` of the estimator.
 
         Returns
         -------
@@ -771,7 +772,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def bic(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
         """Return the Bayesian information criterion (smaller is better); parameters as in `transform`.
 
-        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows with at least one observed value.
+        The criterion is ``-2 log L + P log N``, with the likelihood ``L``, ``P`` free parameters, and ``N``
+        rows with at least one observed value.
         With ``noise=0.0``, ``L`` and ``P`` are those of the model with as many factors as columns. If
         `log_likelihood` is a lower bound, the result is an upper bound of the criterion. For
         :class:`probsfa.BayesianSFA`, ``L`` is the likelihood at the posterior means of the parameters.
@@ -848,8 +850,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         StandardErrors
             Standard errors with the shapes and units of the parameters (with covariates also ``exog_coef``).
-            ``interval(name, level)`` returns confidence intervals, for time scales on the logarithmic scale.
-            Each free parameter requires two likelihood evaluations, each coefficient of a covariate three.
+            ``interval(name, level)`` returns confidence intervals; those of time scales are computed on the
+            logarithmic scale. Each free parameter requires two likelihood evaluations, each coefficient of a
+            covariate three.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Model selection by BIC and held-out values: number of factors, stochastic cycles, smooth factors, noise.
 
 Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. All are fitted to a part of
-the rows with few likelihood evaluations. Those with the smallest BIC are fitted to all rows without some
-held-out values (:mod:`.held_out_values`), and their predictions of these values are compared. Fits of larger
+the rows with few likelihood evaluations. Those with the smallest BIC are fitted to all rows without held-out
+values (:mod:`.held_out_values`), and their predictions of the held-out values are compared. Fits of larger
 models begin at the factors of smaller fitted models (:mod:`.growth`).
 """
 
@@ -189,9 +189,9 @@ def select_model(
         Rows in order of time, NaN where missing.
     candidates : iterable of dict, optional
         Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default the function first
-        searches over numbers of factors from zero to the number of columns, with white and with AR(1) noise.
-        It then tries cycles and smooth factors, in addition to factors or in place of them. It includes the
-        models that ``ProbabilisticSFA()`` compares.
+        searches over numbers of factors from zero to at most the number of columns, with white and with
+        AR(1) noise. It then tries cycles and smooth factors, in addition to factors or in place of them. The
+        search includes the models that ``ProbabilisticSFA()`` compares.
     alternatives : iterable of iterables of dict, optional
         Groups of options for the search, in place of the default: up to three cycles, a smooth factor, and
         AR(1) noise. The options of a group are tried in order, with several numbers of factors, until one
@@ -204,7 +204,7 @@ def select_model(
     n_masks : int, default=4
         Number of parts of the held-out values, which are drawn separately.
     block : int, default=24
-        Number of rows of a held-out block; used only if fewer than 20 values of `X` are missing (see Notes).
+        Number of rows of a held-out block; used only if few values of `X` are missing (see Notes).
     lengths, times : optional
         As in `ProbabilisticSFA.fit`.
     random_state : int, Generator, RandomState or None, default=0
@@ -244,12 +244,15 @@ def select_model(
     values.
 
     If 20 or more values are missing, the pattern of missing values is shifted in time, and the observed
-    values in the shifted pattern are held out. Otherwise half of the held-out values are single values and
-    half are blocks. Values that are more than six robust standard deviations from the median of four adjacent
-    observations are treated as missing during the comparison, unless a candidate has Student-t noise.
+    values in the shifted pattern are held out. If fewer values are missing, or if the shifted pattern holds
+    out too few values, half of the held-out values are single values and half are blocks.
 
-    All candidates are fitted to 2,000 rows or more, with up to 30 likelihood evaluations. Candidates of the
-    comparison by held-out values are fitted to all rows, with up to 40 evaluations. See :doc:`/selection`.
+    Values that are more than six robust standard deviations from the median of four adjacent observations
+    are treated as missing during the comparison, unless a candidate has Student-t noise.
+
+    All candidates are fitted to at least 2,000 rows (to all rows of a shorter series), with up to 30
+    likelihood evaluations. Candidates of the comparison by held-out values are fitted to all rows, with up to
+    40 evaluations. See :doc:`/selection`.
 
     Examples
     --------
@@ -326,8 +329,8 @@ def select_n_components(
 ) -> ModelSelection:
     """Select the number of factors among candidates.
 
-    Candidates are compared as in :func:`select_model`: those that predict held-out values best are treated as
-    equal, and the one with the smallest BIC is selected.
+    Candidates are compared as in :func:`select_model`. Of the candidates whose predictions of held-out values
+    are about as good as the best predictions, the one with the smallest BIC is selected.
 
     Parameters
     ----------
