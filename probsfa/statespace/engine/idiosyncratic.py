@@ -171,7 +171,7 @@ class ColumnNoise:
 
     @cached_property
     def log_determinant(self) -> FloatArray:
-        """Logarithm of the determinant of the covariance (D,) of the observed values."""
+        """Log-determinants (D,) of the covariances of the observed noise of each column."""
         weights = self.steps.weights
         observed = weights > 0.0
         noise = np.where(observed, np.log(self.variance / np.where(observed, weights, 1.0)), 0.0)

@@ -312,7 +312,7 @@ class EMIteration:
         self.means, self.deviations = solution.values[0], factors - solution.values[1:]
 
     def maximize(self) -> float:
-        """M-step in blocks; return the increase of expected log density plus log prior, in nats."""
+        """M-step in blocks; return the gain in nats, a lower bound that excludes the gain of the decays."""
         decay = self._maximize_decays()
         gain = self._regress() + self._score_noise()
         self.params = self.params.replace(decay=decay)

@@ -314,7 +314,7 @@ class MaximumLikelihood:
 
     @property
     def n_iter(self) -> int:
-        """Number of accepted steps."""
+        """Number of entries of the history: the start and all accepted steps."""
         return max(len(self.history), 1)
 
     def coordinates(self, *, evenly_sampled: bool) -> Coordinates:

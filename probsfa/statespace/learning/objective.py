@@ -261,7 +261,7 @@ class CountedEStep:
     limits : Limits or None
         Fixed parameters and ranges of frequencies for EM steps, or None.
     on_whittle_step : callable
-        Called at each iteration of the initial fit by Whittle's likelihood.
+        Called at each evaluation of Whittle's likelihood.
     tol : float
         Expected gain in nats at which the fit ends.
     best_start : tuple of float and StateSpace, or None

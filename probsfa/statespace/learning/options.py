@@ -632,7 +632,8 @@ class FitOptions:
         Returns
         -------
         Limits or None
-            Constraints for the standardized data; None if all parameters are free.
+            Constraints for the standardized data; None if there are neither fixed parameters nor initial
+            periods.
 
         Raises
         ------

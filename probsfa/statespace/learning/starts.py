@@ -29,7 +29,7 @@ _LARGE_NOISE_SHARE, _SMALL_NOISE_SHARE = 0.1, 1e-3
 
 
 def interpolate(panel: Panel) -> list[FloatArray]:
-    """Impute missing values by linear interpolation.
+    """Impute missing values by linear interpolation over row numbers.
 
     Before the first and after the last observed value of a column, the imputed value is constant. If a column
     has no observed value in a sequence, its mean over all sequences is imputed.

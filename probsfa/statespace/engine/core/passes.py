@@ -273,7 +273,7 @@ class PanelPass:
         return self._tables[table_type]
 
     def forward(self) -> Iterator[FloatArray]:
-        """Filter all chunks in sequence; yield the log density of each row."""
+        """Filter all chunks in sequence; yield the log densities of the rows of each chunk."""
         remaining_bytes = self.max_stored_bytes
         for i, part in enumerate(self.parts):
             # The results of a single chunk remain in scratch memory, because no other chunk overwrites them.
