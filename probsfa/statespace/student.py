@@ -1,14 +1,14 @@
 r"""Variational inference of the weights of values under Student-t noise (:mod:`.noise.student`).
 
 The posterior of latent states ``z`` and weights ``w`` is approximated by ``q(z) q(w)``. Alternating updates
-of both distributions maximize a lower bound of the log-likelihood (Tipping & Lawrence 2005):
+of both distributions maximize a lower bound of the log-likelihood (Tipping & Lawrence 2005)::
 
     q(z)   is the posterior of the Gaussian model in which the noise of a value has variance ``r / E[w]``;
     q(w)   is Gamma((nu + n) / 2, (nu + s) / 2), hence E[w] = (nu + n) / (nu + s),
 
 where ``n`` is the number of observed values with this weight (one value, or all values of a row), and ``s``
 is the sum of ``E[(x - mu - C z)^2] / r`` under ``q(z)`` over these values. With the optimal ``q(w)``, the
-bound is
+bound is::
 
     -KL(q(z) || p(z)) + sum over weights of log t(s),
     log t(s) = -n/2 log(2 pi r) + log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)
