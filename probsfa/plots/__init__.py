@@ -1,8 +1,8 @@
 """Figures.
 
 Every function draws on given axes, or on a new figure, and returns the axes. Figures are not shown or saved,
-and global settings of matplotlib do not change. A notebook displays a figure if its axes were made by
-``matplotlib.pyplot``.
+and global settings of matplotlib do not change. In a notebook, draw on axes made by ``matplotlib.pyplot``, or
+display ``ax.figure``.
 """
 
 from probsfa._lazy import deprecated as _deprecated

@@ -55,14 +55,14 @@ def check_same_length(n_rows: int, **arrays: FloatArray) -> None:
     """Raise a ValueError for an array with another number of rows."""
     for name, array in arrays.items():
         if len(array) != n_rows:
-            raise ValueError(f"{name} must have {n_rows} values, like observed; got {len(array)}.")
+            raise ValueError(f"{name} must have {n_rows} values, as many as observed; got {len(array)}.")
 
 
 def check_axes(axes: "Sequence[Axes] | NDArray[Any]", n: int, purpose: str) -> "list[Axes]":
     """Return the axes as a list; raise a ValueError if there are not n axes."""
     listing = list(axes)
     if len(listing) != n:
-        raise ValueError(f"axes must be {n}, {purpose}, got {len(listing)}.")
+        raise ValueError(f"axes must have {n} elements, {purpose}; got {len(listing)}.")
     return listing
 
 

@@ -53,7 +53,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
     max_iter : int, default=500
         Maximum number of variational EM iterations.
     tol : float, default=0.1
-        Minimum increase of the bound in ten iterations, in nats; the fit stops below it.
+        The fit stops if the bound increases by less than `tol` nats in ten iterations.
     noise_floor : float, default=1e-6
         Smallest noise variance, relative to the variance of the columns.
     random_state : int, Generator or None, default=None
@@ -73,14 +73,16 @@ class BilinearSFA(Saveable, StateSpaceMethods):
         Probabilities that an inactive chain becomes active, and that an active chain becomes inactive.
     loadings_ : ndarray (D, M, K)
         Effect of each factor on each column while a chain is active.
-    noise_variance_, mean_ : ndarray (D,)
-        Noise variance, and mean of the columns if all factors are zero.
+    noise_variance_ : ndarray (D,)
+        Noise variance of each column.
+    mean_ : ndarray (D,)
+        Mean of each column if all factors are zero.
     lower_bound_ : float
         Bound on the log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
         The bound after each iteration; never decreases.
     restart_bounds_ : ndarray (n_init,)
-        The bound of each run at the selection of the best run.
+        The last bound of each run, before the best run was selected and continued.
     n_iter_ : int
         Number of iterations.
     converged_ : bool
@@ -130,8 +132,8 @@ class BilinearSFA(Saveable, StateSpaceMethods):
 
     _quantities = (Quantity("switching_", "switching", "", ("gate", "direction")),)
     _unsupported: ClassVar[Mapping[str, str]] = {
-        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, for the "
-        "fitted parameters.",
+        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, which "
+        "treats the fitted parameters as known.",
         "filter": "its approximate posterior requires all rows. Use ProbabilisticSFA.filter, or "
         "posterior(X) of the rows so far.",
         "sample_posterior": "its approximate posterior has no joint distribution over rows. Use "

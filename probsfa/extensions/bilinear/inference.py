@@ -53,7 +53,7 @@ __all__ = [
 # Maximum number M of chains for a start from the 2^M joint states of the chains.
 MAX_JOINT_CHAINS = 5
 _MAX_SWEEPS = 200
-_MIN_GAIN = 1e-3  # minimum increase of the bound in a sweep, in nats; sweeps end below it
+_MIN_GAIN = 1e-3  # sweeps end if one increases the bound by at most this number of nats
 
 
 class BilinearPosterior(NamedTuple):
@@ -90,7 +90,7 @@ class Statistics(NamedTuple):
     residual_moments : array (D, P + 1)
         Sums of ``E[e (w, 1)']``.
     latent_moments : array (D, P + 1, P + 1)
-        Sums of ``E[(w, 1) (w, 1)']``; (1, P + 1, P + 1) for complete data, where all columns have the same.
+        Sums of ``E[(w, 1) (w, 1)']``; (1, P + 1, P + 1) for complete data, with equal sums for all columns.
     previous, cross, current : array (K,)
         Sums over transitions of the expectations of ``y_t-1^2``, ``y_t y_t-1`` and ``y_t^2``.
     initial : array (M, 2)

@@ -249,12 +249,14 @@ def learn(
         Numbers of continuous factors and of chains.
     n_init : int
         Number of random starts.
-    noise, floor
-        As in :func:`maximize`.
+    noise : {"diagonal", "isotropic"}
+        A noise variance for each column, or one for all.
+    floor : float
+        Smallest noise variance.
     max_iter : int
         Maximum number of iterations of the selected run, including those in parallel with other runs.
     tol : float
-        Minimum increase of the bound in ten iterations, in nats; the run stops below it.
+        A run stops if its bound increases by less than `tol` nats in ten iterations.
     rng : Generator
         Random number generator.
     report : callable
@@ -346,8 +348,17 @@ def optimize(
         Starting points, with a leading axis of length R.
     gates : ndarray (R, T, M)
         Probabilities of active chains at the start.
-    noise, floor, max_iter, tol, report
-        As in :func:`learn`; the run also ends if an iteration increases no bound.
+    noise : {"diagonal", "isotropic"}
+        A noise variance for each column, or one for all.
+    floor : float
+        Smallest noise variance.
+    max_iter : int
+        Maximum number of iterations.
+    tol : float
+        The iterations end if no bound increases by `tol` nats in ten iterations, or if none increases in one
+        iteration.
+    report : callable, optional
+        Called with the number of iterations and the best bound.
     history : sequence of float, default=()
         Bounds of earlier iterations, for the continuation of a single run.
 

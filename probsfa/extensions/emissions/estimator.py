@@ -59,14 +59,16 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         - ``"auto"``: "bernoulli" for zeros and ones, "negative_binomial" for other nonnegative integers,
           "gaussian" for all other values.
     link : {"monotone", "quadratic"}, list, dict or None, default=None
-        Learned nonlinear function of the mean of "gaussian" columns: ``x ~ N(Phi(eta), r)`` (Turner & Sahani
-        2007, eq. 28). It has the same forms as `emission`, with "identity" for no link.
+        Learned nonlinear function ``Phi`` from the predictor to the mean of "gaussian" columns: ``x ~
+        N(Phi(eta), r)`` (Turner & Sahani 2007, eq. 28). A list or dict has one name for each column, like
+        `emission`; "identity" is no link.
     rhythms, smooth : int or list, default=0
-        Stochastic cycles and smooth factors, as in :class:`probsfa.ProbabilisticSFA`.
+        Numbers of stochastic cycles and of smooth factors, or lists of their initial periods and time scales;
+        see :class:`probsfa.ProbabilisticSFA`.
     max_iter : int, default=200
         Maximum number of evaluations of the bound.
     tol : float or "auto", default="auto"
-        The fit stops if the expected gain of the next step is smaller, in nats. ``"auto"`` is
+        The fit stops if the next step is expected to gain less than `tol` nats. ``"auto"`` is
         ``min(1e-4 P**2, 0.03 P)`` for ``P`` parameters of dynamics, loadings and means.
     random_state : int, Generator or None, default=None
         Seed of `sample` and `sample_posterior`.
@@ -82,8 +84,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     timescales_ : ndarray (K,)
         ``-time_unit_ / log(decay_)``; NaN if the decay is not positive.
     loadings_ : ndarray (E, S)
-        Effect of each state on each predictor: in data units for "gaussian" and "student_t", in log-odds or
-        logarithms of the mean otherwise. A "categorical" column has one predictor less than levels.
+        Effect of each state on each of the ``E`` predictors: in data units for "gaussian" and "student_t", in
+        log-odds or logarithms of the mean otherwise. A "categorical" column with ``L`` levels has ``L - 1``
+        predictors, each other column has one.
     mean_ : ndarray (E,)
         Mean of each predictor.
     links_ : tuple of str
@@ -94,13 +97,15 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     levels_ : dict
         Maps the index of each categorical column to its sorted levels.
     noise_variance_ : ndarray (D,)
-        Variance of Gaussian noise, and squared scale of Student's t; NaN elsewhere.
+        Variance of Gaussian noise, or squared scale of Student-t noise; NaN for other columns.
     degrees_of_freedom_ : ndarray (D,)
-        Degrees of freedom of Student's t; NaN elsewhere.
+        Degrees of freedom of Student-t noise; NaN for other columns.
     size_ : ndarray (D,)
-        Sizes of negative binomials; NaN elsewhere.
-    time_unit_, time_unit_seconds_
-        As in :class:`probsfa.ProbabilisticSFA`.
+        Size of negative binomial distributions; NaN for other columns.
+    time_unit_ : float
+        Time step of `decay_`: one row, or the median step of `times`.
+    time_unit_seconds_ : float or None
+        `time_unit_` in seconds, for dates and durations.
     lower_bound_ : float
         Lower bound of the log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)

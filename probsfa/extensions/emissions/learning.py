@@ -160,7 +160,7 @@ class BoundObjective:
     layout : Layout
         Coordinates.
     template : StateSpace
-        Values of parameters without coordinates.
+        Values of the parameters that are not optimized, and therefore have no coordinates.
     prior : Prior
         Weak priors.
     limit : int
@@ -342,7 +342,7 @@ def maximize_bound(
     max_iter : int
         Maximum number of evaluations of the bound.
     tol : float
-        The optimizer stops if the expected gain of a step is smaller, in nats.
+        The optimizer stops if a step is expected to gain less than `tol` nats.
     report : callable, optional
         Called with the number of evaluations and the best value so far.
 

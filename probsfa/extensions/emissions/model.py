@@ -87,7 +87,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     Attributes
     ----------
     decay, loadings, offset, rhythm_decay, rhythm_frequency, smooth_rate : ndarray
-        As in :class:`~probsfa.statespace.StateSpace`, of the predictors.
+        Parameters of the linear model of the predictors, as in :class:`~probsfa.statespace.StateSpace`.
     shapes : tuple of ndarray
         Shape parameters of each block of model columns.
     columns : tuple of Column
@@ -419,7 +419,7 @@ def fit_model(
     is_shared_link : bool, default=True
         Whether the user gave one link for all Gaussian columns.
     tol : float or "auto"
-        The optimizer stops if the expected gain of a step is smaller, in nats.
+        The optimizer stops if a step is expected to gain less than `tol` nats.
     max_iter : int
         Maximum number of evaluations of the bound.
     report : callable, optional

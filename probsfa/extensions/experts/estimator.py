@@ -160,8 +160,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     """
 
     _unsupported: ClassVar[Mapping[str, str]] = {
-        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, for the "
-        "fitted parameters.",
+        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, which "
+        "treats the fitted parameters as known.",
         "filter": "its rows are sampled jointly. Use ProbabilisticSFA.",
         "forecast": "use means and quantiles of sample_posterior(X, n_draws, of='values', n_steps=...).",
         "contributions": "rows are not linear functions of the factors. Use ProbabilisticSFA.",
@@ -385,12 +385,20 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
 
         Parameters
         ----------
-        X, return_std, interval, quantile, lengths, times, exog
-            As in :meth:`probsfa.ProbabilisticSFA.impute`.
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        return_std : bool, default=False
+            Whether to return standard deviations as well.
+        interval : float, optional
+            Probability of central prediction intervals, such as 0.9; their limits are returned as well.
+        quantile : float or sequence of float, optional
+            Impute quantiles instead of means.
         n_draws : int, default=200
             Number of draws.
+        lengths, times, exog : optional
+            As in `fit`.
         random_state : int, Generator or None
-            Source of randomness; by default that of the estimator, or a fixed seed.
+            Seed of the draws; None is `random_state` of the estimator, or 0 if that is None, too.
 
         Returns
         -------
@@ -425,7 +433,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         exog : None
             Not supported.
         random_state : int, Generator or None
-            Source of randomness; by default that of the estimator.
+            Seed of the draws; None is `random_state` of the estimator.
 
         Returns
         -------
@@ -505,7 +513,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None
-            Source of randomness; by default that of the estimator, or a fixed seed.
+            Seed of the chains; None is `random_state` of the estimator, or 0 if that is None, too.
 
         Returns
         -------
