@@ -217,7 +217,8 @@ class Sweep:
     name : str, optional
         The algorithm, see :func:`jax_strategy`.
     n_segments, chunk_rows : int, optional
-        Number of segments, and rows of a chunk.
+        Number of segments of each chunk, and number of rows of each chunk. By default they depend on the
+        numbers of rows, states and columns.
     """
 
     name: str | None = None

@@ -52,9 +52,10 @@ def warn_if_missing() -> None:
 @cache
 def _warn() -> None:
     warnings.warn(
-        "The compiled engine of probsfa is not installed: JAX computes the results, which takes seconds more "
-        "for each process and shape of data. Install a wheel of probsfa for this system; or install GCC or "
-        "Clang and repeat the installation with `pip install -v --no-cache-dir --force-reinstall --no-deps`, "
+        "The compiled engine of probsfa is not installed: JAX computes the results. Each process then takes "
+        "seconds longer for each shape of data. Install a wheel of probsfa for this system; or install GCC "
+        "or Clang and repeat the installation with "
+        "`pip install -v --no-cache-dir --force-reinstall --no-deps`, "
         f"where -v shows the errors of the build. Set {ENVIRONMENT_VARIABLE}=0 to use JAX without this "
         "warning.",
         stacklevel=4,
