@@ -9,7 +9,7 @@ The model is that of :mod:`probsfa.statespace`, with priors on its parameters::
 The latent factors are integrated out, so that only the parameters are sampled. For each draw of the
 parameters the posterior of the factors is exact, and predictions are mixtures over draws.
 
-Modules from the top down; each imports only modules below it, or listed after it in the same package:
+Modules from the top down; each imports only modules below it:
 
 ==================  ====================================================================================
 ``estimator``       ``BayesianSFA``: validates its input, calls the functions below, stores the result

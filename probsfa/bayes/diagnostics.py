@@ -17,7 +17,7 @@ from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import close_pairs
 from probsfa.bayes.sampling.importance import MAX_TAIL_INDEX
 
-# Above this R-hat, the status reports that the chains disagree. Otherwise it only advises a larger n_draws.
+# Above this R-hat, the status reports that the chains disagree; below, it only advises a larger n_draws.
 _MAX_RHAT_OF_SHORT_RUNS = 1.05
 
 

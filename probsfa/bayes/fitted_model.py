@@ -126,7 +126,7 @@ class BayesianModel(FittedModel):
         return Imputation(missing.means, missing.std, comparison, missing)
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Return leave-one-out errors in standard deviations of predictions."""
+        """Return absolute leave-one-out errors in standard deviations of predictions."""
         return outlier_scores(self.fitted, sequences, self.n_predictive)
 
     def contributions(self, sequences: Sequences) -> FloatArray:

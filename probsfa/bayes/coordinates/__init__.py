@@ -1,1 +1,1 @@
-"""Coordinates for sampling the posterior, and its density as a function of them."""
+"""Coordinates for sampling, and the posterior density as a function of the coordinates."""

@@ -1,4 +1,4 @@
-"""Choice of the reference points of the coordinates of rotations and of the offset, for given data."""
+"""Choice of the reference points of rotation and offset coordinates for given data."""
 
 from typing import Any
 

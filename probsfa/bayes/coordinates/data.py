@@ -33,7 +33,7 @@ class TargetData(NamedTuple):
     known_noise : Array (D,) or None
         Known noise variances.
     symmetry_reference : SymmetryReference or None
-        Location of the one of the equivalent modes that a weight selects; None for the whole posterior.
+        Location of the mode that a weight selects among equivalent modes; None for the whole posterior.
     chart : Chart
         Reference points of the coordinates.
     min_noise_variance : Array (D,) or None

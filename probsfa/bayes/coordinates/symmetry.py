@@ -49,12 +49,12 @@ def log_weight(
     Parameters
     ----------
     reference : SymmetryReference
-        Location of the selected mode. With several modes, the weight is the summed responsibility of the
-        normal distributions around these modes, relative to those around all of their images.
+        Location of the selected mode. With several modes, the mixture has normal distributions around the
+        modes and around all their images; the weight is the total responsibility of those around the modes.
     timescale : Array (K,)
-        Coordinates of the time scales.
+        Unconstrained time scales.
     loadings : Array (D, K)
-        Coordinates of the loadings.
+        Unconstrained loadings.
     permuted : bool
         Whether factors may be exchanged; otherwise only their signs may change.
     members : int Array

@@ -69,7 +69,7 @@ class Labelling:
         return vector
 
     def _factor_coordinates(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the coordinates of the time scales (N, K) and loadings (N, D, K) of individual factors."""
+        """Return the unconstrained time scales (N, K) and loadings (N, D, K) at vectors (N, P)."""
         return factor_coordinates(self._target, self._frame, vectors)
 
     def relabel(self, vectors: FloatArray) -> Relabelling:

@@ -42,7 +42,8 @@ __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 
 # Limits of the time scales, outside which decays round to zero or one in double precision.
 _MIN_LOG_TIMESCALE, _MAX_LOG_TIMESCALE = np.log(0.05), np.log(1e7)
-# Step of finite differences of the gradient, and smallest curvature of a direction, about that of its prior.
+# Step of finite differences of the gradient, and lower bound of the curvature in a direction. The bound is
+# similar to the curvature of a log prior.
 _DIFFERENCE_STEP, _MIN_CURVATURE = 1e-4, 0.1
 # Minimum and maximum number of steps of a trajectory, and target acceptance probability.
 _MIN_STEPS, _MAX_STEPS, _TARGET_ACCEPTANCE = 3, 6, 0.8

@@ -2,9 +2,8 @@
 
 Compilation takes most of the time of short fits. Therefore there are only three compiled programs: the
 potential with its gradient at one vector, the potential alone at one vector, and the symmetry weight at a
-batch of vectors.
-On a CPU, a program for one vector is as fast for each vector as a program for many vectors, because the
-likelihood is already vectorized over segments of time.
+batch of vectors. On a CPU, a program for one vector is as fast for each vector as a program for many vectors,
+because the likelihood is already vectorized over segments of time.
 """
 
 from concurrent.futures import ThreadPoolExecutor

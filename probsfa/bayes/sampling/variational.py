@@ -29,7 +29,7 @@ from probsfa.bayes.sampling.laplace import LaplaceApproximation
 
 # Number of gradients averaged in a step.
 _BATCH_SIZE = 16
-# Share of the final steps whose guides are averaged.
+# Share of the steps, at the end of a fit, whose guides are averaged.
 _AVERAGED_SHARE = 0.5
 # Length of the first step, and number of steps after which the length decreases noticeably.
 _INITIAL_STEP_SIZE, _N_CONSTANT_STEPS = 0.5, 15.0
