@@ -111,7 +111,10 @@ def filter_sequences(
         If a state is given with several sequences, or belongs to another model.
     """
     if state is not None and len(sequences.lengths) > 1:
-        raise ValueError("state continues one sequence; X has several.")
+        raise ValueError(
+            f"state continues one sequence, but X has {len(sequences.lengths)} sequences. Filter each "
+            "separately."
+        )
     timed = fitted.units.with_time_unit(sequences)
     n_parameter_sets = len(sequences.lengths) if fitted.hierarchical else 1
     pairs = mixture_draw_indices(fitted, n_predictive)

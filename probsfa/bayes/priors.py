@@ -113,8 +113,8 @@ class Priors:
         Standard deviation of the AR(1) noise, in standard deviations of the columns.
     degrees_of_freedom : Distribution, default=Gamma(2, 0.1)
         Used with ``robust=True`` only: degrees of freedom of Student-t noise, cut off below 2.1 and above
-        1000 (Juarez & Steel 2010, doi:10.1198/jbes.2009.07145). `noise_std` and `noise_variance` then refer
-        to the scale.
+        1000 (Juarez & Steel 2010, doi:10.1198/jbes.2009.07145). With ``robust=True``, `noise_std` is the
+        prior of the scale of the noise, or `noise_variance` is the prior of the squared scale.
 
     Raises
     ------

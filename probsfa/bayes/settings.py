@@ -63,7 +63,7 @@ def check_settings(model: Any) -> None:
     elif not (is_number(noise) and np.isfinite(noise) and noise > 0.0):
         raise ValueError(
             f"noise must be {', '.join(map(repr, (*STRUCTURES, 'ar1')))}, a positive variance, or one for "
-            f"each column; got {noise!r}. The limit of no noise is ProbabilisticSFA(noise=0.0)."
+            f"each column; got {noise!r}. For zero noise use ProbabilisticSFA(noise=0.0)."
         )
     check_option("inference", model.inference, ("nuts", "svi"))
     if not isinstance(model.robust, (bool, np.bool_)):
