@@ -169,18 +169,19 @@ def calibrate(predictions: HeldOutPredictions, small_sample: FloatArray) -> Cali
     -------
     Calibration
         Calibration with one factor for each class of distances: ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on.
-        A class with fewer than eight held-out blocks is merged with the class of smaller distances.
+        A class with fewer than eight held-out blocks is merged with the class of smaller distances. If fewer
+        than eight blocks remain at the smallest distances, the factor of the next class is used there.
     """
     log_distance = np.log(
         np.maximum(np.where(np.isfinite(predictions.distances), predictions.distances, 1.0), 1.0)
     )
     is_valid = (predictions.std > 0.0) & np.isfinite(predictions.distances)
-    octave = np.floor(log_distance / np.log(2.0) + 1e-9).astype(int)
+    octaves = np.floor(log_distance / np.log(2.0) + 1e-9).astype(int)
     distances, factors = [], []
-    last = int(octave[is_valid].max(initial=0))
+    last = int(octaves[is_valid].max(initial=0))
     members = np.zeros_like(is_valid)
-    for interval in range(last, -1, -1):
-        members = members | (is_valid & (octave == interval))
+    for octave in range(last, -1, -1):
+        members = members | (is_valid & (octaves == octave))
         if np.unique(predictions.groups[members]).size < _MIN_BLOCKS:
             continue
         distances.append(float(np.exp(np.mean(log_distance[members]))))

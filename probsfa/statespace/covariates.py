@@ -244,9 +244,9 @@ def _select_by_label(exog: Any, index: Any, label: str, names: tuple[str, ...]) 
 
 
 def _check_complete(values: FloatArray, names: tuple[str, ...], label: str) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
+    is_invalid = ~np.isfinite(values)
+    if is_invalid.any():
+        row, column = np.argwhere(is_invalid)[0]
         raise ValueError(
             f"{label} is {values[row, column]} in row {row}, column {names[column]!r}. Covariates must be "
             "known for every row. Impute the column before, or make it a column of X."
@@ -264,21 +264,21 @@ def check_identified(sequences: Sequences, names: tuple[str, ...]) -> None:
         Names of the covariates.
     """
     assert sequences.exog is not None
-    bad = _collinear(sequences.exog)
-    if bad is not None:
+    collinear = _collinear(sequences.exog)
+    if collinear is not None:
         what = (
             "constant, like the mean"
-            if np.ptp(sequences.exog[:, bad]) == 0.0
+            if np.ptp(sequences.exog[:, collinear]) == 0.0
             else "a linear combination of the others and the mean"
         )
-        raise ValueError(f"exog has the column {names[bad]!r}, which is {what}. Remove this column.")
+        raise ValueError(f"exog has the column {names[collinear]!r}, which is {what}. Remove this column.")
     for j in range(sequences.n_features):
         observed = sequences.mask[:, j]
-        bad = None if observed.all() else _collinear(sequences.exog[observed])
-        if bad is not None:
+        collinear = None if observed.all() else _collinear(sequences.exog[observed])
+        if collinear is not None:
             name = "" if sequences.feature_names is None else f" ({sequences.feature_names[j]!r})"
             raise ValueError(
-                f"exog has the column {names[bad]!r}, whose effect on column {j}{name} of X is not "
+                f"exog has the column {names[collinear]!r}, whose effect on column {j}{name} of X is not "
                 f"identified: in rows in which column {j} is observed, the covariate is constant or a linear "
                 "combination of the others. Remove this covariate."
             )

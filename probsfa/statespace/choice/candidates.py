@@ -72,8 +72,8 @@ def has_no_peak(candidate: Candidate) -> bool:
 
     The spectrum of a cycle is the sum of two Lorentz curves of half-width ``g`` about the frequencies ``w``
     and ``-w``. Its maximum is at frequency zero if ``w < g / sqrt(3)``. Such a cycle decays within a fraction
-    of a period, and two slow AR(1) factors would fit as well with fewer parameters. The result is False for
-    cycles with given periods.
+    of a period, and cannot be distinguished from slow AR(1) factors. The result is False for cycles with
+    given periods.
     """
     if isinstance(candidate.options.get("rhythms", 0), (list, tuple)):
         return False
