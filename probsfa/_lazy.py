@@ -30,7 +30,8 @@ def import_name(
     namespace : dict
         The globals of the package.
     modules : dict of str
-        Module from which each name is imported; for a name that is a module of the package, the package.
+        Module from which each name is imported. A name whose module is the package itself is a module of the
+        package.
     """
     package = namespace["__name__"]
 

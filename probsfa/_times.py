@@ -185,7 +185,7 @@ def read_times(
     Returns
     -------
     TimeIndex
-        Its times (N,) are numbers unchanged; dates in seconds since 1970-01-01 UTC; durations in seconds.
+        ``times`` (N,) are numbers unchanged, dates as seconds since 1970-01-01 UTC, or durations in seconds.
 
     Raises
     ------

@@ -45,7 +45,8 @@ _MAX_DENSE_DIRECTIONS = 32  # for fewer directions, computing all eigenvectors i
 # errors are 1e-16 / 1e-6, so that delta values have ten correct digits.
 _MIN_RELATIVE_EIGENVALUE = 1e-6
 _TIE_TOL = 1e-8  # relative; smaller differences of correlations are rounding errors
-_ROUNDING_TOL = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to 1e8 rows
+# Relative rounding error of moments that are sums over up to 1e8 rows.
+_ROUNDING_TOL = 1e4 * float(np.finfo(np.float64).eps)
 
 
 class RankError(ValueError):

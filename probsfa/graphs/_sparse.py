@@ -202,7 +202,7 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
 # ---- nearest neighbours: edges from every sample to the closest ones
 
 
-MAX_TREE_FEATURES = 15  # a tree visits most points in more dimensions; the limit of scikit-learn
+MAX_TREE_FEATURES = 15  # in more dimensions a search visits most points; scikit-learn has the same limit
 _LEAF_SIZE = 24  # leaf size of the tree; fastest for 3 to 8 dimensions
 
 
@@ -248,8 +248,8 @@ def default_n_neighbors(n: int) -> int:
 def neighbor_edges(points: NDArray[np.float64], count: int) -> scipy.sparse.csr_array:
     """Return a sparse matrix with ones between every point and its `count` nearest other points.
 
-    In few dimensions the tree of SciPy is used, which takes a half to two thirds of the time of scikit-learn;
-    in many dimensions, scikit-learn.
+    Up to 15 dimensions the tree of SciPy is used, which takes a half to two thirds of the time of
+    scikit-learn; in more dimensions, scikit-learn is used.
 
     Parameters
     ----------

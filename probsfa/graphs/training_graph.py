@@ -192,7 +192,7 @@ class TrainingGraph(ABC):
     def sample_markov_chain(
         self, n_steps: int, random_state: Any = None, *, teleport: float | None = None
     ) -> IntArray:
-        """Draw a sequence of samples; SFA of the sequence has the features of the graph.
+        """Draw a sequence of samples; SFA of a long sequence gives the features of GSFA on this graph.
 
         The chain starts in the distribution ``v / Q``. The probability of a step from n to n' is ``(1 -
         teleport) gamma_nn' / d_n + teleport v_n' / Q`` (eqs. 23-24). Teleporting adds ``2 teleport B`` to the

@@ -69,9 +69,12 @@ class ScoredOnGraph(GraphTransformer):
         """Return the negative mean delta value of the outputs on new or training rows.
 
         The graph for scoring does not depend on settings such as the number of groups or neighbours, so that
-        scores of different settings are comparable. For numeric labels the graph is "reordering"; for classes
-        it is "clustered" with weights by the numbers of samples; for nearest neighbours it has the default
-        number of neighbours. Functions of (X, y), temporal graphs and explicit edges are used unchanged.
+        scores of different settings are comparable:
+
+        - for numeric labels, "reordering"; for angles, a ring of adjacent samples;
+        - for classes, "clustered" with ``weighting="samples"``;
+        - for nearest neighbours and heat kernels, "nearest_neighbors" with the default number of neighbours;
+        - functions of (X, y), temporal graphs and explicit edges are used unchanged.
 
         Parameters
         ----------

@@ -68,8 +68,9 @@ class XSFA(RowTransformer):
         Number of sources.
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently and whose span should contain the inverse of
-        the mixture. The transformer is cloned and fitted to the standardized rows. By default polynomials of
-        the highest degree up to 7 with at most 500 monomials and at least four rows for each monomial.
+        the mixture. The transformer is cloned and fitted to the standardized rows. The default is
+        ``Polynomial`` of the highest degree, at most 7, that has at most 500 monomials and at least four rows
+        for each monomial.
     source_degree : int, default=7
         Degree of the polynomials of earlier sources that are removed before the next source is extracted.
     least_variance : float, default=1e-3

@@ -210,10 +210,11 @@ def _check_chunk(estimator: Any, piece: Any, index: int, *, reset: bool) -> Floa
 
 # ---- moments of the nodes of a stage, for as many nodes at a time as memory allows
 #
-# There are two orders of computation. *By rows*: each chunk of rows is added to the moments of all nodes, for
-# differences in time and expansions that require no fit. *By columns*: all rows of a few nodes are gathered
-# at a time, for training graphs, whose edges may connect any two rows, and for expansions that are fitted to
-# all rows.
+# There are two orders of computation:
+# - *By rows*: each chunk of rows is added to the moments of all nodes. This order is used for differences in
+#   time and for principal components, if the expansion requires no fit.
+# - *By columns*: all rows of a few nodes are gathered at a time. This order is used for training graphs,
+#   whose edges may connect any two rows, and for expansions that are fitted to all rows.
 
 
 # Number of values, 512 MiB of float64, in the moments or gathered columns of nodes that are trained together.
@@ -382,6 +383,7 @@ def _node_moments(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> 
 
 
 def _groups(n_nodes: int, values_per_node: int, spare: int = 0) -> list[slice]:
+    """Divide nodes into groups that fit into the memory limit, minus `spare` values for other arrays."""
     size = max(1, (_MAX_STORED_SIZE - spare) // max(values_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 

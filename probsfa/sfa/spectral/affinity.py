@@ -56,7 +56,7 @@ __all__ = [
 # ``"median"``
 #     ``gamma = 1 / (2 m)`` with ``m`` the median squared distance of two points (Garreau, Jitkrittum &
 #     Kanagawa 2017, arXiv:1707.07269, eq. 2). The kernel is as wide as the data, so that it does not resolve
-#     structure finer than two halves of the data.
+#     structure that is much finer than half of the data.
 # ``"neighbors"``
 #     ``gamma = 1 / (2 m)`` with ``m`` the mean squared distance to the neighbour number ``3/4 sqrt(n)``:
 #     about the usual number for nearest-neighbour density estimates, ``sqrt(n)`` (Loftsgaarden & Quesenberry
@@ -78,8 +78,8 @@ def check_gamma(gamma: Any) -> None:
         return
     if isinstance(gamma, bool) or not (isinstance(gamma, numbers.Real) and 0 < float(gamma) < np.inf):
         raise ValueError(
-            f"gamma must be a positive number or None; got {gamma!r}. The rules "
-            f"{', '.join(map(repr, GAMMA_RULES))} choose one."
+            f"gamma must be a positive number, None or one of the rules "
+            f"{', '.join(map(repr, GAMMA_RULES))}; got {gamma!r}."
         )
 
 

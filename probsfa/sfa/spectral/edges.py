@@ -79,7 +79,7 @@ class Edges(Protocol):
         """Return the edge weights of the training points, (n, n); `loops` includes self-loops."""
 
     def new(self, rows: Any) -> NewEdges:
-        """Return the edges of new points, with `self_loops` for a training graph without them."""
+        """Return the edges of new points, with the `self_loops` for a training graph without self-loops."""
 
     def values_per_row(self) -> int:
         """Return the approximate number of values in memory for the edges of one new point."""

@@ -42,9 +42,9 @@ __all__ = [
 _MAX_DENSE_ROWS = 300
 _N_PROBE_STEPS = 5
 _N_EXTRA_VECTORS = 3  # additional eigenvectors, because the last requested eigenvalues may be close together
-_LANCZOS_TOL = 1e-13  # relative to the largest eigenvalue; machine precision (0) costs a quarter more
-_N_EXTRA_BASIS = 14  # additional Lanczos vectors; requires the fewest solves on curves and surfaces
-_PROBE_TOL = 1e-5  # of the residual; the error of the eigenvalue is its square
+_LANCZOS_TOL = 1e-13  # relative to the largest eigenvalue; machine precision takes a quarter more time
+_N_EXTRA_BASIS = 14  # additional Lanczos vectors: with 14, curves and surfaces require the fewest solves
+_PROBE_TOL = 1e-5  # of the residual; the error of the eigenvalue is about the square of the residual
 
 
 class GraphSpectrum(NamedTuple):

@@ -399,8 +399,8 @@ def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
     """Return an order (N,) of the samples that does not depend on the order of rows and columns.
 
     Samples are sorted by squared distance from the mean; ties by the sum of deviations, then by the squared
-    deviation of the target, and finally by the target. Squares make the order independent of the sign of
-    targets.
+    deviation of the target, and finally by the target. Because squared deviations precede the target itself,
+    the order rarely depends on the sign of targets.
 
     Parameters
     ----------
