@@ -218,7 +218,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--epoch",
         choices=["s", "ms", "us", "ns", "min", "h", "d"],
-        help="times are numbers of this unit since 1970",
+        help="times are numbers in this unit since 1970-01-01",
     )
     group.add_argument(
         "--sort", action="store_true", help="sort the rows by time; the output has the order of the file"

@@ -101,7 +101,7 @@ def test_semicolons_and_decimal_commas_are_inferred(command, tmp_path):
     (tmp_path / "in.csv").write_bytes(text.encode())
     result = command("impute", "in.csv", "--time", "Zeit", "-o", "out.csv")
     assert result.code == 0
-    assert "numbers are read with a decimal comma (--decimal . for a point)" in result.err
+    assert "numbers are read with a decimal comma; use --decimal . for a decimal point" in result.err
     assert "rows are evenly spaced" in result.err
     filled = (tmp_path / "out.csv").read_bytes().decode()
     assert filled == text.replace("0,5;;3", "0,5;2,0000;3").replace("2,5;", "2,5;2,5000")

@@ -120,12 +120,12 @@ class Input:
         ]
         lines += [f"{name}: {remark}" for name, remark in remarks_by_column if remark]
         if not table.has_header:
-            lines.append("row 1 is read as data (--header yes: as names)")
+            lines.append("row 1 is read as data; use --header yes if it has names")
         if table.n_blank:
             n_blank = _count(table.n_blank, "row")
             lines.append(f"{n_blank} without values at the end of the file: copied, not used")
         if table.decimal == ",":
-            lines.append("numbers are read with a decimal comma (--decimal . for a point)")
+            lines.append("numbers are read with a decimal comma; use --decimal . for a decimal point")
         return lines
 
     def interpretation_as_text(self) -> str:

@@ -70,7 +70,7 @@ class Table:
         return self.content.source
 
     def where(self, row: int, column: int) -> str:
-        """Return the location of a value: file, row (the header is row 1) and column."""
+        """Return the location of a value: file, row (from 1, with header and skipped lines) and column."""
         return f"{self.source}: row {self.rows[row] + 1}, column {self.names[column]!r}"
 
     def missing(self, column: int) -> BoolArray:

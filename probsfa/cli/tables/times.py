@@ -31,8 +31,9 @@ __all__ = [
 
 Rows = NDArray[np.intp]
 
-# Names of columns that are parts of dates, and of columns with times of the day.
+# Names of columns that are parts of dates.
 CALENDAR_FIELDS = ("year", "month", "day", "hour", "minute", "second")
+# Texts such as 10:30, 10.30.15 and 10:30 PM.
 TIME_OF_DAY_PATTERN = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2}(?:\.\d+)?)?(?:\s*[AaPp][Mm])?"
 _QUARTER_PATTERN = re.compile(r"^(\d{4})[- ]?[Qq]([1-4])$")
 # 31.1.20 and 31-Jan-20
@@ -61,7 +62,7 @@ class RowTimes:
     Attributes
     ----------
     times : ndarray (T,) or None
-        Time of each row in steps; None if the rows are evenly spaced or treated as evenly spaced.
+        Time of each row, in units of the step; None if the rows are, or are treated as, evenly spaced.
     stamps : ndarray (T,) or None
         Times as read: numbers or datetime64.
     step : str or None

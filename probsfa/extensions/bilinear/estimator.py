@@ -49,7 +49,7 @@ class BilinearSFA(Saveable, StateSpaceMethods):
         "diagonal": a noise variance for each column. "isotropic": one noise variance for all columns, as in
         the paper.
     n_init : int, default=9
-        Number of starting points. The best of them is used for the complete fit.
+        Number of starting points. From each, at most 40 iterations are run; then the best run is continued.
     max_iter : int, default=500
         Maximum number of variational EM iterations.
     tol : float, default=0.1

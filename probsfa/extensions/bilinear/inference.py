@@ -1,9 +1,10 @@
 """The structured variational posterior of the bilinear model, and its bound on the log-likelihood.
 
 The posterior is approximated by ``q(Y) prod_m q(s_m)``: the joint distribution of all continuous factors at
-all times, and that of each binary chain. The update of one distribution, given the others, is exact.
+all times, and one distribution for each binary chain. The update of one distribution, given the others, is
+exact.
 
-The log-likelihood of ``Y``, averaged over the gates, is quadratic. With the mask ``o_t`` of observed values,
+The log-likelihood, averaged over the gates, is quadratic in ``Y``. With the mask ``o_t`` of observed values,
 its precision and information vector in row ``t`` are ::
 
     J_t = sum_mn E[s_m s_n] g_m' diag(o_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(o_t / r) (x_t - mu),

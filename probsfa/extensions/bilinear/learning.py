@@ -355,8 +355,8 @@ def optimize(
     max_iter : int
         Maximum number of iterations.
     tol : float
-        The iterations end if no bound increases by `tol` nats in ten iterations, or if none increases in one
-        iteration.
+        The iterations end if no bound increases by `tol` nats in ten iterations, or if all bounds decrease in
+        one iteration (by rounding errors).
     report : callable, optional
         Called with the number of iterations and the best bound.
     history : sequence of float, default=()

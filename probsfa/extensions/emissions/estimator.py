@@ -71,7 +71,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         The fit stops if the next step is expected to gain less than `tol` nats. ``"auto"`` is
         ``min(1e-4 P**2, 0.03 P)`` for ``P`` parameters of dynamics, loadings and means.
     random_state : int, Generator or None, default=None
-        Seed of `sample` and `sample_posterior`.
+        Seed of `sample`, of `sample_posterior`, and of the residuals of `filter`.
     verbose : bool, default=False
         Show progress on standard error.
 

@@ -57,9 +57,9 @@ class EmissionFilter(NamedTuple):
         columns: the most probable level, and ``sqrt(p (1 - p))`` with its probability ``p``.
     residuals : ndarray (T, D)
         Quantile residuals: standard normal quantiles of the predictive cumulative probability of the observed
-        values given the previous rows. For a count ``x``, the probability is drawn at random between ``P(X <
-        x)`` and ``P(X <= x)`` (Dunn & Smyth 1996). Residuals of a correct model are independent and standard
-        normal. NaN for missing values and categorical columns.
+        values given the previous rows. For a count or binary value ``x``, the probability is drawn at random
+        between ``P(X < x)`` and ``P(X <= x)`` (Dunn & Smyth 1996). Residuals of a correct model are
+        independent and standard normal. NaN for missing values and categorical columns.
     """
 
     means: FloatArray

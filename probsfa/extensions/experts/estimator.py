@@ -99,7 +99,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     timescales_ : ndarray (K,)
         ``-1 / log(decay_)`` in rows; NaN if the decay is not positive.
     loadings_ : ndarray (E, K)
-        Effect of each factor on each output of the expansion, in its units.
+        Effect of each factor on each output of the expansion, in units of the output.
     noise_variance_ : ndarray (E,)
         Noise variance of each output under the global expert, without the part ``beta^2`` of the local
         experts.
@@ -243,7 +243,7 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         Warns
         -----
         ConvergenceWarning
-            If the fit was interrupted, or its parameters changed by more than `tol`.
+            If the fit was interrupted, or `drift_` is more than `tol`.
         """
         self._refuse_arguments(times=times, exog=exog)
         self._check_parameters()

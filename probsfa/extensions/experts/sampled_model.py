@@ -72,7 +72,7 @@ class SampledModel(FittedModel):
         return latent_means.mean(axis=0), latent_means.var(axis=0)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Return posterior means of the factors: exact for complete rows without noise, else over draws."""
+        """Return posterior means of the factors: exact for complete rows without noise, else from draws."""
         return self.moments(sequences)[0]
 
     def posterior(self, sequences: Sequences) -> LatentMoments:
