@@ -570,6 +570,6 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         if dtype.kind not in "fiuU" or min(shape, default=0) < 0 or len(shape) > _MAX_DIMENSIONS:
             raise ValueError("an array of neither numbers nor text, or of an impossible shape")
         if n_bytes != member.file_size - packed.tell() or (shape == () and n_bytes > _MAX_TEXT):
-            raise ValueError("an array whose size differs from its header")
+            raise ValueError("an array whose size differs from its header, or a text that is too long")
         data = np.frombuffer(packed.read(), dtype=dtype).copy()
         return data.reshape(shape, order="F" if in_fortran_order else "C")

@@ -443,7 +443,7 @@ def test_declared_sizes_are_limited_before_data_are_unpacked(saved, tmp_path):
     [
         ({f"a{i}": np.zeros(1) for i in range(1000)}, "1001 arrays of .*: impossible"),
         ({"a": np.zeros((1,) * 6)}, "impossible shape"),
-        ({"a": np.array("a" * (2**22 + 1))}, "another size"),  # four bytes for each character
+        ({"a": np.array("a" * (2**22 + 1))}, "text that is too long"),  # four bytes for each character
     ],
     ids=["many arrays", "many dimensions", "long text"],
 )
