@@ -419,10 +419,10 @@ def _run_svi(
     draws = variational.draw_from_guides(target, data, modes, settings.n_draws * settings.n_chains, rng)
     permutations, signs = np.empty((2, len(draws.vectors), target.n_components))
     for i, mode in enumerate(modes):
-        of_mode = draws.modes == i
-        if np.any(of_mode):
-            permutations[of_mode], signs[of_mode] = labellings[id(mode.laplace)].relabel(
-                draws.vectors[of_mode]
+        is_of_mode = draws.modes == i
+        if np.any(is_of_mode):
+            permutations[is_of_mode], signs[is_of_mode] = labellings[id(mode.laplace)].relabel(
+                draws.vectors[is_of_mode]
             )
     inferred = InferenceResult(
         draws.vectors[None],

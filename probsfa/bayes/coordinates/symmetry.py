@@ -91,12 +91,12 @@ def _log_sums(
     base = -0.5 * (standardized_differences**2 + (loadings**2).T @ weights)
     both_signs = base + jnp.logaddexp(product, -product)
     k = timescale.shape[0]
-    folded = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
-    selected_signs = jnp.where(folded, both_signs, base + product)
+    is_rotated = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
+    selected_signs = jnp.where(is_rotated, both_signs, base + product)
     if not permuted or k > MAX_PERMUTED:
         return jnp.trace(selected_signs), jnp.trace(both_signs)
     orders = np.array(list(itertools.permutations(range(k))))
-    selected = jnp.all((orders == np.arange(k)) | folded, axis=1)
+    selected = jnp.all((orders == np.arange(k)) | is_rotated, axis=1)
     identity_sums, image_sums = (
         jnp.sum(x[orders, np.arange(k)], axis=1) for x in (selected_signs, both_signs)
     )

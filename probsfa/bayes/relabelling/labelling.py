@@ -50,8 +50,8 @@ class Labelling:
         No weight is needed if the priors are not symmetric in the signs of the factors, or if all equivalent
         modes have the same coordinates.
         """
-        folded = 0 if self._frame is None else len(self._frame.members)
-        if not self._target.symmetry.signs or folded == self._target.n_components:
+        n_rotated = 0 if self._frame is None else len(self._frame.members)
+        if not self._target.symmetry.signs or n_rotated == self._target.n_components:
             return None
         reference = self._reference
         return reference._replace(
