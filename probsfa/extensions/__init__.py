@@ -3,7 +3,7 @@
 Models beyond the linear Gaussian one, and methods of dimensionality reduction that ignore the order of rows:
 
 ===================  ==============================================================================
-``emissions/``       ``EmissionSFA``: counts, binary and ordinal values, and heavy-tailed noise
+``emissions/``       ``EmissionSFA``: counts, binary and categorical values, heavy-tailed noise
 ``bilinear/``        ``BilinearSFA``: binary "what" chains gate continuous "where" factors
 ``experts/``         ``ProductOfExpertsSFA``: a density of expanded rows, restricted to a manifold
 ``principal_curve``  ``PrincipalCurve``: principal curves and surfaces

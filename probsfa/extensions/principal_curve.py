@@ -91,7 +91,7 @@ class PrincipalCurve(Reconstruction):
     n_iter_ : int
         Number of iterations.
     converged_ : bool
-        Whether the last iteration decreased the objective by less than `tol`.
+        Whether the relative decrease of the objective in the last iteration was less than `tol`.
     status_ : str
         How the fit ended.
     n_features_in_, feature_names_in_

@@ -59,8 +59,7 @@ class LinearInterpolation:
     """Interpolate linearly in time, each column separately.
 
     The first observation of a sequence replaces missing values before it, and the last observation those
-    after it.
-    If a column has no observations in a sequence, its mean over the other sequences is used.
+    after it. If a column has no observations in a sequence, its mean over the other sequences is used.
 
     Parameters
     ----------

@@ -75,8 +75,8 @@ def is_evaluated(statistics: FloatArray) -> BoolArray:
 def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: int = 1) -> FloatArray:
     """Return limits that new rows of the same process exceed with a given probability.
 
-    The limits are quantiles (:func:`empirical_limits`) if at least 20 exceedances are expected. With fewer
-    exceedances, each limit is the larger of the quantile and the limit from a distribution of the tail
+    The limits are quantiles (:func:`empirical_limits`) if at least 20 exceedances are expected. If fewer are
+    expected, each limit is the larger of the quantile and the limit from a distribution of the tail
     (:func:`tail_limits`): the quantile depends on a few rows, and a limit that is too low causes false
     alarms. Averages over a window overlap; the expected number of exceedances is therefore divided by
     `window`.

@@ -166,7 +166,7 @@ class ProcessMonitor(Saveable, BaseEstimator):
         Raises
         ------
         ValueError
-            If a parameter or the data are not valid, or the model has ``robust``, ``transforms`` or
+            If a parameter or the data are not valid, or the model has ``robust=True``, ``transforms`` or
             ``noise=0.0``.
 
         Warns
