@@ -57,7 +57,7 @@ def _whole_numbers(values: np.ndarray, decimals: np.ndarray) -> np.ndarray:
     missing = np.isnan(values)
     rounded = np.rint(np.where(missing, 0.0, values) * 10.0**decimals)
     if np.any((rounded / 10.0**decimals != values) & ~missing):
-        raise ValueError("a number is not a multiple of the last decimal of its series.")
+        raise ValueError("a number is not an integer multiple of the last decimal of its series.")
     return np.where(missing, MISSING, rounded).astype(np.int64)
 
 
