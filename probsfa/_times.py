@@ -479,8 +479,8 @@ def _read_index(
     if without_times is not None:
         first_with_times = next(i for i, index in enumerate(indexes) if has_times(index))
         raise ValueError(
-            f"X[{first_with_times}] has an index of times and X[{without_times}] has no such index. Add it "
-            "to all sequences, or pass times= with one array for each."
+            f"X[{first_with_times}] has an index of times and X[{without_times}] has no such index. Set one "
+            "for all sequences, or pass times= with one array for each."
         )
     if not as_list:
         edges = np.cumsum([0, *lengths])

@@ -666,7 +666,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if support.ndim == 1 and support.dtype.kind in "iu":
             if len(support) < 2 or support.min() < 0 or support.max() >= kernel.n_rows:
                 raise ValueError(
-                    f"support must be at least two numbers of rows from 0 to {kernel.n_rows - 1}, or points; "
+                    f"support must be at least two indices of rows from 0 to {kernel.n_rows - 1}, or points; "
                     f"got {self.support!r:.80}."
                 )
             if len(np.unique(support)) < len(support):
@@ -674,13 +674,13 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             return support.astype(np.intp)
         if self.kernel == "precomputed":
             raise ValueError(
-                "support must be numbers of rows with kernel='precomputed'; "
+                "support must be indices of rows with kernel='precomputed'; "
                 "kernel values of other points are not known."
             )
         points = as_float_array(self.support, "support")
         if points.ndim != 2 or points.shape[1] != len(self.origin_) or len(points) < 2:
             raise ValueError(
-                f"support must be numbers of rows, or at least two points of {len(self.origin_)} columns; "
+                f"support must be indices of rows, or at least two points of {len(self.origin_)} columns; "
                 f"got shape {points.shape}."
             )
         if not np.isfinite(points).all():

@@ -423,8 +423,8 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     if ((denominator <= 0) & ~is_training_point).any():
         i, k = np.argwhere((denominator <= 0) & ~is_training_point)[0]
         raise ValueError(
-            f"X[{i}] has the degree {degrees[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
-            f"{eigenvalues[k]:g}, so the unnormalized embedding cannot be extended to it. Use "
+            f"X[{i}] has the degree {degrees[i] * edges.scale[i]:g}, which is not above eigenvalue {k} "
+            f"({eigenvalues[k]:g}), so the unnormalized embedding cannot be extended to this point. Use "
             "normalization='random_walk'."
         )
     extended = (

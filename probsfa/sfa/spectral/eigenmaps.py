@@ -251,7 +251,7 @@ def warn_if_disconnected(n_connected: int, n_components: int) -> None:
     columns = min(n_connected - 1, n_components)
     warnings.warn(
         f"The graph has {n_connected} connected components, so the first {columns} of {n_components} "
-        "coordinates only separate them, and each of the others is zero outside one component. Raise "
+        "coordinates only separate components, and each further one is zero outside one component. Raise "
         "n_neighbors, lower gamma, or embed the components one by one.",
         stacklevel=4,
     )
