@@ -278,7 +278,7 @@ def _check_value_types(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
         for j, column in enumerate(X.columns):
             _check_values(np.asarray(X.iloc[:, j]), f"column {column!r} of {name}", column)
         return None
-    if hasattr(X, "columns") and hasattr(X, "schema"):  # of polars or Arrow, without an index
+    if hasattr(X, "columns") and hasattr(X, "schema"):  # a table of polars or Arrow, which has no index
         for column in getattr(X, "column_names", X.columns):
             _check_values(np.asarray(X[column]), f"column {column!r} of {name}", column, has_index=False)
         return None

@@ -49,8 +49,8 @@ def n_cores() -> int:
 def _set(libraries: Sequence[Any], numbers: Sequence[int]) -> None:
     for library, number in zip(libraries, numbers, strict=True):
         library.set_num_threads(number)
-        # threadpoolctl allows only the first thread that set the number of OpenBLAS threads to change it, but
-        # another thread may leave last.
+        # After a thread has set the number of OpenBLAS threads, threadpoolctl allows only this thread to
+        # change it. Another thread may however leave the context last.
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread()
 
@@ -126,7 +126,7 @@ class SecondThread:
             return None
 
     def run_both(self, first: Callable[[], None], second: Callable[[], None]) -> None:
-        """Run ``first`` in the calling thread and ``second`` in parallel, or one after the other."""
+        """Run ``first`` in the calling thread and ``second`` in parallel, or after ``first`` if busy."""
         future = None
         acquired = self._lock.acquire(blocking=False)
         try:

@@ -41,8 +41,9 @@ __all__ = [
 
 
 _MAX_DENSE_DIRECTIONS = 32  # for fewer directions, computing all eigenvectors is as fast as computing a few
-# Minimum ratio of the eigenvalues of a correlation matrix that is whitened by its Cholesky factor: rounding
-# errors are 1e-16 / 1e-6, so that delta values have ten correct digits.
+# A correlation matrix is whitened by its Cholesky factor if the ratio of its smallest to its largest
+# eigenvalue is above this value. Relative rounding errors are then at most 1e-16 / 1e-6, so that delta values
+# have ten correct digits.
 _MIN_RELATIVE_EIGENVALUE = 1e-6
 _TIE_TOL = 1e-8  # relative; smaller differences of correlations are rounding errors
 # Relative rounding error of moments that are sums over up to 1e8 rows.

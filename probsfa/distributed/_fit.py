@@ -85,7 +85,7 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     elif isinstance(estimator, GraphSFA):
         _fit_graph_sfa(estimator, X, y, lengths)
     else:
-        from probsfa.statespace import ProbabilisticSFA  # a slow import, not needed for the others
+        from probsfa.statespace import ProbabilisticSFA  # a slow import, not needed for other estimators
 
         if not isinstance(estimator, ProbabilisticSFA):
             raise TypeError(

@@ -154,7 +154,7 @@ def _check_structure(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEsti
 
 
 def _steps(n: int, n_parts: int) -> list[tuple[int, int]]:
-    """Return the start and the number of members of each of at most `n_parts` groups of n members."""
+    """Divide n members into at most `n_parts` groups; return the start and the maximum size of each group."""
     step = -(-n // n_parts)
     return [(i, step) for i in range(0, n, step)]
 

@@ -139,7 +139,7 @@ def monomials(values: FloatArray, degree: int) -> FloatArray:
     """
     *leading, n_inputs = values.shape
     _check_size(n_inputs, degree, math.prod(leading))
-    if values.size == 0:  # scikit-learn rejects it
+    if values.size == 0:  # scikit-learn rejects empty arrays
         return np.empty((*leading, math.comb(n_inputs + degree, degree) - 1), dtype=np.float64)
     # Values are already validated, and validation is slow for small blocks.
     with config_context(assume_finite=True, skip_parameter_validation=True, transform_output="default"):

@@ -157,7 +157,7 @@ class SampleWeightedGraph(TrainingGraph):
     def __init__(self, base: TrainingGraph, sample_weight: FloatArray) -> None:
         s = sample_weight
         self._product = base._laplacian_matmul(s[:, None])[:, 0]
-        degrees = np.maximum(base.degrees * s - self._product, 0.0)  # rounding errors where s is 0
+        degrees = np.maximum(base.degrees * s - self._product, 0.0)  # without negative rounding errors
         super().__init__(s * base.node_weights, s * degrees)
         self.base = base
         self.sample_weight = s

@@ -121,7 +121,7 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
 
     Powers are computed as products with orthogonal polynomials, because higher powers of the labels are
     linearly dependent in double precision. A power that is a linear function of earlier columns is omitted;
-    such a label raises an error.
+    a label that is such a function raises an error.
     """
     basis = [np.ones(len(p), dtype=np.float64)]
     powers: list[FloatArray | None] = []

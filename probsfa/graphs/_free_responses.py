@@ -108,7 +108,7 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
         vectors = scipy.linalg.eigh(_symmetric(whitened(np.eye(n))), subset_by_index=[0, k])[1]
     else:
         vectors = _slowest_vectors_of_sparse(graph, root, k + 1)
-    vectors -= root[:, None] * (root @ vectors)  # without the constant function
+    vectors -= root[:, None] * (root @ vectors)  # removes the constant function
     basis = scipy.linalg.svd(vectors, full_matrices=False)[0][:, :k]
     basis -= root[:, None] * (root @ basis)
     deltas, rotation = scipy.linalg.eigh(_symmetric(basis.T @ whitened(basis)))

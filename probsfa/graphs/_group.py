@@ -75,8 +75,8 @@ class GroupGraph(TrainingGraph):
         return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        # Deviations from group means and group means are multiplied separately. Means are subtracted twice,
-        # because the rounding errors of distant means would exceed small deviations.
+        # The Laplacian is applied separately to the group means and to the deviations from them. Means are
+        # subtracted twice, because the rounding errors of distant means would exceed small deviations.
         means = self._group_means(X)
         weights = self._weights_between_groups
         between = np.asarray(weights.sum(axis=1))[:, None] * means - weights @ means
@@ -87,8 +87,8 @@ class GroupGraph(TrainingGraph):
         return product
 
     def _energy(self, X: CentredRows) -> FloatArray:
-        # As in `_laplacian_matmul`; a second subtraction is not needed, because errors of means enter
-        # squared.
+        # As in `_laplacian_matmul`, but means are subtracted once: the result contains the squares of their
+        # rounding errors, which are negligible.
         means = np.zeros((len(self.sizes), X.n_features), dtype=np.float64)
         for block in X.blocks():
             present, member = np.unique(self.groups[block], return_inverse=True)

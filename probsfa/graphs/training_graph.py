@@ -302,7 +302,7 @@ def _read_only(values: ArrayLike) -> FloatArray:
 # ---- a random walk on an explicit graph
 
 
-# Negative weights of a smaller size, relative to the largest weight, are rounding errors.
+# Negative weights are treated as rounding errors up to this share of the largest weight.
 _MAX_NEGATIVE_SHARE = 1e-9
 
 

@@ -258,7 +258,7 @@ class SFA(InvertibleTransformer):
 
     @property
     def _expander(self) -> Expander:
-        assert self._batches is not None  # it is fitted
+        assert self._batches is not None  # the estimator is fitted
         return self._batches[0]
 
     def _check_fitted(self) -> None:

@@ -123,7 +123,7 @@ class NodeMoments(NamedTuple):
 
     @property
     def variance_floor(self) -> FloatArray:
-        """Variance of the rounding errors of a constant column with this mean, shape (M, E)."""
+        """Largest variance that rounding errors give to a constant column with this mean, shape (M, E)."""
         return rounding_variance(self.mean)
 
 

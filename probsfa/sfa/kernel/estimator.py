@@ -723,6 +723,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             return random_support(n, _MAX_SUPPORT, check_random_state(self.random_state))
         pivots = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MAX_SUPPORT, 0.0)
         # Pivots span all kernel functions up to rounding, but subtracting their mean loses one dimension.
+        # Other rows are therefore added.
         other_rows = np.setdiff1d(np.arange(n), pivots)
         additional = np.linspace(0, len(other_rows) - 1, _MAX_SUPPORT - len(pivots)).astype(np.intp)
         return np.concatenate([pivots, other_rows[additional]])

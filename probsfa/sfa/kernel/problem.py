@@ -60,7 +60,8 @@ _ASYMMETRY_TOL = _NEGATIVE_EIGENVALUE_TOL = 1e-6
 # has such a tie: its loadings at the two ends of the series are equal except for the sign. Rounding errors
 # are 1e-8 or more for nearly dependent kernel functions.
 _SIGN_TIE_TOL = 1e-6
-# The linear kernel is included, because coefficients of outputs sum to zero.
+# Kernels for which a shift of all points does not change the outputs. The linear kernel is one of them,
+# because coefficients of outputs sum to zero.
 _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
 
 

@@ -188,12 +188,12 @@ def random_support(n_rows: int, n_support: int, rng: np.random.RandomState) -> I
 
 
 def _rounding(diagonal: FloatArray) -> float:
-    """Return an upper bound of the rounding errors of approximation errors."""
+    """Return an upper bound of the rounding error of an approximation error ``e_t``."""
     return float(len(diagonal) * np.finfo(np.float64).eps * max(diagonal.max(), 0.0))
 
 
 def _largest_errors(errors: FloatArray) -> tuple[IntArray, float]:
-    """Return the sorted rows with the largest errors, and the largest error of the other rows."""
+    """Return the rows with the largest errors, in ascending order, and the largest error of other rows."""
     count = min(_N_CANDIDATES, len(errors))
     if count == len(errors):
         return np.arange(count), -np.inf

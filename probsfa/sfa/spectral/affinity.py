@@ -111,7 +111,7 @@ def choose_gamma(gamma: Any, points: Any) -> float:
     else:
         count = math.ceil(0.75 * math.sqrt(points.shape[0])) + 1
         distances, _ = nearest_points(points, rows, min(count, points.shape[0]))
-        squared = distances[:, -1] ** 2  # the first is the point itself
+        squared = distances[:, -1] ** 2  # the first of `count` points is the point itself
         typical_square = float(np.mean(squared))
     if typical_square == 0.0:
         positive = squared[squared > 0.0]
@@ -226,7 +226,7 @@ def new_edges(
     if sequences is None:
         rows: Any = _sparse_points(estimator, X, reset=False)
         if len(new.shift) and is_sparse(rows):
-            rows = rows.toarray()  # as the training points
+            rows = rows.toarray()  # because the training points were dense
     else:
         rows = sequences.values
 

@@ -352,7 +352,7 @@ def _prepare(clusterer: Any, n_clusters: int, random_state: Any) -> Any:
     accepted = prepared.get_params()
     parameters = {"n_clusters": n_clusters, "n_components": n_clusters, "random_state": random_state}
     if "n_clusters" in accepted:
-        del parameters["n_components"]  # the name of the number of clusters in mixture models only
+        del parameters["n_components"]  # this is the number of clusters in mixture models only
     if random_state is None:
         del parameters["random_state"]
     return prepared.set_params(**{name: value for name, value in parameters.items() if name in accepted})

@@ -121,10 +121,10 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
 def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
     """Return the number of connected components, and the component of every vertex."""
     n = W.shape[0]
-    # With an edge from the first vertex to every other, no sparse copy is needed.
+    # A graph is connected if its first vertex has an edge to every other one; this test saves a sparse copy.
     if not is_sparse(W) and (np.count_nonzero(W[0]) >= n - 1):
         return 1, np.zeros(n, dtype=np.int32)
-    count, labels = connected_components(sp.csr_array(W), connection="strong")  # it is symmetric
+    count, labels = connected_components(sp.csr_array(W), connection="strong")  # W is symmetric
     return int(count), labels
 
 

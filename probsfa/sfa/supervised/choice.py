@@ -313,7 +313,7 @@ def _features(
     data: _Data, basis: Basis, options: Options, train: IntArray, held_out: IntArray
 ) -> Iterator[_Features]:
     """Yield features of training and held-out samples and their delta values for every shrinkage."""
-    is_fixed_graph = isinstance(basis.graph, TrainingGraph)  # it cannot be built for a subset of the samples
+    is_fixed_graph = isinstance(basis.graph, TrainingGraph)  # not built for subsets of samples
     rows = data.X if is_fixed_graph else data.X[train]
     training_lengths = np.bincount(data.sequence[train])
     labels = data.labels if is_fixed_graph else data.labels[train]

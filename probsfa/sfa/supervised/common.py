@@ -30,8 +30,8 @@ __all__ = [
 
 # ---- images as rows
 
-# An array in a list is probably an image if its shorter side and the ratio of its sides are within these
-# limits.
+# An array in a list is probably an image if its shorter side has at least 4 entries, and its longer side at
+# most twice as many.
 _MIN_IMAGE_SIDE, _MAX_IMAGE_RATIO = 4, 2
 
 
@@ -156,7 +156,7 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
 
 _PRESETS = ("images",)
 # Candidate shrinkage intensities, from nearly no shrinkage to strong shrinkage for few samples.
-_INTENSITIES = (0.01, 0.1, 0.3)  # in addition to 0 and the estimate
+_INTENSITIES = (0.01, 0.1, 0.3)  # in addition to 0 and the estimate of Ledoit & Wolf
 _IDENTITY_INTENSITIES = (0.02, 0.1, 0.3, 0.6, 0.9)
 _WHITENING_INTENSITIES = (0.0, 0.01, 0.1)
 _MAX_COMPONENTS = 64  # with n_components="auto"
