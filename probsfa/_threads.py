@@ -126,7 +126,10 @@ class SecondThread:
             return None
 
     def run_both(self, first: Callable[[], None], second: Callable[[], None]) -> None:
-        """Run ``first`` in the calling thread and ``second`` in parallel, or after ``first`` if busy."""
+        """Run ``first`` in the calling thread and ``second`` in parallel.
+
+        If the second thread is busy or cannot be started, ``second`` runs after ``first``.
+        """
         future = None
         acquired = self._lock.acquire(blocking=False)
         try:
