@@ -562,7 +562,7 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Return one array, after comparing its size with its header; ``zipfile`` verifies its checksum."""
+    """Return one array after comparing its size with its header; ``zipfile`` verifies the checksum."""
     with archive.open(member) as packed:
         read_header = _READERS[np.lib.format.read_magic(packed)]
         shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MAX_HEADER)

@@ -32,7 +32,7 @@ from probsfa.statespace.progress import Progress
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
 _MAX_PARTS = 256  # each step of a fit runs one task for every part
-# An array has at most one part for each 2**14 rows, or at most 16 parts if these are more.
+# Parts of an array have at least 2**14 rows; arrays that are too small for 16 such parts have up to 16 parts.
 _MIN_PART_ROWS, _MAX_SMALL_PARTS = 2**14, 16
 _MAX_START_VALUES = 2**24  # 128 MiB of float64: maximum number of values for starting points
 

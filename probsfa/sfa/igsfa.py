@@ -42,8 +42,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         features.
     scaling : {"input", "qr"}, default="input"
         Scaling of the slow features. "input": each has the mean variance of the columns. "qr": they are
-        rotated and scaled, so that their total variance equals the variance of the reconstruction ``M s`` of
-        the input (see Notes).
+        rotated and scaled, so that their total variance equals the total variance of ``M s``, the
+        reconstruction of the input (see Notes).
     rank_tol, shrinkage, shrinkage_target
         As in :class:`GraphSFA`.
 

@@ -47,8 +47,8 @@ class SFA(InvertibleTransformer):
         are computed from standardized columns: they span the same functions with smaller rounding errors.
     missing : {"raise", "skip"}, default="raise"
         Treatment of missing values (NaN). ``"skip"`` omits incomplete rows, and uses only differences of two
-        complete rows `lag` apart; ``transform`` returns rows of NaN for incomplete rows. If complete rows are
-        missing in the table, insert rows of NaN.
+        complete rows `lag` apart; ``transform`` returns rows of NaN for incomplete rows. If a time step has
+        no row in the table, insert a row of NaN.
     rank_tol : float, optional
         Directions with less than this fraction of the largest variance are discarded, after scaling every
         column to unit variance. Default :func:`probsfa.linalg.default_rank_tol`, usually 1e-12.
@@ -149,8 +149,8 @@ class SFA(InvertibleTransformer):
         -----
         UserWarning
             If there are so few rows that outputs can fit any time series. With an expansion, also if outputs
-            are not slow on held-out rows. This is tested only if the rows are fewer than 20 times the rank of
-            the expanded rows.
+            are not slow on held-out rows. This is tested only if there are fewer rows than 20 times the rank
+            of the expanded rows.
         """
         check_parameters(self)
         sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")

@@ -171,7 +171,7 @@ class XSFA(RowTransformer):
         -----
         UserWarning
             If the expanded rows have as many dimensions as rows, so that any source can be fitted. Also if
-            the first source is not slow on held-out rows. This is tested only if the rows are fewer than 20
+            the first source is not slow on held-out rows. This is tested only if there are fewer rows than 20
             times the rank of the expanded rows.
         """
         self.__dict__.pop("extractions_", None)  # after an error the estimator is not fitted

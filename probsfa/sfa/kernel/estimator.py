@@ -230,8 +230,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         a large part of the rows are support vectors and the kernel is narrow. ``"auto"`` selects, among 0 and
         powers of ten times the mean of ``k(z, z)``, the smallest value whose mean delta value on held-out
         rows is within 2 % of the lowest; if no output is slower than noise, the largest value. Folds are
-        consecutive rows; on a graph, every fifth row by label. ``"auto"`` takes two to four times as long as
-        a number; its time grows with the cube of the number of support vectors.
+        consecutive rows; on a graph, every fifth row in label order. ``"auto"`` takes two to four times as
+        long as a number; its time grows with the cube of the number of support vectors.
     n_support : int, optional
         Number of support vectors, or their maximum number with ``"online_mah"``. By default determined by
         `threshold`; without a threshold all rows are used, at most 500 (with ``"online_mah"`` all).

@@ -54,7 +54,7 @@ class DiffusionMap(Embedding):
         Correction for the density of the points. A number is the exponent of Coifman & Lafon: 0 for no
         correction, as in :class:`LaplacianEigenmaps`; 1 for a complete correction if the density varies
         little within the width of the kernel. "uniform" is more accurate: ten iterations make the weighted
-        sums of the kernel over all points nearly equal.
+        sum of kernels nearly equal for all points.
     time : float, default=1.0
         Number of steps of the walk, ``t``, at least 0: each coordinate is scaled by ``mu^t``. With 0 all have
         unit variance.

@@ -168,7 +168,7 @@ def is_sparse(W: Any) -> bool:
 def _significant_edges(W: Any) -> Any:
     """Return W without its diagonal and without edges too light to change a degree in double precision.
 
-    Such edges would connect components whose eigenvalues differ from zero by less than rounding errors.
+    Such edges would join components, and their eigenvalues would be smaller than rounding errors.
     """
     if is_sparse(W):
         W = _short_indices(sp.csr_array(W))

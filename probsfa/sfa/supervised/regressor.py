@@ -186,9 +186,9 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
     expansion : "auto", transformer or None, default="auto"
         As in :class:`GraphSFAClassifier`; "auto" also tries 4, 8 and 16 principal components.
     n_labels : int, optional
-        Number of groups of soft labels; the sizes of the groups differ by at most one. If there are at most
-        this many distinct labels, each is a group. Default ``sqrt(N)``, at most 50. The groups of the graph
-        are set separately, as in ``graph=graphs.Serial(n_groups=20)``.
+        Maximum number of groups of soft labels. If there are at most this many distinct labels, each is a
+        group; if no labels are equal, the sizes of the groups differ by at most one. Default ``sqrt(N)``, at
+        most 50. The groups of the graph are set separately, as in ``graph=graphs.Serial(n_groups=20)``.
     rank_tol : float, optional
         As in :class:`GraphSFA`.
     classifier : scikit-learn classifier with ``predict_proba``, optional
