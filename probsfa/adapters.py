@@ -130,7 +130,7 @@ class SeriesForecaster(BaseEstimator):
     estimator_ : estimator
         The fitted model.
     fh : array-like or None
-        Forecasting horizon of the last call that had a horizon.
+        Forecasting horizon of the last call to which a horizon was passed.
     cutoff : Index
         Time of the last row of `y`, an index of length one.
 
@@ -221,7 +221,7 @@ class SeriesForecaster(BaseEstimator):
         Parameters
         ----------
         fh : int, array-like, Index or ForecastingHorizon, optional
-            Steps ahead, or times; by default those of the last call that had a horizon.
+            Steps ahead, or times; by default those of the last call to which a horizon was passed.
         X : DataFrame, optional
             Covariates of the rows after `y`, if the model has covariates.
 

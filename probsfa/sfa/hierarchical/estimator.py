@@ -157,8 +157,8 @@ class HierarchicalSFA(ScoredOnGraph):
         Parameters
         ----------
         X : array-like (T, D), images (T, H, W[, C]), list of such, or callable
-            Complete rows; a list is several sequences. For data larger than memory, a callable that returns
-            an iterable of consecutive chunks of the rows, arrays (rows, D); every call returns the same rows.
+            Complete rows; a list is several sequences. For data larger than memory, pass a callable: each
+            call returns an iterable of arrays (rows, D), consecutive chunks of the same rows.
         y : array-like (T,), optional
             Labels, if `graph` is built from them.
         lengths : array-like of int, optional

@@ -70,17 +70,17 @@ class Options(NamedTuple):
     bases : sequence of Basis
         First candidates.
     larger_bases : callable
-        Function of the best of `bases` and the number of training samples that returns larger bases. A larger
-        basis is selected only if its loss is lower by more than one standard error.
+        Function that returns larger bases, given the best of `bases` and the number of training samples. A
+        larger basis is selected only if its loss is lower by more than one standard error.
     n_components : sequence of int
         Numbers of features, ascending.
     steps : sequence of scikit-learn estimators
         Candidates for the final step.
     n_first_steps : int
-        Number of steps for the selection of the basis and shrinkage; other steps are tried only with the
-        selected basis.
+        Number of steps with which the basis and the shrinkage are selected; other steps are tried only with
+        the selected basis.
     temperatures : sequence of float
-        Temperatures of the probabilities of a step; 1 for a step without probabilities.
+        Divisors of the log-probabilities of a step; 1 for a step without probabilities.
     """
 
     bases: Sequence[Basis]
@@ -165,8 +165,8 @@ def choose(
     folds : sequence of (train, held out)
         Row indices. Without folds, the first combination is returned.
     loss : callable
-        Function of a fitted step, held-out features and their targets, which returns the sum of losses over
-        samples at every temperature.
+        ``loss(step, features, targets)`` returns the sum of the losses of a fitted step over held-out
+        samples, for each temperature.
     lengths : sequence of int
         Rows of every sequence; graphs in time have no edges between sequences.
     """
