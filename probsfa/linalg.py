@@ -371,7 +371,8 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike, *, tie_tol: float = 
     scales : array-like (D,)
         Standard deviations of the inputs; inputs of scale zero are ignored.
     tie_tol : float, default=1e-8
-        Relative difference of correlations that is treated as zero; larger than their rounding errors.
+        Correlations with a smaller relative difference are treated as equal; the value must exceed the
+        rounding errors of the correlations.
 
     Returns
     -------

@@ -27,9 +27,9 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_delays : int, default=2
-        Number of rows, including the current one.
+        Number of joined rows, including the current one.
     step : int, default=1
-        Distance between these rows.
+        Distance between joined rows, in rows.
     start : {"drop", "nan"}, default="drop"
         Treatment of the first ``(n_delays - 1) * step`` rows of each sequence, which lack previous rows.
         "drop" removes them, so that sequences are shorter; "nan" returns rows of NaN, for

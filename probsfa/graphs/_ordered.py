@@ -146,8 +146,8 @@ def reordering(y: Any) -> PermutedGraph:
 
     Notes
     -----
-    Each pair of m samples with one label has edge weight ``2 / m``. The edges from one of these samples to
-    all samples of the next label have a total weight of ``1 / m``.
+    If m samples have the same label, each pair of them has edge weight ``2 / m``. The edges from one of these
+    samples to all samples of the next label have a total weight of ``1 / m``.
 
     Examples
     --------

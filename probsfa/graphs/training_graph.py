@@ -415,7 +415,7 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     GraphMoments
         The moments. Time is O(N D^2) if the product with the Laplacian is O(N D). `X` is not copied:
         temporal, window and group graphs process blocks of rows, others a few columns at a time. Additional
-        memory is a few times 64 MiB, or a few columns if N exceeds 8 million.
+        memory is a few times 64 MiB, or that of a few columns if N exceeds 8 million.
 
     Raises
     ------

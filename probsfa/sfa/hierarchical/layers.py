@@ -116,7 +116,7 @@ class Layer:
     Parameters
     ----------
     n_components : int or None, default=None
-        Outputs of every node; None for the rank of its inputs, in the top layer only.
+        Outputs of every node. None, for the top layer only, is the rank of its inputs.
     field : int, tuple of int or None, default=None
         Number of positions along each axis that are inputs of a node. A position is a node of the layer
         below; for the first layer, it is a position of the input. None is all positions: a single node.

@@ -168,7 +168,7 @@ def choose(
         ``loss(step, features, targets)`` returns the sum of the losses of a fitted step over held-out
         samples, for each temperature.
     lengths : sequence of int
-        Rows of every sequence; graphs in time have no edges between sequences.
+        Rows of every sequence; temporal graphs have no edges between sequences.
     """
     if not options.has_alternatives or not folds:
         return options.first_choice
@@ -291,7 +291,7 @@ def _losses(
 
 
 def whole_blocks(delta_values: FloatArray, count: int) -> int:
-    """Return the number of features, at most `count`, that does not split a block of equal delta values.
+    """Return the largest number of features up to `count` that splits no block of equal delta values.
 
     Features of one block are equally slow, so that slowness cannot select some of them.
 
