@@ -30,8 +30,7 @@ def import_name(
     namespace : dict
         The globals of the package.
     modules : dict of str
-        Module from which each name is imported. A name whose module is the package itself is a module of the
-        package.
+        Module from which each name is imported; for a submodule of the package, this is the package.
     """
     package = namespace["__name__"]
 

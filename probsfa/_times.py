@@ -179,8 +179,8 @@ def read_times(
     name : str
         Name of the argument in error messages.
     even_steps_known : bool, default=False
-        Whether the caller computes the step of evenly spaced rows from dates. Rounding errors of the times
-        then have no effect.
+        Whether the caller computes the step of evenly spaced rows from the exact dates. Rounding errors of
+        the times then have no effect.
 
     Returns
     -------

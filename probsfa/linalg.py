@@ -326,8 +326,8 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
         Rotation matrix, by which outputs, weights and loadings are multiplied from the right. The rotated
         outputs are the principal axes of their correlations with the inputs, in descending order. If several
         axes have equal singular values, as for decorrelated inputs, the first axis points to the input that
-        these outputs reconstruct best. Each further axis points to the input that the remaining outputs
-        reconstruct best.
+        these outputs reconstruct best. Each further axis is orthogonal to the previous axes, and points to
+        the input that the outputs orthogonal to these axes reconstruct best.
 
     Examples
     --------

@@ -66,8 +66,7 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     See Also
     --------
     exact_label : A graph with given free responses.
-    probsfa.LaplacianEigenmaps : Slowest functions on a graph of similarities, which can be evaluated at new
-    points.
+    probsfa.LaplacianEigenmaps : Slowest functions on a graph of similarities, also for new points.
 
     Notes
     -----

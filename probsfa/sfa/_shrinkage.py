@@ -59,8 +59,8 @@ def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
     Parameters
     ----------
     y : array-like (N,) or (N, n_targets), list of such for every sequence, or None
-        One label, or one row of targets, for every row; with several sequences, also one label for each
-        sequence.
+        One label, or one row of targets, for every row. With several sequences, alternatively one label for
+        each sequence.
     lengths : sequence of int
         Rows of every sequence.
 

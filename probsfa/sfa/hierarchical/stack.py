@@ -417,7 +417,8 @@ def train_stage(
     Raises
     ------
     RankError
-        If no node of the stage varies, or a top node varies in fewer directions than it has outputs.
+        If the inputs of all nodes are constant, or those of a top node have a lower rank than its number of
+        outputs.
     """
     means, solutions = [], []
     expanders: list[Expander] = []

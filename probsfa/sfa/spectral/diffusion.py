@@ -7,8 +7,8 @@ points has the sums ``q_i = sum_j W_ij``, an estimate of their density. With
 
 the random walk ``P`` has eigenvalues ``1 = mu_0 > mu_1 >= ...`` and right eigenvectors ``psi_k``, of unit
 variance under its stationary distribution ``d / sum(d)``. The diffusion map of time t is ``x_i -> (mu_k^t
-psi_k(i))_k``. The squared distance of two points in this map is their diffusion distance: the distance
-between the distributions after t steps of the walk from either point, weighted by the inverse stationary
+psi_k(i))_k``. The distance of two points in this map is their diffusion distance: the distance between the
+distributions after t steps of the walk from either point, in the norm weighted by the inverse stationary
 distribution.
 
 For many points and narrow kernels, ``1 - P`` converges to a differential operator on the manifold of the

@@ -131,7 +131,7 @@ class SoftLabels(RegressorMixin, BaseEstimator):
     classifier : scikit-learn classifier with ``predict_proba``
         Classifier of the groups.
     n_labels : int, optional
-        Number of groups; see :func:`probsfa.graphs._labels.label_groups`.
+        Maximum number of groups; see :func:`probsfa.graphs._labels.label_groups`.
 
     Attributes
     ----------
