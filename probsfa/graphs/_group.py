@@ -384,7 +384,7 @@ def mixed(
 
 
 def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
-    """Return the graph of the transition probabilities of a sequence of discrete states.
+    """Return the graph of a sequence of discrete states, weighted by transition probabilities.
 
     Every time step is a vertex of weight 1. The edge between two time steps in the states s and s' has weight
     ``p(s, s') / (p(s) p(s'))``, where p(s) is the fraction of time in s and p(s, s') the fraction of

@@ -93,7 +93,7 @@ class XSFA(RowTransformer):
     rank_ : int
         Rank of the expanded rows.
     mean_, scale_ : ndarray (D,)
-        Means and standard deviations of the columns; 1 for constant columns.
+        Means and standard deviations of the columns; the scale of a constant column is 1.
     expansion_ : transformer
         The fitted expansion.
     n_features_in_, feature_names_in_

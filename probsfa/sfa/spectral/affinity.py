@@ -96,7 +96,7 @@ def choose_gamma(gamma: Any, points: Any) -> float:
     Returns
     -------
     float
-        ``1 / n_features`` if all points are equal.
+        The decay ``gamma``; ``1 / n_features`` if all points are equal.
     """
     if gamma is None:
         return 1.0 / points.shape[1]

@@ -141,7 +141,7 @@ class LaplacianEigenmaps(Embedding):
         "rbf" the extension is continuous for eigenvalues up to 1. With nearest neighbours it is constant
         around each training point and jumps where the set of neighbours changes. If distances are equal, the
         order of the rows determines the neighbours; coordinates of points close to a training point may then
-        differ from its coordinates.
+        differ from those of the training point.
 
         Parameters
         ----------
