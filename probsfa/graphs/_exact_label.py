@@ -71,13 +71,13 @@ def exact_label(
     -----
     Exact label learning is due to Escalante-B. & Wiskott (2016), JMLR 17, "Theoretical analysis of the
     optimal free responses of graph-based SFA for the design of training graphs". With the node weights V,
-    their sum Q and responses of ``Y' V Y = Q`` and ``1' V Y = 0``, the edge weights here are
+    their sum Q and responses Y with ``Y' V Y = Q`` and ``1' V Y = 0``, the edge weights here are
 
         W = V (1 1' + Y diag(lambda) Y') V / Q,      lambda = 1 - delta / 2.
 
     Then ``W 1 = V 1``, so that the graph is consistent. The matrix ``V^-1/2 (V - W) V^-1/2`` has the
-    eigenvectors ``V^1/2 1`` with eigenvalue 0, ``V^1/2 y_j`` with eigenvalue ``delta_j / 2``, and otherwise
-    the eigenvalue 1. The second moment of differences of inputs is ``2 (B - sum_j lambda_j c_j c_j')`` with
+    eigenvectors ``V^1/2 1`` with eigenvalue 0 and ``V^1/2 y_j`` with eigenvalue ``delta_j / 2``; all other
+    eigenvalues are 1. The second moment of differences of inputs is ``2 (B - sum_j lambda_j c_j c_j')`` with
     the covariances c_j of inputs and labels. For one label, the slowest feature is therefore the linear
     regression of the label on the inputs.
 

@@ -28,7 +28,7 @@ class FreeResponses(NamedTuple):
     ----------
     values : ndarray (N, K)
         Functions in columns, slowest first: centred, decorrelated and of unit variance under the node
-        weights. The value of largest magnitude is positive; of several equal ones, the first.
+        weights. In each function, the value of largest magnitude (the first of equal ones) is positive.
     delta_values : ndarray (K,)
         Weighted mean squared difference of each function over the edges, ascending.
     """

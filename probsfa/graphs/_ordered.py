@@ -43,7 +43,7 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
 
     See Also
     --------
-    temporal_moments : Moments of this graph, computed without it.
+    temporal_moments : The moments on this graph, computed without building it.
     reordering : Graph in the order of the labels.
 
     Examples

@@ -68,8 +68,8 @@ class HierarchicalSFA(ScoredOnGraph):
     rank_tol : float, optional
         As in :class:`SFA`, for every node.
     storage : {"auto", "memory", "recompute"}, default="auto"
-        Storage of the signals between layers during training. ``"memory"`` stores those of one layer;
-        ``"recompute"`` stores no signals and reads the input once or twice per layer; ``"auto"`` is
+        Storage of the outputs of layers during training. ``"memory"`` stores the outputs of one layer;
+        ``"recompute"`` stores no outputs and reads the input once or twice per layer; ``"auto"`` is
         "recompute" if X is a callable and "memory" otherwise.
     chunk_size : int, optional
         Number of rows that are processed together; it limits memory. The default depends on the width of the
@@ -83,7 +83,7 @@ class HierarchicalSFA(ScoredOnGraph):
         Delta values of the outputs on the training data, ascending; variances if the top layer consists of
         principal components.
     layer_delta_values_ : list of ndarray (n_nodes, K)
-        The same for every layer; NaN for outputs beyond the rank of a node.
+        Delta values (or variances) of every layer; NaN for outputs beyond the rank of a node.
     grids_ : list of tuple of int
         Numbers of nodes along each axis, for every layer.
     banks_ : list of NodeBank
@@ -103,7 +103,7 @@ class HierarchicalSFA(ScoredOnGraph):
     Layers are trained from the bottom to the top. All nodes of a layer are trained in one batched
     computation, and any division into chunks gives the same result up to rounding. If a node has more outputs
     than the rank of its inputs, for example in a corner that is constant in all images, the outputs beyond
-    the rank are zero. In the top layer, such a node is an error.
+    the rank are zero. In the top layer, such a node raises an error.
 
     References
     ----------

@@ -393,10 +393,13 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Warns
         -----
         UserWarning
-            If outputs are much faster on held-out rows than in training, or can fit any time series. If
-            held-out rows do not distinguish the selected regularization from a smaller one with much slower
-            outputs in training. If rounding errors exceed the variation of kernel functions. If fewer support
-            vectors than `n_support` span all kernel functions.
+            In these cases:
+
+            - Outputs are much faster on held-out rows than in training, or can fit any time series.
+            - Held-out rows do not distinguish the selected regularization from a smaller one, whose outputs
+              are much slower in training.
+            - Rounding errors exceed the variation of kernel functions.
+            - Fewer support vectors than `n_support` span all kernel functions.
         """
         # After an error or a keyboard interrupt the estimator is not fitted.
         self.__dict__.pop("coefficients_", None)

@@ -1,7 +1,8 @@
 """Selection of the regularization of kernel SFA by cross-validation, in time or on a graph.
 
-The rows are divided into consecutive folds. Moments of the training rows are sums of moments of folds, so
-that every kernel value is computed once. Support vectors in the held-out fold are not used for training.
+In time, folds are consecutive rows. Moments of the training rows are sums of moments of folds, so that every
+kernel value is computed once. On a graph, vertices are assigned to folds in turn, and each fold requires the
+graphs of its training and held-out vertices. Support vectors in the held-out fold are not used for training.
 """
 
 from collections.abc import Iterable, Iterator
