@@ -1,6 +1,6 @@
 """Short series: the default call, with white noise and with AR(1) noise.
 
-Windows of six bundled and public data sets (two of each length, spread over the series), in which 10 % of the
+Windows of bundled and public data sets (two of each length, spread over the series), in which 10 % of the
 observed values are hidden, as single values or in blocks of six rows. Errors are root mean squares in units
 of each column's standard deviation in the window, divided by those of linear interpolation; geometric means
 of the windows. The last column is the number of windows in which the default call selected AR(1) noise.
@@ -90,7 +90,7 @@ def main() -> None:
                     [name, hiding, f"{length}", columns, f"{first:.3f}", f"{white:.3f}", f"{ar1:.3f}"]
                     + [f"{sum(chosen)} of {len(chosen)}"]
                 )
-                print("  ".join(rows[-1]), flush=True)
+                print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     head = ["record", "hidden", "rows", "columns", "default", "white", "AR(1)", "AR(1) selected"]
     print()
     Table(*head, rows=rows)
