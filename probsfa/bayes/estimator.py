@@ -367,16 +367,17 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Returns
         -------
         xarray.DataTree
-            - ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
-              ``noise_variance``, ``offset`` and ``exog_coef``, in data units, and of the parameters of
-              other processes; ``posterior_raw``: the same before relabelling;
-            - ``posterior_predictive``: ``observations`` and ``latents`` given the data, and
-              ``observed_values``, each value drawn given all others;
+            - ``posterior``: relabelled draws in data units: ``timescale``, ``decay``, ``loadings``,
+              ``noise_std``, ``noise_variance``, ``offset``, ``exog_coef``, and the parameters of cycles,
+              smooth factors and trends; ``posterior_raw``: the same before relabelling;
+            - ``posterior_predictive``: ``observations`` and ``latents``, drawn given the data;
+              ``observed_values``, where each value is drawn given all others;
             - ``log_likelihood``: the log density of each row given the rows before it (``observations``),
               and of each value given all other values (``observed_values``);
             - ``prior``, ``prior_predictive``, ``sample_stats``, ``observed_data``, ``constant_data``.
 
-            Rows have the time index of the data, and factors run slowest first. Some models lack groups:
+            Rows have the time index of the data, and factors are ordered from the slowest. Some models lack
+            groups:
 
             ========================================  =======================================================
             with                                      groups and variables that are absent
@@ -389,11 +390,11 @@ class BayesianSFA(Saveable, StateSpaceMethods):
 
         Notes
         -----
-        Leave-one-out cross-validation requires the log density of each value given all others:
-        ``arviz.loo(idata, var_name="observed_values")`` and ``arviz.plot_loo_pit(idata,
-        y="observed_values")``, from ArviZ 1 on ``arviz.plot_loo_pit(idata, var_names=["observed_values"])``
-        (Buerkner, Gabry & Vehtari 2021). The log densities of rows are those of one-step predictions and are
-        not suitable.
+        Leave-one-out cross-validation requires the log density of each value given all others (Buerkner,
+        Gabry & Vehtari 2021). It is in ``observed_values``: ``arviz.loo(idata, var_name="observed_values")``,
+        and ``arviz.plot_loo_pit(idata, y="observed_values")`` or, from ArviZ 1 on,
+        ``arviz.plot_loo_pit(idata, var_names=["observed_values"])``. ``observations`` has log densities of
+        one-step predictions instead.
         """
         check_is_fitted(self)
         if self._tree is None:

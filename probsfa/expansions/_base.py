@@ -49,7 +49,7 @@ class Expansion(Saveable, TransformerMixin, BaseEstimator, abc.ABC):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the expanded rows: an array, or a list of arrays for a list."""
+        """Return the expanded rows: an array, or a list of arrays if `X` is a list."""
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False)
         return sequences.restore(self.expand(sequences.values))

@@ -21,8 +21,9 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
     """Delay embedding: append previous rows of the sequence to each row.
 
     The state of a dynamical system can be reconstructed from the recent values of a few measurements, but in
-    general not from one row (Takens 1981, doi:10.1007/BFb0091924). A delay embedding does not map each row
-    separately, so use it before an estimator in a pipeline, not as its ``expansion=``.
+    general not from one row (Takens 1981, doi:10.1007/BFb0091924). A delay embedding combines several
+    rows. Use it in a pipeline before an estimator; the argument ``expansion=`` of estimators requires
+    functions of one row.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    probsfa.SFA : Its parameter `lag` compares rows further apart without additional columns.
+    probsfa.SFA : With `lag`, differences of rows that are several steps apart, without additional columns.
 
     Examples
     --------
@@ -53,7 +54,7 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
     >>> embedding.get_feature_names_out().tolist()
     ['x0', 'x0(t-2)', 'x0(t-4)']
 
-    The sum of two sines is one column; in an embedding of four rows they are separable. The slow
+    A column that is the sum of two sines; an embedding of four rows separates them. The slow
     features are the sine and the cosine of the slower one, of period 314:
 
     >>> import numpy as np

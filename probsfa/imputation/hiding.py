@@ -38,7 +38,7 @@ class HiddenValues:
     See Also
     --------
     HiddenBlocks : Hide blocks of consecutive rows.
-    probsfa.datasets.hide_values : The same selection as a function.
+    probsfa.datasets.hide_values : Function that returns the same mask.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class HiddenBlocks:
     See Also
     --------
     HiddenValues : Hide single values.
-    probsfa.datasets.hide_blocks : The same selection as a function.
+    probsfa.datasets.hide_blocks : Function that returns the same mask.
 
     Examples
     --------

@@ -129,7 +129,8 @@ class SFA(InvertibleTransformer):
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time. A list contains several sequences, without differences between them.
+            Rows in order of time. A list contains several sequences; differences between rows are taken
+            within each sequence.
         y : ignored
         lengths : array-like of int, optional
             Lengths of consecutive sequences in one array.

@@ -151,7 +151,8 @@ class XSFA(RowTransformer):
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time. A list contains several sequences, without differences between them.
+            Rows in order of time. A list contains several sequences; differences between rows are taken
+            within each sequence.
         y : ignored
         lengths : array-like of int, optional
             Lengths of consecutive sequences in one array.
@@ -164,15 +165,15 @@ class XSFA(RowTransformer):
         Raises
         ------
         ValueError
-            If a parameter is out of range, X has missing values or no difference, or no variance remains
-            before all sources are extracted.
+            If a parameter is out of range, if X has missing values, if no sequence has two rows, or if no
+            variance remains before all sources are extracted.
 
         Warns
         -----
         UserWarning
-            If the expanded rows have as many dimensions as rows, so that any source can be fitted. Also if
-            the first source is not slow on held-out rows. This is tested only if there are fewer rows than 20
-            times the rank of the expanded rows.
+            If the rank of the expanded rows is as large as their number, so that any source can be fitted.
+            Also if the first source is not slow on held-out rows. This is tested only if there are fewer rows
+            than 20 times the rank of the expanded rows.
         """
         self.__dict__.pop("extractions_", None)  # after an error the estimator is not fitted
         self._check_parameters()

@@ -461,8 +461,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     def log_potential(self, X: Any, *, lengths: Any = None) -> float:
         """Return the log density of complete rows without the normalizer, in nats.
 
-        For one model and series of equal lengths, differences of this value are exact differences of
-        log-likelihoods.
+        The normalizer is the same for all series of one length. The value can therefore compare such series
+        under one model: its differences are exactly those of the log-likelihood.
 
         Parameters
         ----------
