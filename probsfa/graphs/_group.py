@@ -48,7 +48,7 @@ class GroupGraph(TrainingGraph):
         self, groups: NDArray[np.intp], edge_weights: scipy.sparse.csr_array, group_weights: ArrayLike
     ) -> None:
         n, n_groups = len(groups), edge_weights.shape[0]
-        # Row s has ones at the members of group s; products with the matrix sum over groups.
+        # Row s has ones at the members of group s. Multiplication by this matrix sums over the members.
         self._members = scipy.sparse.csr_array(
             (np.ones(n, dtype=np.float64), (groups, np.arange(n))), shape=(n_groups, n)
         )
@@ -76,7 +76,7 @@ class GroupGraph(TrainingGraph):
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         # The Laplacian is applied separately to the group means and to the deviations from them. Means are
-        # subtracted twice, because the rounding errors of distant means would exceed small deviations.
+        # subtracted twice, because rounding errors of means far from zero may exceed small deviations.
         means = self._group_means(X)
         weights = self._weights_between_groups
         between = np.asarray(weights.sum(axis=1))[:, None] * means - weights @ means
@@ -106,8 +106,9 @@ class GroupGraph(TrainingGraph):
         return total
 
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
-        # Eigenvectors are functions that are constant in groups, and functions of mean zero within one group,
-        # whose eigenvalue is d / v of its samples.
+        # There are two kinds of eigenvectors: functions that are constant within each group; and functions
+        # that are zero outside one group and have mean zero in it. The eigenvalue of the latter is d / v of
+        # the samples of this group.
         first_samples = self._members.indices[self._members.indptr[:-1]]
         mass = root[first_samples] ** 2  # of one sample of each group
         weights = scipy.sparse.diags_array(self.sizes) @ self._weights_between_groups
@@ -388,7 +389,7 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
 
     Every time step is a vertex of weight 1. The edge between two time steps in the states s and s' has weight
     ``p(s, s') / (p(s) p(s'))``, where p(s) is the fraction of time in s and p(s, s') the fraction of
-    transitions from s to s' or back. For functions of the state, A and B equal the moments of
+    transitions from s to s' or back. For functions of the state, the moments of the graph equal those of
     :class:`probsfa.SFA`, so that Laplacian eigenmaps of these weights are slow feature analysis.
 
     Parameters

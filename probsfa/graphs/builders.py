@@ -233,7 +233,7 @@ class MultiLabel(GraphBuilder):
     Parameters
     ----------
     graph, weights
-        As in the function; the settings of one builder for all labels are ``graph__...``.
+        As in the function. If `graph` is one builder for all labels, its settings are ``graph__...``.
     """
 
     needs_labels = True
@@ -292,7 +292,7 @@ class SemiSupervised(GraphBuilder):
 
     @property
     def in_time(self) -> bool:  # type: ignore[override]
-        """Whether the graph of all samples is temporal."""
+        """Whether `unlabelled`, the graph of all samples, is temporal."""
         return in_time(self.unlabelled)
 
     @property

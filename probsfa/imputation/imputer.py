@@ -213,7 +213,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        filled : array or DataFrame (T, D'), or list of them
+        filled : array or DataFrame, or list of them
             As in `transform`, without indicators.
         std : like `filled`
             Only with `return_std`: standard deviation of each imputed value, zero for observed values. For
@@ -291,7 +291,7 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         )
 
     def _model_input(self, series: "_Series") -> Any:
-        """Return the input of the model: columns that vary, in the order of the groups, with their index."""
+        """Return the columns that vary, with rows sorted by group and with the index of these rows."""
         columns = np.flatnonzero(self.modelled_features_)
         names = getattr(self, "feature_names_in_", np.arange(len(self.modelled_features_)))[columns]
         values = series.sequences.values[:, columns]

@@ -774,7 +774,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         The criterion is ``-2 log L + P log N``, with the likelihood ``L``, ``P`` free parameters, and ``N``
         rows with at least one observed value.
-        With ``noise=0.0``, ``L`` and ``P`` are those of the model with as many factors as columns. If
+        With ``noise=0.0``, ``L`` and ``P`` are those of a model with as many factors as columns, of which
+        `n_components` are reported. If
         `log_likelihood` is a lower bound, the result is an upper bound of the criterion. For
         :class:`probsfa.BayesianSFA`, ``L`` is the likelihood at the posterior means of the parameters.
         """
@@ -813,7 +814,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         See Also
         --------
-        filter : One-step predictions, which can be resumed.
+        filter : One-step predictions; the filter can be continued with later rows.
         probsfa.select_model : Compare models.
 
         Examples

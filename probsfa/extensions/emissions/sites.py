@@ -6,10 +6,11 @@ lower bound of the log-likelihood
     F(q) = sum over observed values of E_q[log p(x_td | eta_td)] - KL(q || p(z)),      eta = mu + C z.
 
 The maximizing ``q`` is the prior times one site ``exp(b eta - lambda eta^2 / 2)`` for each observed value
-(Opper & Archambeau 2009). Here ``lambda = -2 dE/dv`` and ``b = dE/dm + lambda m``, where ``m`` and ``v`` are
-the mean and variance of ``eta`` under ``q``. A site is equivalent to an observation ``b / lambda`` of ``eta``
-with noise variance ``1 / lambda``. The Kalman smoother therefore computes ``q`` for given sites; ``lambda``
-replaces the mask, and the noise variance is one. Each step moves the sites towards the sites computed from
+(Opper & Archambeau 2009). Let ``E`` be the expectation of a value in the sum above, a function of the mean
+``m`` and the variance ``v`` of its ``eta`` under ``q``. Then ``lambda = -2 dE/dv`` and ``b = dE/dm + lambda
+m``. A site is equivalent to an observation ``b / lambda`` of ``eta`` with noise variance ``1 / lambda``. The
+Kalman smoother therefore computes ``q`` for given sites. Its noise variances are one, and the weight of each
+value is ``lambda``. Each step moves the sites towards the sites computed from
 ``q``, which is a natural-gradient step (Khan & Lin 2017). The step is halved until ``F`` does not decrease,
 so the bound never decreases. A missing value has no site.
 
@@ -48,7 +49,7 @@ __all__ = [
     "site_panel",
 ]
 
-#: Shape parameters of each block, each (P, columns of the block).
+#: For each block of columns, an array (number of shape parameters, number of columns).
 Shapes = tuple[FloatArray, ...]
 
 # Number of values processed at a time; arrays of this size fit the cache.
@@ -119,7 +120,7 @@ class Inference(NamedTuple):
     predictor_mean, predictor_variance : ndarray of shape (N, D)
         Moments of ``eta``.
     expectation : Expectation
-        Expectation for each value under these moments; zeros where missing.
+        ``E`` of each value and its derivatives for these moments; zeros where missing.
     row_bounds : ndarray of shape (N,)
         Contributions of the rows to the bound.
     """
@@ -203,7 +204,7 @@ def _as_slice(columns: NDArray[np.intp]) -> slice | NDArray[np.intp]:
 
 
 def initial_sites(observations: Observations, offset: FloatArray, shapes: Shapes) -> Sites:
-    """Return initial sites, from observed values and from the means of values at the offsets (D,)."""
+    """Return initial sites, from observed values and from the means of the columns if ``eta = mu`` (D,)."""
     precision, information = (np.zeros_like(observations.values) for _ in range(2))
     for (family, columns), shape in zip(observations.blocks, shapes, strict=True):
         reference = family.moments(offset[columns], np.zeros(len(columns)), shape)[0]
@@ -230,8 +231,8 @@ def _distribution(params: StateSpace, observations: Observations, sites: Sites, 
     expected = expectation(observations, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
     for rows in row_blocks(*mean.shape):
-        # Subtract the expected log density of each site. The engine omits the factor sqrt(precision), because
-        # its noise variance is one.
+        # Subtract the expected log density of each site. The log-likelihood of the smoother does not contain
+        # log(sqrt(precision)), because noise variances are one.
         square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))
         row_bounds[rows] += 0.5 * np.einsum("td,td->t", sites.precision[rows], square)
     return Inference(

@@ -6,9 +6,10 @@ follow from the banded posterior precision ``Q`` of the factors::
 
     m = Q^-1 h,  h_t = C' R^-1 (f_t - mu),        d log N / d f_t = -R^-1 (f_t - mu - C m_t)
 
-The local experts of width ``beta`` restrict ``f`` to ``phi(y)``. The integral over ``f`` of local times
-global experts is the global expert at ``phi(y)`` with noise variances ``r + beta^2``. Only the rows ``y`` are
-therefore sampled.
+Let ``phi(y)`` be the expansion of the rows ``y``. The local experts are Gaussians that restrict ``f`` to
+``phi(y)`` with standard deviation ``beta``. The product of local and global experts, integrated over ``f``,
+is the density of the global expert at ``phi(y)``, with noise variances ``r + beta^2``. Only the rows ``y``
+are therefore sampled.
 
 References
 ----------
@@ -247,7 +248,7 @@ class ValueDensity:
     expert : GlobalExpert
         The model of expanded rows.
     values : ndarray (N, D)
-        Rows; entries of free values are used only if they are noisy observations.
+        Rows. Where `free` is true, they are used only if observations are noisy.
     free : ndarray of bool (N, D)
         Whether values are free.
     observation_precision : ndarray (N, D), optional

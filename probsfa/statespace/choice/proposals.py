@@ -133,7 +133,7 @@ def _single_changes(
 
     There are three types of proposals:
 
-    - more or fewer factors, by a seventh, at least one;
+    - more or fewer factors: a seventh of their number, but at least one;
     - an additional process, with the same number of factors or one fewer;
     - one process fewer, with the same number of factors or one more.
 

@@ -7,8 +7,9 @@ consists of independent blocks of one, two or three states. The classes of proce
 the algebra of block-diagonal matrices, and the expected moments of successive states, which determine the
 score and the M-step of the dynamics.
 
-AR(1) processes of unit variance are first, with one state each, followed by groups of blocks of equal size,
-smaller blocks first. At the start of a sequence, states are uncorrelated and have unit variance.
+The state vector begins with the AR(1) processes of unit variance, with one state each. Blocks of two states
+follow, then blocks of three; blocks of one size are a group. At the start of a sequence, states are
+uncorrelated and have unit variance.
 
 Arrays describe one state vector, with mean (K,) and covariance (K, K), or a batch of ``S`` state vectors
 along the last axis, with mean (K, S) and covariance (K, K, S). Arrays of blocks have shape (P, B, B): ``P``
@@ -49,7 +50,10 @@ def _namespace(array: Any) -> Any:
 
 
 def _broadcast_to_states(entry: Any, like: Any) -> Any:
-    """Reshape an entry of each block (P,), or a batch (P, S), to multiply states (P, J) or (P, J, S)."""
+    """Insert an axis into `entry` (P, ...), so that it can be multiplied with `like` (P, J, ...).
+
+    ``P`` is the number of blocks; `like` has ``J`` numbers for each. Arrays of equal dimension are unchanged.
+    """
     return entry[:, None] if like.ndim > entry.ndim else entry
 
 
@@ -128,7 +132,10 @@ class Group(NamedTuple):
 
 
 class BlockEntries(NamedTuple):
-    """Row and column indices (L,) of the entries within blocks; sums over transitions have these entries."""
+    """Row and column indices (L,) of the entries of a matrix (K, K) that are within blocks.
+
+    Sums over transitions are computed for these entries only.
+    """
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -160,8 +167,8 @@ class Transition(NamedTuple):
     Attributes
     ----------
     decay : Array of shape (K_1,), (K_1, S) for a batch, or (T, K_1) for the transitions of many rows
-        Diagonal of ``A`` for AR(1) processes, for which ``Q = 1 - a^2``. The methods of one transition or a
-        batch do not accept the shape (T, K_1).
+        Diagonal of ``A`` for AR(1) processes, for which ``Q = 1 - a^2``. Only methods for the transitions of
+        many rows accept the shape (T, K_1).
     groups : tuple of Group
         Transitions of all larger blocks.
     """
@@ -207,7 +214,7 @@ class Transition(NamedTuple):
         return self.map(lambda rows: rows[index])
 
     def start_unless(self, condition: Array) -> Transition:
-        """Replace the transitions of rows for which a condition (T,) is false by sequence starts."""
+        """Return the transitions of rows, with the start of a sequence where `condition` (T,) is false."""
         where = _namespace(condition).where
 
         def select(rows: Any, start: Any) -> Any:
@@ -217,7 +224,10 @@ class Transition(NamedTuple):
         return self._map_pairs(select, self.starting())
 
     def followed_by(self, after: Transition) -> Transition:
-        """Return the transitions from each row to the next; ``after`` is the transition from the last row."""
+        """Return the transitions from each row to the next.
+
+        This object contains the transitions to each row; ``after`` is the transition from the last row.
+        """
         join = _namespace(self.decay).concatenate
         return self._map_pairs(lambda rows, last: join([rows[1:], last[None]]), after)
 
@@ -253,7 +263,10 @@ class Transition(NamedTuple):
         return self.matrix.times(states)
 
     def move_back(self, states: Array) -> Array:
-        """Return ``A' x``; for a score ``x`` with respect to ``A z_t``, the score with respect to ``z_t``."""
+        """Return ``A' x``.
+
+        If ``x`` is the score with respect to ``A z_t``, the result is the score with respect to ``z_t``.
+        """
         return self.matrix.transposed().times(states)
 
     def innovation_covariance(self) -> Any:
@@ -321,12 +334,12 @@ class Transition(NamedTuple):
         return _namespace(lag_one).stack([lag_one[i, j] for i, j in zip(rows, columns, strict=True)])
 
     def lag_terms_of_product(self, left: Array, right: Array) -> Array:
-        """Return the :func:`entries` of the products ``left right`` (K, K, S)."""
+        """Return the :func:`entries` of the matrix products of `left` and `right`, each (K, K, S)."""
         rows, columns = self._entries()
         return _namespace(left).einsum("ljs,jls->ls", left[rows], right[:, columns])
 
     def covariance_terms(self, packed: Array) -> Array:
-        """Return the :func:`entries` of the covariance of a state, or of a batch, for sums over transitions.
+        """Return the :func:`entries` of the covariance of a state, or of a batch.
 
         ``packed``, (K (K + 1) / 2,) or (K (K + 1) / 2, S), are the upper triangles of the covariances.
         """
@@ -335,7 +348,7 @@ class Transition(NamedTuple):
         return packed[triangle(size).positions[rows * size + columns]]
 
     def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
-        """Return the terms of states without uncertainty.
+        """Return the terms that sums over transitions contain, for known states without covariances.
 
         ``innovations`` are ``z_t+1 - A z_t``, and ``earlier`` are the states ``z_t``.
         """
@@ -549,8 +562,8 @@ def transition_over(params: StateSpace, gaps: FloatArray) -> Transition:
         raise ValueError(
             "times are uneven, or between the steps of the model, and the decay of factor "
             f"{int(np.argmin(decay))} is negative ({decay.min():.4g}): such a process is not defined "
-            "between steps. Fit the model with uneven times, or to rows with the same spacing, or pass "
-            "rows at whole steps."
+            "between steps. Pass rows at whole steps, or fit the model to rows with these times or with the "
+            "same spacing."
         )
     single: Any
     if np.all(gaps == 1.0):

@@ -28,9 +28,9 @@ class LeftOut(NamedTuple):
     Attributes
     ----------
     errors : ndarray of shape (M,)
-        Values minus the means of their noise-free parts given the other values.
+        Each value minus the mean of its noise-free part ``mu + C z``, given the other values.
     explained : ndarray of shape (M,)
-        Variances of the noise-free parts given the other values.
+        Variance of each noise-free part, given the other values.
     columns : ndarray of int of shape (M,)
         Column of each value.
     """
@@ -41,7 +41,7 @@ class LeftOut(NamedTuple):
 
 
 class HeavyTails(ABC):
-    """Distribution of the weights of values, and of the noise; immutable.
+    """Distribution of noise as a mixture of Gaussians, with a random weight for each value. Immutable.
 
     Many methods have two arguments (N, D). ``squared_residuals`` are the expectations
     ``E[(x - mu - C z)^2] / r``, zero where a value is missing. ``mask`` is one where a value is observed.
@@ -55,7 +55,7 @@ class HeavyTails(ABC):
     n_parameters : int
         Number of estimated parameters: one, the shape.
     quantities : tuple of Quantity
-        Fitted attributes of estimators, the shape first.
+        Descriptions of the fitted parameters, the shape first.
     """
 
     by_row: bool
@@ -80,7 +80,7 @@ class HeavyTails(ABC):
     @property
     @abstractmethod
     def sentence(self) -> str:
-        """Sentence on the noise for the status of a fit."""
+        """Sentence on the noise, a part of `status_` of a fitted estimator."""
 
     @property
     def is_normal(self) -> bool:
@@ -95,7 +95,10 @@ class HeavyTails(ABC):
     @property
     @abstractmethod
     def location_variance(self) -> float:
-        """Variance of Gaussian noise with the same information about a location, in units of ``r``."""
+        """Return the variance, in units of ``r``, of Gaussian noise with the same Fisher information.
+
+        The information is that of a value about its location.
+        """
 
     def shared(self, values: FloatArray) -> FloatArray:
         """Return sums over values with the same weight: (N, 1) for weights of rows, otherwise (N, D)."""
