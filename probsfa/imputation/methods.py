@@ -49,7 +49,7 @@ class ColumnMean:
     name: str = "mean"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Impute the missing values of a series (T, D), NaN where missing; return the completed series."""
+        """Impute the NaN values of a series (T, D), and return the completed series."""
         series = check_series(X, times)
         return fill_missing(X, series, np.nanmean(series.values, axis=0))
 
@@ -80,7 +80,7 @@ class LinearInterpolation:
     name: str = "linear interpolation"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Impute the missing values of a series (T, D), NaN where missing; return the completed series."""
+        """Impute the NaN values of a series (T, D), and return the completed series."""
         series = check_series(X, times)
         return fill_missing(X, series, interpolate_linearly(series))
 
@@ -152,7 +152,7 @@ class ClassicSFA:
     name: str = "classic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Impute the missing values of a series (T, D), NaN where missing; return the completed series."""
+        """Impute the NaN values of a series (T, D), and return the completed series."""
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, interpolate_linearly(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)

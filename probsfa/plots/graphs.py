@@ -90,7 +90,7 @@ def plot_eigengap(
     eigenvalues : array-like (m,)
         Sorted eigenvalues, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
     n_clusters : int or None, default=None
-        Number of eigenvalues before the gap that is drawn; by default the largest gap is drawn
+        The gap after this number of eigenvalues is marked; by default the largest one
         (:func:`probsfa.sfa.eigengap`).
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.

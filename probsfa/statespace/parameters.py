@@ -408,7 +408,7 @@ class StateSpace:
         return cls(**selected)
 
     def of_kind(self, kind: type[Process]) -> Process | None:
-        """Return the processes of a kind; None if there are none."""
+        """Return all processes of one type, such as cycles (``Rhythm``); None if the model has none."""
         return next((one for one in self.processes if type(one) is kind), None)
 
     def loadings_of(self, process: Process) -> FloatArray:

@@ -115,7 +115,7 @@ class Forecast:
         return iter((self.means, self.std, self.latent_means, self.latent_std, self.lower, self.upper))
 
     def with_distribution(self, distribution: HasQuantiles, means: Any, std: Any) -> Self:
-        """Return the forecast with another distribution of the observations."""
+        """Return a copy with other means, standard deviations and quantiles of the observations."""
         return replace(self, means=means, std=std, _distribution=distribution)
 
     def quantile(self, probability: float) -> Any:

@@ -427,7 +427,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         n_steps : int, default=1
             Number of rows.
         n_moves : int, default=500
-            Number of moves of the chain; it starts at a draw from independent AR(1) columns.
+            Number of moves of the Markov chain that samples the rows. Its start is a draw in which columns
+            are independent AR(1) processes.
         expanded : bool, default=False
             Whether to return also the expanded rows.
         exog : None
@@ -442,8 +443,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         factors : ndarray (n_steps, K)
             Factors drawn from their posterior given the rows.
         expanded : ndarray (n_steps, E)
-            Only with `expanded`: expanded rows, in units of the expansion. Their distance from ``phi(y)`` is
-            about the width of the local experts.
+            Only with `expanded`: draws of the expanded rows. They differ from the expansion of `X` by noise
+            with the standard deviation `width`.
         """
         check_is_fitted(self)
         self._refuse_arguments(exog=exog)

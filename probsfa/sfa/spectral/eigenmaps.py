@@ -136,12 +136,14 @@ class LaplacianEigenmaps(Embedding):
         """Extend the embedding to new points (Nystroem).
 
         The coordinates of a new point are computed from its edges to the training points (Bengio et al. 2004,
-        NIPS 16). The edge to the nearest training point corresponds to the self-loop and is excluded from the
-        degree, as in the training graph. For training points, ``embedding_`` is returned up to rounding. With
-        "rbf" the extension is continuous for eigenvalues up to 1. With nearest neighbours it is constant
-        around each training point and jumps where the set of neighbours changes. If distances are equal, the
-        order of the rows determines the neighbours; coordinates of points close to a training point may then
-        differ from those of the training point.
+        NIPS 16). The training graph has no self-loops. The edge of a training point to itself must therefore
+        not count; for any point, the edge to the nearest training point is excluded from the degree. For
+        training points the result is ``embedding_``, up to rounding.
+
+        With "rbf", coordinates with eigenvalues below 1 are continuous functions of the point. With nearest
+        neighbours they are constant around each training point, and jump where the set of neighbours changes.
+        If several training points have the same distance, the order of the rows determines which are
+        neighbours.
 
         Parameters
         ----------
@@ -156,8 +158,9 @@ class LaplacianEigenmaps(Embedding):
         Raises
         ------
         ValueError
-            If a point has no edge to the training points, or a coordinate cannot be extended because its
-            eigenvalue is 1 (normalized) or at least the point's degree (unnormalized).
+            If a point has no edge to the training points. Also if a coordinate cannot be extended: its
+            eigenvalue is 1 with a normalized Laplacian, or at least the degree of the point without
+            normalization.
         """
         sequences, outputs = self._map_new(X, self._extend)
         return outputs if sequences is None else sequences.restore(outputs)

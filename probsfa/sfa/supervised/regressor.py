@@ -371,8 +371,8 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
             Samples.
-        y : array-like (N,) or (N, n_targets), list of such, or one label for each sequence
-            Their targets. For angles, sines and cosines are compared.
+        y : array-like (N,) or (N, n_targets), list of such, or one target for each sequence
+            Targets. If `period` is set, sines and cosines of the angles are compared.
         sample_weight : array-like (N,), optional
             Weights of the rows.
         """
