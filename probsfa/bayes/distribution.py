@@ -42,8 +42,8 @@ class FactorialAR1(dist.Distribution):
     n_steps : int, optional
         ``T``; required without a mask.
     gap_index : int Array (T,) or (..., T), optional
-        Index in `gaps` of the time between a row and the previous row; ``len(gaps)`` where a new sequence
-        starts. By default the rows are one sequence.
+        For each row, the position in `gaps` of the time since the previous row; ``len(gaps)`` for the first
+        row of a sequence. By default the rows are one sequence.
     gaps : Array (U,), optional
         The distinct times between rows, in steps; by default all are one step.
     validate_args : bool, optional
@@ -59,9 +59,10 @@ class FactorialAR1(dist.Distribution):
     -----
     Gradients of `log_prob` are exact and take one run of the Kalman smoother (Fisher's identity); only
     reverse-mode differentiation is supported. The gradient with respect to `gaps` is NaN if a decay is not
-    positive. The distribution can be a latent site of a model with another likelihood; such a site must not
-    have missing values. The argument of `log_prob` can depend on parameters, as in ``log_prob(X - U @ b)``.
-    Small noise requires double precision: use the distribution inside ``jax.enable_x64(True)``.
+    positive. The distribution can also be that of an unobserved (latent) site of NumPyro, in a model with
+    another likelihood; it then must not have a mask of missing values. The argument of `log_prob` can depend
+    on parameters, as in ``log_prob(X - U @ b)``. Small noise requires double precision: use the distribution
+    inside ``jax.enable_x64(True)``.
 
     Examples
     --------
@@ -225,9 +226,9 @@ def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[i
     if by_row and batch_shape[-1:] == (n_steps,) and offset.ndim == len(batch_shape) + 1:
         full_shape = (*batch_shape, *event_shape)
         raise ValueError(
-            f"offset of shape {offset.shape} may have a mean for each of {n_steps} series or for each of "
-            f"{n_steps} rows. Broadcast it to shape {full_shape}: offset[..., None, :] for means of series, "
-            "offset[None] for means of rows."
+            f"offset of shape {offset.shape} is ambiguous: there are {n_steps} series and {n_steps} rows. "
+            f"Broadcast it to shape {full_shape}: offset[..., None, :] if it has a mean for each series, "
+            "offset[None] if it has a mean for each row."
         )
     return by_row
 

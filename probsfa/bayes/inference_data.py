@@ -39,10 +39,10 @@ from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.engine.posterior import draw_factors, leave_one_out_distributions, smooth
 from probsfa.statespace.engine.settings import engine_settings
 
-#: Name of two variables with an entry for each observed value: its log density given all other values, and a
-#: draw of it given all other values.
+#: Name of a variable in two groups, with an entry for each observed value: the log density of the value given
+#: all other values, and a draw of the value given all others.
 OBSERVED_VALUES = "observed_values"
-# Maximum number of values in a group of predicted series; they take 160 MB.
+# Maximum number of predicted values in a group of the tree (160 MB).
 _MAX_VALUES = 20_000_000
 _N_PRIOR_DRAWS = 200
 
@@ -190,7 +190,10 @@ class _TreeBuilder:
         return self.dataset(variables, draws.decay.shape[:2])
 
     def _other_process_parameters(self, draws: StructuralDraws) -> dict[str, Any]:
-        """Return the parameters of other processes and AR(1) noise, with times in the unit of the data."""
+        """Return the parameters of cycles, smooth factors, trends and AR(1) noise.
+
+        Times are in the unit of the data.
+        """
         draw_dims, unit = ("chain", "draw"), self._fitted.units.time_unit
         arrays, first = draws._asdict(), draws.decay.shape[-1]
         values = site_values(arrays, draws.loadings, first)

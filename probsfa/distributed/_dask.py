@@ -9,7 +9,9 @@ _FAN_IN = 16  # number of results that one task merges; more results give fewer 
 
 
 def delayed(value: Any) -> Any:
-    """Return a delayed function whose calls are tasks of Dask, or a delayed value shared by tasks.
+    """Wrap a function or a value by ``dask.delayed``.
+
+    Calls of a wrapped function are tasks of Dask; a wrapped value is sent to the workers once for all tasks.
 
     Raises
     ------

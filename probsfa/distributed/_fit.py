@@ -58,7 +58,7 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
 
     Notes
     -----
-    SFA and GraphSFA: an expansion is fitted to the first part, as in ``partial_fit``.
+    SFA and GraphSFA: an expansion is fitted to the first chunk of rows, as in ``partial_fit``.
 
     - SFA, and GraphSFA with a temporal graph, need one pass over the data. Each chunk receives the last rows
       of the previous chunk, so that differences between chunks are exact.
@@ -66,9 +66,10 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
       columns of all rows by the Laplacian.
 
     ProbabilisticSFA: rows remain on the workers, which receive parameters and return sums of expected
-    statistics in each step of the fit. A task computes one or several whole sequences; divide very long
-    sequences by `lengths`. Starting points are computed locally, from as many whole sequences as fit into
-    128 MiB. Rows are treated as evenly spaced; a DataFrame with an uneven index raises an error.
+    statistics in each step of the fit. A task computes one or several whole sequences; very long sequences
+    should be divided into several by `lengths`. Starting points are computed locally, from as many whole
+    sequences as fit into 128 MiB. Rows are treated as evenly spaced; a DataFrame with an uneven index raises
+    an error.
 
     Examples
     --------

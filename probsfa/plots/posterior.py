@@ -93,7 +93,7 @@ def _time_scale_label(model: "BayesianSFA") -> str:
     seconds = model.time_unit_seconds_
     if seconds is None:
         return "time scale"
-    # Models of earlier versions with uneven dates have seconds as time unit.
+    # Files of earlier versions: models of unevenly spaced dates had seconds as time unit.
     return f"time scale (steps of {duration_text(seconds)})" if model.time_unit_ == 1.0 else "time scale (s)"
 
 

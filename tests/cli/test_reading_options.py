@@ -233,7 +233,7 @@ def test_thousands_separators(command, written, tmp_path):
         (["--thousands", "ab"], "--thousands must be one character"),
         (["--thousands", "."], "--thousands and --decimal are both '.'"),
         (["--skip-rows", "-1"], "must be an integer of at least 0"),
-        (["--skip-rows", "9"], "the file is empty behind --skip-rows"),
+        (["--skip-rows", "9"], "the file is empty after the rows of --skip-rows"),
         (["--epoch", "s"], "--epoch requires one column of numbers"),
         (["--date-format", "%Q"], "'%Q' is not a format"),
         (

@@ -151,7 +151,9 @@ def make_table(
     """
     source, body = content.source, _split_lines(content.text, skip_rows)[1]
     if not body.strip():
-        raise CommandError(f"{source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
+        raise CommandError(
+            f"{source}: the file is empty{' after the rows of --skip-rows' * bool(skip_rows)}."
+        )
     delimiter = delimiter or _infer_delimiter(body)
     records = [[value.strip() for value in values] for _, values in _records(source, body, delimiter)]
     nonempty = [record_index for record_index, values in enumerate(records) if any(values)]

@@ -87,8 +87,8 @@ class BilinearModel(FittedModel):
         """Forecast rows after the last row of each sequence.
 
         Factors and gates are independent in the approximate posterior and in the forecast. The state vector
-        of the forecast has the K factors, then the M gates. The mean of a gate is the probability ``p`` of an
-        active chain, and its standard deviation is ``sqrt(p (1 - p))``.
+        of the forecast has the K factors, then the M gates. The mean of a gate is the probability ``p`` that
+        it is open, and its standard deviation is ``sqrt(p (1 - p))``.
         """
         posterior, params = self.posterior(sequences), self.params
         persistence = 1.0 - params.switch_on - params.switch_off

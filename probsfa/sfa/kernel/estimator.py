@@ -161,7 +161,8 @@ _MAX_SUPPORT = 500  # by default; the selection of the regularization then takes
 # - the mean delta value in training is at most half as large;
 # - the mean delta value on held-out rows is at most twice as large;
 # - the mean delta value on held-out rows is at most 0.2.
-# Five folds do not resolve a factor of two for a slow change that occurs only once.
+# Delta values on held-out rows are not distinguished up to a factor of two: if a slow change occurs only
+# once, only one of five folds contains it.
 _MAX_LOSS_RATIO, _MAX_SLOW_DELTA = 2.0, 0.2
 # Time of the selection, relative to that of moments and whitening: 0.5 to 1.9 were measured for 1,000 to
 # 20,000 rows and 200 to 1,000 support vectors.
@@ -238,12 +239,12 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
         Selection of support vectors:
 
-        - "mp_mah": matching pursuit for the largest approximation error, with O(n m) memory;
-        - "online_mah": one pass over the rows with a threshold, with O(m^2) memory;
-        - "mp_kpca": matching pursuit for the sum of errors, with O(n^2) memory;
+        - "mp_mah": matching pursuit that adds the row with the largest approximation error; O(n m) memory;
+        - "online_mah": one pass over the rows with a threshold of this error; O(m^2) memory;
+        - "mp_kpca": matching pursuit that minimizes the sum of errors; O(n^2) memory;
         - "random": rows at random.
 
-        Except for "online_mah", a smaller selection is the beginning of a larger one.
+        Except for "online_mah", selections are nested.
     threshold : float, optional
         Squared approximation error, in units of the kernel, above which a row is added to the support
         vectors; required by ``"online_mah"`` unless all rows are support vectors.
@@ -272,8 +273,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Support vectors; with a precomputed kernel, the (m, m) kernel values between them.
     origin_ : ndarray (D,)
         Offset subtracted from rows and support vectors before the kernel is computed, to reduce rounding
-        errors: the mean of the training rows for the translation-invariant kernels "rbf", "laplacian" and
-        "linear"; zeros for other kernels.
+        errors: the mean of the training rows for "rbf", "laplacian" and "linear" kernels, otherwise zeros.
     coefficients_ : ndarray (m, K)
         ``y(x) = (k(x) - kernel_mean_) @ coefficients_``; every column sums to zero.
     kernel_mean_ : ndarray (m,)
@@ -618,7 +618,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     def _warn_of_smaller_regularization(
         self, problem: KernelProblem, values: FloatArray, held_out: FloatArray, index: int
     ) -> None:
-        """Warn if held-out rows do not distinguish two values of which one is much slower in training."""
+        """Warn if a regularization is equal on held-out rows, and its outputs are much slower in training."""
         alternatives = [
             int(i)
             for i in np.flatnonzero(
@@ -705,9 +705,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             support = pursue(kernel, n if m is None else m, float(threshold or 0.0))
         if len(support) == 0:
             raise ValueError(
-                f"No row has an approximation error above threshold={threshold!r} and zero, so that no "
-                "support vector was selected: initial errors are the diagonal of the kernel, which must be "
-                "positive."
+                "No support vector was selected, because no row has a positive approximation error above "
+                f"threshold={threshold!r}. The first errors are the values k(x, x) of the kernel, which must "
+                "be positive."
             )
         if m is not None and len(support) < m and threshold is None:
             warnings.warn(
@@ -725,8 +725,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if self.selection == "random":
             return random_support(n, _MAX_SUPPORT, check_random_state(self.random_state))
         pivots = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MAX_SUPPORT, 0.0)
-        # Pivots span all kernel functions up to rounding, but subtracting their mean loses one dimension.
-        # Other rows are therefore added.
+        # The kernel functions of the selected rows span those of all rows, up to rounding. One dimension is
+        # lost when their mean is subtracted, so other rows are added.
         other_rows = np.setdiff1d(np.arange(n), pivots)
         additional = np.linspace(0, len(other_rows) - 1, _MAX_SUPPORT - len(pivots)).astype(np.intp)
         return np.concatenate([pivots, other_rows[additional]])

@@ -49,9 +49,9 @@ _MAX_FIT_COST_BY_STATES = 5e8
 _MAX_FIT_COST_AR1_NOISE = 1.5e9
 # Number of multiplications per value to solve a tridiagonal system, including multiplication by weights.
 _TRIDIAGONAL_COST = 12
-# After a fit to segments, a few evaluations on all rows follow if all rows have at most
-# `_MAX_VALUES_OF_CONTINUATION` observed values. They cost together at most `_CONTINUATION_COST`, about the
-# cost of the fit to segments, but there are at least `_MIN_EVALUATIONS`.
+# After a fit to segments, a few evaluations on all rows follow if there are at most
+# `_MAX_VALUES_OF_CONTINUATION` observed values in total. Their number is the larger of `_MIN_EVALUATIONS` and
+# the number with the total cost `_CONTINUATION_COST`, which is about that of the fit to segments.
 _MAX_VALUES_OF_CONTINUATION, _CONTINUATION_COST, _MIN_EVALUATIONS = 5_000_000, 3e10, 4
 # Minimum number of rows for each factor; with fewer rows, many factors overfit.
 _MIN_ROWS_PER_FACTOR = 48
@@ -62,8 +62,8 @@ _OVERHEAD_COST = 400
 _MIN_VALUES_PER_PARAMETER = 5.0
 # Fits to segments of the rows: number of segments, and minimum number of rows of a segment.
 N_SEGMENTS, _MIN_SEGMENT_ROWS = 8, 24
-# The segments together must contain at least `_MIN_COLUMN_VALUES` observed values of each column, or, if this
-# is less, the fraction `_MIN_SHARE_OF_EXPECTED` of the number expected from the share of the rows.
+# Minimum number of observed values of each column in all segments together: `_MIN_COLUMN_VALUES`; or the
+# fraction `_MIN_SHARE_OF_EXPECTED` of the number in random rows, if that is less.
 _MIN_COLUMN_VALUES, _MIN_SHARE_OF_EXPECTED = 100, 0.25
 
 
@@ -161,8 +161,8 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
     -------
     bool
         True if the compiled engine does not support ``K + D`` states. Also true if a smoother run with
-        ``K + D`` states requires more than 5e8 multiplications, and more than an EM iteration with
-        integration.
+        ``K + D`` states requires more than 5e8 multiplications, and more multiplications than an EM iteration
+        in which AR(1) noise is integrated out.
     """
     n_states = n_components + n_features
     row_cost = _row_cost(n_states, n_features)
@@ -298,12 +298,12 @@ def _row_cost(n_states: int, n_features: int) -> int:
 
 
 def _integrated_row_cost(n_components: int, n_features: int) -> int:
-    """Return the approximate cost of one row in an EM iteration with integrated AR(1) noise.
+    """Return the approximate cost of one row in an EM iteration in which AR(1) noise is integrated out.
 
-    An EM iteration computes a mean and a draw by ten conjugate gradient iterations each, the bands of the
-    precision matrix, and solutions of forty tridiagonal systems for each column. A conjugate gradient
-    iteration multiplies twice by the loadings, and solves a tridiagonal system for each column and a banded
-    system.
+    An EM iteration consists of twenty conjugate gradient iterations (ten for a mean and ten for a draw), the
+    computation of the bands of the precision matrix, and forty tridiagonal systems for each column. A
+    conjugate gradient iteration multiplies twice by the loadings, and solves a tridiagonal system for each
+    column and a banded system.
     """
     k, d = n_components, n_features
     gradient_iteration = 2 * d * k + _TRIDIAGONAL_COST * d + 8 * k**2
