@@ -95,6 +95,6 @@ def _check_reading_options(args: argparse.Namespace) -> None:
     if thousands is not None and thousands == (decimal or "."):
         raise CommandError(f"--thousands and --decimal are both {thousands!r}; use another --decimal.")
     if args.sort and args.even:
-        raise CommandError("--sort requires times, but --even ignores them; use one of them.")
+        raise CommandError("--sort requires times, which --even ignores; give one of the two options.")
     if args.date_format is not None and args.epoch is not None:
         raise CommandError("--date-format is for texts and --epoch for numbers; use one of them.")

@@ -62,7 +62,7 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
         if resolved in input_paths:
             raise CommandError(f"{path}: is the input file; write to another one.")
         if resolved in earlier_outputs:
-            raise CommandError(f"{path}: is the name of two outputs.")
+            raise CommandError(f"{path}: is given for two outputs; use different names.")
         earlier_outputs.add(resolved)
         if path.is_dir():
             raise CommandError(f"{path}: is a folder; use the name of a file.")

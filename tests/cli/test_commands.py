@@ -224,7 +224,9 @@ def test_a_frequent_code_for_missing_values_is_an_error(command, tmp_path, stand
     for subcommand in ("impute", "fit", "compare"):
         result = command(subcommand, "in.csv", "-o", "out.csv", "-q")
         assert result.code == 2
-        assert "likely codes for missing: -999 in 'b' (2 rows). Use --missing-code=-999 if" in result.err
+        assert (
+            "likely codes for missing values: -999 in 'b' (2 rows). Use --missing-code=-999 if" in result.err
+        )
     assert stand_in.calls == []
     assert command("impute", "in.csv", "-o", "out.csv", "--missing-code=-999").code == 0
     assert (tmp_path / "out.csv").read_text() == "a,b\n1,6.000\n3,5\n4,6.000\n2,7\n"
@@ -245,7 +247,7 @@ def test_one_error_names_all_codes_and_their_columns(command, tmp_path):
     (tmp_path / "in.csv").write_text("\n".join(["a,b,c", *rows, ""]))
     err = command("impute", "in.csv", "-o", "out.csv", "--missing-code", "x").err
     assert "-200 in 'a' (40 rows), 'b' (45 rows); 9999 in 'c' (48 rows)" in err
-    assert "Use --missing-code=x,-200,9999 if they mean missing" in err
+    assert "Use --missing-code=x,-200,9999 if they stand for missing values" in err
 
 
 @pytest.mark.parametrize(

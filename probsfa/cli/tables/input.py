@@ -268,7 +268,7 @@ def _check_values(table: Table, column_roles: ColumnRoles) -> None:
         raise CommandError(
             f"{table.where(row, column_roles.data[i])}: {column_roles.values[row, i]:g} overflows when it is "
             f"squared (limit {_MAX_ABSOLUTE_VALUE:g}). Rescale the column, or use --missing-code if the "
-            "number means missing."
+            "number stands for a missing value."
         )
 
 

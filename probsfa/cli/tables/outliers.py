@@ -79,12 +79,13 @@ def check_codes(table: Table, column_roles: ColumnRoles, missing_code: Sequence[
         codes = split_codes(missing_code, table.decimal)
         codes += [f"{code:g}".replace(".", table.decimal) for code in frequent]
         raise CommandError(
-            f"{table.source}: likely codes for missing: {'; '.join(shown[code] for code in frequent)}. Use "
-            f"--missing-code={(';' if table.decimal == ',' else ',').join(codes)} if they mean missing, or "
-            "--missing-code='' if they are values."
+            f"{table.source}: likely codes for missing values: {'; '.join(shown[code] for code in frequent)}."
+            f" Use --missing-code={(';' if table.decimal == ',' else ',').join(codes)} if they stand for "
+            "missing values, or --missing-code='' if they are measured values."
         )
     return [
-        f"{shown[code]} is far from all other values; if it means missing, use --missing-code={code:g}"
+        f"{shown[code]} is far from all other values; if it stands for a missing value, use "
+        f"--missing-code={code:g}"
         for code in counts_by_code
     ]
 

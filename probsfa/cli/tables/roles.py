@@ -123,7 +123,9 @@ def _roles_from_options(
         for name in names:
             other = roles.setdefault(_column_index(table, name), (role, option))[1]
             if other != option:
-                raise CommandError(f"column {name!r} is named by both {other} and {option}.")
+                raise CommandError(
+                    f"column {name!r} is named by both {other} and {option}; remove it from one of them."
+                )
     return roles
 
 
@@ -167,7 +169,9 @@ def _infer_time_roles(
             times_of_day.append(j)
     if len(dates) > 1:
         shown = ", ".join(repr(table.names[j]) for j in dates)
-        raise CommandError(f"{table.source}: {shown} have dates; name the time of the rows with --time.")
+        raise CommandError(
+            f"{table.source}: the columns {shown} contain dates; choose the time of the rows with --time."
+        )
     parts = {names[j]: j for j in numeric if names[j] in CALENDAR_FIELDS}
     if dates:
         return {j: ("time", "dates" if j in dates else "times of the day") for j in dates + times_of_day[:1]}
@@ -230,7 +234,8 @@ def _check_numbers(table: Table, invalid_texts_by_column: dict[int, BoolArray]) 
     more = f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
     separator = ";" if table.decimal == "," else ","
     codes = separator.join(token for token in tokens[:8] if separator not in token and token.isprintable())
-    advice_on_codes = f" {shlex.quote(f'--missing-code={codes}')} if they mean missing;" if codes else ""
+    option = shlex.quote(f"--missing-code={codes}")
+    advice_on_codes = f" {option} if they stand for missing values;" if codes else ""
     is_single_column = len(table.names) == 1
     advice_on_delimiter = (
         f" If {table.delimiter!r} is not the delimiter, name it with --delimiter." if is_single_column else ""

@@ -229,7 +229,7 @@ def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list
         list(csv.reader([record], reader.dialect, strict=True))
     except csv.Error as error:
         if "unexpected end" in str(error):
-            raise CommandError(f"{source}: a quotation mark is not closed.") from None
+            raise CommandError(f"{source}: a quotation mark is not closed; add the missing one.") from None
         if lines_of_record:
             raise CommandError(f"{source}: line {reader.line_num}: {error}.") from None
 

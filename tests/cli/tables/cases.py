@@ -212,7 +212,7 @@ CASES = (
     Case(
         "two columns of dates",
         "made,read,a,b\n2020-01-05,2020-01-01,1.5,20\n2020-01-05,2020-01-02,2.5,21\n2020-01-05,2020-01-03,1.0,19\n",
-        error="'made', 'read' have dates; name the time of the rows with --time",
+        error="the columns 'made', 'read' contain dates; choose the time of the rows with --time",
     ),
     Case(
         "the same with `--time read`",
@@ -464,7 +464,7 @@ CASES = (
     Case(
         "-999 in more than 1 % of the rows",
         "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
-        error="likely codes for missing: -999 in 'b' (1 row). Use --missing-code=-999 if they mean missing",
+        error="likely codes for missing values: -999 in 'b' (1 row). Use --missing-code=-999 if they",
     ),
     Case(
         "the same with `--missing-code ''`",
@@ -477,7 +477,7 @@ CASES = (
         "-99.9 in one row of 200",
         "a,b\n" + "\n".join(f"{i % 3},{-99.9 if i == 5 else 20 + i % 7}" for i in range(200)) + "\n",
         messages=(
-            "-99.9 in 'b' (1 row) is far from all other values; if it means missing, use "
+            "-99.9 in 'b' (1 row) is far from all other values; if it stands for a missing value, use "
             "--missing-code=-99.9",
         ),
     ),

@@ -102,8 +102,8 @@ def test_all_values_that_are_not_numbers_are_listed_with_counts():
         roles("a,b,note\n" + "\n".join(rows) + "\n")
     assert str(error.value) == (
         "data.csv: values that are not numbers: column 'a': 'n.d.' (2, first in row 3); column 'b': '--' "
-        "(3, first in row 4). Give --missing-code=n.d.,-- if they mean missing; --decimal or --thousands if "
-        "they are numbers written in another way; or leave the column out with --exclude."
+        "(3, first in row 4). Give --missing-code=n.d.,-- if they stand for missing values; --decimal or "
+        "--thousands if they are numbers written in another way; or leave the column out with --exclude."
     )
 
 
