@@ -251,7 +251,7 @@ def _probe(estimator: Any) -> dict[str, Any] | None:
 def _reproduces(estimator: Any, probe: Any, arrays: dict[str, NDArray[Any]]) -> bool:
     """Return whether the estimator has the saved outputs for two rows."""
     if probe["verb"] not in _METHODS:
-        raise ValueError(f"its method is {probe['verb']!r:.40}")
+        raise ValueError(f"its check of outputs uses the unsupported method {probe['verb']!r:.40}")
     result = np.asarray(getattr(estimator, probe["verb"])(_decode(probe["rows"], arrays)))
     expected = _decode(probe["result"], arrays)
     scale = float(np.abs(expected).max(initial=0.0))
@@ -390,7 +390,7 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         new_names = _RENAMED_MEMBERS.get(cls.__name__, {})
         state = {new_names.get(key, key): _decode(item, arrays) for key, item in node["state"].items()}
         return _build(kind, cls, state)
-    raise ValueError(f"{node!r:.40} is not a node of a model")
+    raise ValueError(f"{node!r:.40} does not describe a value of a saved model")
 
 
 def _decode_array(node: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -422,7 +422,7 @@ def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
             raise ValueError(f"a {cls.__name__} lacks a parameter")
     for key in state:
         if callable(getattr(cls, key, None)):
-            raise ValueError(f"{key!r:.40} is a method of {cls.__name__}")
+            raise ValueError(f"the attribute {key!r:.40} has the name of a method of {cls.__name__}")
     instance.__dict__.update(state)
     return instance
 
@@ -445,7 +445,7 @@ def _class(kind: str, name: str) -> Any:
             continue
     fits = isinstance(candidate, type) and _is_in(candidate.__module__, packages)
     if not fits or not hasattr(candidate, _ATTRIBUTES[kind]):
-        raise ValueError(f"{name!r:.60} is no {kind}")
+        raise ValueError(f"{name!r:.60} is not a class that can be loaded (as {kind})")
     return candidate
 
 
@@ -552,7 +552,9 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
         raise ValueError(f"{name} is not a model saved by probsfa; its kind is {kind!r:.80}.")
     version = header.get("version")
     if type(version) is not int or version < 1:
-        raise ValueError(f"{name} is broken: its version of the format is {version!r:.80}.")
+        raise ValueError(
+            f"{name} is broken: its format version must be a positive integer; got {version!r:.80}."
+        )
     if version > VERSION:
         raise ValueError(
             f"{name} has version {version} of the format; this release reads up to {VERSION}. Install a "
@@ -568,7 +570,7 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MAX_HEADER)
         n_bytes = math.prod(shape) * dtype.itemsize
         if dtype.kind not in "fiuU" or min(shape, default=0) < 0 or len(shape) > _MAX_DIMENSIONS:
-            raise ValueError("an array of neither numbers nor text, or of an impossible shape")
+            raise ValueError("an array contains neither numbers nor text, or has an invalid shape")
         if n_bytes != member.file_size - packed.tell() or (shape == () and n_bytes > _MAX_TEXT):
             raise ValueError("an array whose size differs from its header, or a text that is too long")
         data = np.frombuffer(packed.read(), dtype=dtype).copy()

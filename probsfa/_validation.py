@@ -402,7 +402,9 @@ def check_lengths(lengths: Any, n_rows: int | None = None) -> tuple[int, ...]:
         return (n_rows,)
     array = np.asarray(lengths)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-        raise ValueError(f"lengths must be a list of integers, the rows of every sequence; got {lengths!r}.")
+        raise ValueError(
+            f"lengths must be a list of integers, the number of rows of each sequence; got {lengths!r}."
+        )
     if (array < 1).any():
         bad = int(np.argmax(array < 1))
         raise ValueError(f"lengths must be positive; lengths[{bad}] is {array[bad]}.")

@@ -370,7 +370,7 @@ def test_a_file_runs_no_other_code(saved, tmp_path, kind, name):
         header["tree"] = {kind: name, "state": {}}
 
     target = rewritten(saved[0], tmp_path / "changed.npz", change)
-    with pytest.raises(ValueError, match="contains no usable model: .*(is not a module|is no )"):
+    with pytest.raises(ValueError, match="contains no usable model: .*(is not a module|is not a class)"):
         probsfa.load(target)
 
 
@@ -442,7 +442,7 @@ def test_declared_sizes_are_limited_before_data_are_unpacked(saved, tmp_path):
     ("arrays", "message"),
     [
         ({f"a{i}": np.zeros(1) for i in range(1000)}, "1001 arrays of .*: impossible"),
-        ({"a": np.zeros((1,) * 6)}, "impossible shape"),
+        ({"a": np.zeros((1,) * 6)}, "invalid shape"),
         ({"a": np.array("a" * (2**22 + 1))}, "text that is too long"),  # four bytes for each character
     ],
     ids=["many arrays", "many dimensions", "long text"],

@@ -180,7 +180,9 @@ def with_exog(
             )
         array = _as_array(exog, "exog", names)
         if len(array) != sequences.n_rows:
-            raise ValueError(f"exog must have {sequences.n_rows} rows, as X has; got {len(array)}.")
+            raise ValueError(
+                f"exog must have {sequences.n_rows} rows, one for each row of X; got {len(array)}."
+            )
         parts = [array[rows] for rows in sequences.slices]
         future_exog = [array[:0] for _ in parts]
     else:
@@ -200,7 +202,9 @@ def with_exog(
             array = _as_array(exog_of_sequence, label, names)
             if len(array) != n + future.n_rows:
                 more = f" and {future.n_rows} more for the forecast" if future.n_rows else ""
-                raise ValueError(f"{label} must have {n} rows, as X has{more}; got {len(array)}.")
+                raise ValueError(
+                    f"{label} must have {n} rows, one for each row of X{more}; got {len(array)}."
+                )
             parts.append(array[:n])
             future_exog.append(array[n:])
     values = np.concatenate(parts)

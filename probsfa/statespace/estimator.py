@@ -395,10 +395,11 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
                 "noise=0.0 is equivalent to slow feature analysis; use SFA.partial_fit on blocks of rows."
             )
         if exog is not None:
-            raise ValueError("fit_stream does not support exog. Fit in memory.")
+            raise ValueError("fit_stream does not support exog. Use fit, with X in memory.")
         if self.transforms is not None:
             raise ValueError(
-                "fit_stream does not support transforms. Transform the columns before, or fit in memory."
+                "fit_stream does not support transforms. Transform X before the call, or use fit, with "
+                "X in memory."
             )
         data = streaming.InBlocks(self, X, lengths, times)
         model = self._fit_model(data, options.with_times(data.axis))

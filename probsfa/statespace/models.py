@@ -654,7 +654,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         coordinates = self.fitted.coordinates(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, self._noise_floors(sequences))
         if not free[component]:
-            raise ValueError(f"The decay of factor {component} is fixed and has no profile.")
+            raise ValueError(f"The decay of factor {component} is fixed and has no profile likelihood.")
         standardized = fitted.options.standardized_noise(fitted.scale)
         noise = standardized if standardized.prior > 0.0 else None
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)

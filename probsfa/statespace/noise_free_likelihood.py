@@ -302,7 +302,7 @@ def noise_free_maximum_likelihood(
         if np.any(delta <= 0.0) or np.any(delta >= 4.0):
             raise ValueError(
                 "The likelihood is unbounded: a direction does not change in time (delta value 0), or "
-                f"alternates (4); the delta values are {delta.tolist()}."
+                f"alternates (delta value 4); the delta values are {delta.tolist()}."
             )
         a, direction_of_factor = 1.0 - 0.5 * delta, np.arange(n_features)
     else:

@@ -560,10 +560,10 @@ def transition_over(params: StateSpace, gaps: FloatArray) -> Transition:
     decay: Any = params.decay
     if np.any(decay < 0.0) and np.any(gaps != np.rint(gaps)):
         raise ValueError(
-            "times are uneven, or between the steps of the model, and the decay of factor "
-            f"{int(np.argmin(decay))} is negative ({decay.min():.4g}): such a process is not defined "
-            "between steps. Pass rows at whole steps, or fit the model to rows with these times or with the "
-            "same spacing."
+            "times contain steps that are not a whole number of time units of the model, but the decay of "
+            f"factor {int(np.argmin(decay))} is negative ({decay.min():.4g}), and fractional powers of a "
+            "negative decay are not defined. Pass rows that are whole time units apart, or fit the model to "
+            "rows with these times or with the same spacing."
         )
     single: Any
     if np.all(gaps == 1.0):

@@ -548,8 +548,8 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
         params = with_weak_ar1_noise(params)
     if params.state_layout != problem.options.state_layout or params.n_features != scale.size:
         raise ValueError(
-            f"init has {params.n_components} factors of {params.n_features} columns; the fit has {k} of "
-            f"{scale.size}."
+            f"init has {params.n_components} factors and {params.n_features} columns; this fit requires {k} "
+            f"factors and {scale.size} columns."
         )
     _check_start(params)
     return rescale(params, -problem.shift / scale, 1.0 / scale)

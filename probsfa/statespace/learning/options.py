@@ -524,7 +524,7 @@ class FitOptions:
 
     def _check_fixed(self, fixed: dict[str, tuple[Any, ...]]) -> None:
         if self.n_components is None:
-            raise ValueError("fixed requires a number as n_components.")
+            raise ValueError("fixed requires n_components to be an integer; got None.")
         if self.noise_free:
             raise ValueError(
                 "noise=0.0 is slow feature analysis in closed form and does not support fixed parameters."

@@ -52,9 +52,9 @@ def warn_if_missing() -> None:
 @cache
 def _warn() -> None:
     warnings.warn(
-        "The compiled engine of probsfa is not installed: JAX computes the results. Each process then takes "
-        "seconds longer for each shape of data. Install a wheel of probsfa for this system; or install GCC "
-        "or Clang and repeat the installation with "
+        "The compiled engine of probsfa is not installed: JAX computes the results. In each process, JAX "
+        "compiles for some seconds when data have a new shape. Install a wheel of probsfa for this system; "
+        "or install GCC or Clang and repeat the installation with "
         "`pip install -v --no-cache-dir --force-reinstall --no-deps`, "
         f"where -v shows the errors of the build. Set {ENVIRONMENT_VARIABLE}=0 to use JAX without this "
         "warning.",
