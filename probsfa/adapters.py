@@ -291,7 +291,9 @@ class SeriesForecaster(BaseEstimator):
     def _forecast(self, fh: Any, X: Any) -> Any:
         check_is_fitted(self)
         if fh is None and self.fh is None:
-            raise ValueError("fh is None, here and in fit. Pass a forecasting horizon such as fh=[1, 2, 3].")
+            raise ValueError(
+                "fh is None, and was None in fit. Pass a forecasting horizon such as fh=[1, 2, 3]."
+            )
         self.fh = self.fh if fh is None else fh
         arguments = {}
         if self._X is not None:

@@ -122,7 +122,7 @@ class FactorialAR1Reparam(Reparam):
         if jnp.shape(value) != fn.shape():
             raise ValueError(
                 f"The site {name} has shape {fn.shape()}, but {jnp.shape(value)} in FactorialAR1Reparam. "
-                "Pass the same X, n_components and noise to both."
+                "Pass the same X, n_components and noise to factorial_ar1_model and to FactorialAR1Reparam."
             )
         log_density += jnp.sum(fn.log_prob(value)) + jnp.sum(transform.log_abs_det_jacobian(free, value))
         numpyro.factor(f"{name}_log_density", log_density)

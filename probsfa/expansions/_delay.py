@@ -195,9 +195,10 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
             if n <= self._n_incomplete_rows:
                 name = f"X[{i}]" if len(sequences.lengths) > 1 else "X"
                 raise ValueError(
-                    f"{name} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, require at "
-                    f"least {self._n_incomplete_rows + 1} in a sequence. Use a DelayEmbedding before an "
-                    "estimator in a pipeline, not as its expansion."
+                    f"{name} has {n} rows; n_delays={self.n_delays} and step={self.step} require at least "
+                    f"{self._n_incomplete_rows + 1} rows in each sequence. Use longer sequences or fewer "
+                    "delays. If the embedding is the expansion of an estimator, use it as the step before "
+                    "the estimator in a pipeline."
                 )
 
 

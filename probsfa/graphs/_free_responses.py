@@ -91,8 +91,8 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     v = graph.node_weights
     if not (v > 0).all():
         raise ValueError(
-            f"{int((v <= 0).sum())} vertices have node weight 0, where functions are not determined. Use "
-            "the graph of the other vertices."
+            f"graph has {int((v <= 0).sum())} vertices with node weight 0; responses are not determined at "
+            "these vertices. Use a graph without them."
         )
     root = np.sqrt(v / graph.Q)
 

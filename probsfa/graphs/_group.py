@@ -304,9 +304,9 @@ def serial(
     warn_of_heavy_samples(graph, RARE_LABEL_ADVICE)
     if len(sizes) < 4:
         warnings.warn(
-            f"The serial graph of {len(sizes)} groups has no slow function of the label: without edges "
-            f"within groups, the label has a delta value of at least 2, as noise has. Use 4 groups or more; "
-            f"for few distinct labels use mixed or clustered.",
+            f"The serial graph of {len(sizes)} groups has no slow features: every function of the group has "
+            "a delta value of at least 2, the value of noise. Use 4 groups or more; for few distinct labels "
+            "use mixed or clustered.",
             stacklevel=2,
         )
     return graph

@@ -111,8 +111,8 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool, window: i
         limits = np.maximum(limits, tail_limits(held_out, rate))
     if excess_counts == 0:
         warnings.warn(
-            f"{n} normal rows are too few for alpha={alpha:g} with {n_statistics} statistics: limits are "
-            "at least the largest values. Use more rows or a larger alpha.",
+            f"{n} normal rows are too few for alpha={alpha:g} with {n_statistics} statistics: no held-out "
+            "value is above its limit. Use more rows or a larger alpha.",
             UserWarning,
             stacklevel=3,
         )

@@ -199,10 +199,10 @@ class ProcessMonitor(Saveable, BaseEstimator):
             charts = self._charts(model, held_out)
             if tuple(charts[0]) != self.statistics_:
                 raise ValueError(
-                    f"X gives the charts {', '.join(self.statistics_)} with all rows, and "
-                    f"{', '.join(charts[0])} without one of the n_folds segments: a column varies in that "
-                    "segment only, or there are about as many columns as rows. Remove such columns, use "
-                    "more rows, or set n_components of the model."
+                    f"The model of all rows has the statistics {', '.join(self.statistics_)}; the model "
+                    f"without one of the n_folds={self.n_folds} folds has {', '.join(charts[0])}. Either a "
+                    "column varies in that fold only, or there are about as many columns as rows. Remove "
+                    "such columns, use more rows, or set n_components of the model."
                 )
             parts.append(self._statistics(held_out, charts))
         values = np.concatenate(parts)

@@ -479,8 +479,8 @@ def graph_score(graph: Any, sequences: Sequences, y: Any, outputs: Any) -> float
     """
     if isinstance(graph, TrainingGraph) and graph.n_vertices != sequences.n_rows:
         raise ValueError(
-            f"graph is a graph of {graph.n_vertices} training rows, which cannot score these "
-            f"{sequences.n_rows} rows. Pass graph= as a name or a function of (X, y)."
+            f"graph has {graph.n_vertices} vertices, one for each training row, and cannot be used for "
+            f"the {sequences.n_rows} rows of X. Pass graph as a name or as a function of (X, y)."
         )
     labels = labels_of_rows(y, sequences.lengths)
     graph_of_rows = build_graph(graph, sequences.values, labels, lengths=sequences.lengths)

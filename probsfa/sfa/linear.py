@@ -217,7 +217,10 @@ class SFA(InvertibleTransformer):
         else:
             expander, stream = self._batches
         if stream.moments.lag != self.lag:
-            raise ValueError(f"lag was {stream.moments.lag} so far in partial_fit; it is {self.lag} now.")
+            raise ValueError(
+                f"lag={self.lag} differs from lag={stream.moments.lag} of the earlier calls of partial_fit. "
+                "Restore lag, or use a new estimator."
+            )
         skip = self.missing == "skip"
         stream = extend_stream(stream, sequences, expander, new_sequence=new_sequence, skip_incomplete=skip)
         self._batches = expander, stream

@@ -199,9 +199,9 @@ def test_shared_weights_and_nodes_with_constant_inputs(rng):
 
 def test_invalid_layers():
     X = np.random.default_rng(0).standard_normal((50, 4))
-    with pytest.raises(ValueError, match="inputs first"):
+    with pytest.raises(ValueError, match="inputs as the first"):
         HierarchicalSFA([Layer(1, method="igsfa", expansion=FourierFeatures())]).fit(X)
-    with pytest.raises(ValueError, match="inputs first"):
+    with pytest.raises(ValueError, match="inputs as the first"):
         HierarchicalSFA([Layer(1, method="igsfa", expansion=Power(include_input=False))]).fit(X)
     with pytest.raises(ValueError, match=r"layers\[0\].clip must be"):
         HierarchicalSFA([Layer(1, method="igsfa", clip=3.0)]).fit(X)

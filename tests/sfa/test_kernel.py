@@ -457,7 +457,7 @@ def test_a_slower_solution_with_similar_held_out_slowness_is_reported(seed):
     with pytest.warns(UserWarning, match="these rows cannot distinguish the two") as caught:
         model = KernelSFA().fit(X)
     assert explained(model, X, angle_coordinates) < 0.2
-    suggested = float(re.search(r"selected \S+, but (\S+) has", str(caught[0].message))[1])
+    suggested = float(re.search(r"With regularization=(\S+) they", str(caught[0].message))[1])
     assert explained(KernelSFA(regularization=suggested).fit(X), X, angle_coordinates) > 0.9
 
 

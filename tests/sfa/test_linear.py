@@ -220,7 +220,7 @@ def test_partial_fit_reports_why_the_estimator_is_not_fitted(rng):
         SFA(missing="skip").partial_fit(np.full((3, 2), np.nan)).transform(X)
     with pytest.raises(NotFittedError, match="partial_fit"):
         SFA().transform(X)
-    with pytest.raises(ValueError, match="lag was 1 so"):
+    with pytest.raises(ValueError, match="lag=1 of the earlier"):
         sfa.set_params(lag=2).partial_fit(X)
 
 

@@ -417,7 +417,10 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         """
         sequences = self._check(X, lengths, times)
         if not {"bernoulli", "categorical"} & set(self.emissions_):
-            raise ValueError("no column is 'bernoulli' or 'categorical'; only these have levels.")
+            raise ValueError(
+                "No column has emission='bernoulli' or emission='categorical', which level_probabilities "
+                "requires: columns with other emissions have no levels."
+            )
         names = getattr(self, "feature_names_in_", None)
         probabilities = {
             (d if names is None else names[d]): p for d, p in self._model.probabilities(sequences).items()
@@ -454,7 +457,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         column_index = column if isinstance(column, (int, np.integer)) else list(names).index(column)  # type: ignore[arg-type]
         if self.emissions_[column_index] == "categorical":
             raise ValueError(
-                f"column {column!r} is categorical, which has one predictor for each level except one."
+                f"column {column!r} has emission='categorical' and several linear predictors; column_mean "
+                "requires a column with one. Use level_probabilities."
             )
         return self._model.column_mean(int(column_index), np.asarray(predictor, dtype=np.float64))
 

@@ -249,7 +249,8 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     check_delta_threshold(f"{name}.delta_threshold", layer.delta_threshold)
     if layer.method == "igsfa" and isinstance(layer.clip, (int, float)):
         raise ValueError(
-            f'{name}.clip must be "range" or None for "igsfa", whose outputs differ in variance.'
+            f'{name}.clip must be "range" or None with method="igsfa", because its outputs have different '
+            f"variances; got {layer.clip!r}."
         )
     if layer.expansion is not None and not hasattr(layer.expansion, "transform"):
         raise ValueError(f"{name}.expansion must be a transformer or None; got {layer.expansion!r}.")
@@ -293,8 +294,8 @@ def _check_inputs_first(expansion: Any, n_inputs: int, name: str) -> None:
     inputs = np.linspace(0.5, 2.0, n_inputs)[None]
     if not is_stateless(expansion) or not np.array_equal(expansion.expand(inputs)[:, :n_inputs], inputs):
         raise ValueError(
-            f'{name}.expansion must return the inputs first for "igsfa", '
-            f"as Power and Polynomial do; {expansion!r} does not."
+            f'{name}.expansion must return its inputs as the first outputs with method="igsfa", '
+            f"as Power and Polynomial do; got {expansion!r}."
         )
 
 

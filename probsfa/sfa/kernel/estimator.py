@@ -606,8 +606,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if path is None:
             selected = _DEFAULT_REGULARIZATION * float(np.mean(np.diagonal(prepared.gram)))
             warnings.warn(
-                f"The {prepared.sequences.n_rows} rows are too few for held-out slowness, so that "
-                f"regularization='auto' selected {selected:g}. Use more rows, or a number.",
+                f"The {prepared.sequences.n_rows} rows are too few to select the regularization on held-out "
+                f"rows; regularization='auto' uses the default {selected:g}. Use more rows, or set "
+                "regularization to a number.",
                 stacklevel=3,
             )
             return selected, None
@@ -633,10 +634,11 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if slower:
             best = min(slower, key=lambda i: held_out[i])
             warnings.warn(
-                f"regularization='auto' selected {values[index]:.2g}, but {values[best]:.2g} has mean delta "
-                f"values of {training[best]:.2g} instead of {training[index]:.2g} in training, and of "
-                f"{held_out[best]:.2g} instead of {held_out[index]:.2g} on held-out rows: these rows cannot "
-                "distinguish the two. Compare the outputs of both, or use rows in which slow changes recur.",
+                f"regularization='auto' selected {values[index]:.2g}, with a mean delta value of "
+                f"{training[index]:.2g} on training rows and {held_out[index]:.2g} on held-out rows. With "
+                f"regularization={values[best]:.2g} they are {training[best]:.2g} and {held_out[best]:.2g}: "
+                "these rows cannot distinguish the two. Compare the outputs of both, or use rows in which "
+                "slow changes recur.",
                 stacklevel=4,
             )
 
@@ -706,8 +708,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if len(support) == 0:
             raise ValueError(
                 "No support vector was selected, because no row has a positive approximation error above "
-                f"threshold={threshold!r}. The first errors are the values k(x, x) of the kernel, which must "
-                "be positive."
+                f"threshold={threshold!r}. Before the first selection, the error of a row x is k(x, x). Use "
+                "a kernel with positive k(x, x), or a lower threshold."
             )
         if m is not None and len(support) < m and threshold is None:
             warnings.warn(

@@ -195,8 +195,8 @@ def graph_splits(
     if isinstance(graph_option, TrainingGraph) and graph.n_vertices > _MAX_VERTICES:
         raise ValueError(
             f"regularization='auto' requires subgraphs, and this graph has {graph.n_vertices} vertices "
-            f"(limit {_MAX_VERTICES}). Pass its name, a function of (X, y) that builds it, or a number as "
-            "regularization."
+            f"(limit {_MAX_VERTICES}). Pass graph as a name or as a function of (X, y), or regularization as "
+            "a number."
         )
     n = len(X)
     labels = None if y is None else np.asarray(y)

@@ -215,8 +215,8 @@ def new_edges(
     if edges is None:
         if isinstance(estimator.affinity, TrainingGraph):
             raise ValueError(
-                "A graph as affinity has no edges to new points. Pass their edge weights, with "
-                "affinity='precomputed'."
+                "affinity is a TrainingGraph, which has no edges to new points. Fit with "
+                "affinity='precomputed', and pass the edge weights of new points to the training points as X."
             )
         W = affinity_rows(estimator, X, reset=False)
         return None, W.shape[0], iter([(slice(None), NewEdges.with_self_loops(W))])

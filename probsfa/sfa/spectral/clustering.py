@@ -41,8 +41,8 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     Parameters
     ----------
     eigenvalues : array-like (m,)
-        At least two eigenvalues, first of the constant eigenvector: ``lambda`` of a Laplacian in ascending
-        order, or ``mu`` of a random walk in descending order.
+        At least two eigenvalues, the first for the constant eigenvector: ``lambda`` of a Laplacian in
+        ascending order, or ``mu`` of a random walk in descending order.
 
     Returns
     -------
@@ -71,12 +71,12 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     values = as_float_array(eigenvalues, "eigenvalues")
     if values.ndim != 1 or len(values) < 2 or not np.isfinite(values).all():
         raise ValueError(
-            "eigenvalues must be at least two finite numbers, first of the constant eigenvector; got shape "
-            f"{values.shape}."
+            "eigenvalues must be at least two finite numbers, the first for the constant eigenvector; got "
+            f"shape {values.shape}."
         )
     steps = np.diff(values)
     if not ((steps >= 0).all() or (steps <= 0).all()):
-        raise ValueError("eigenvalues must be sorted, first of the constant eigenvector.")
+        raise ValueError("eigenvalues must be sorted, with that of the constant eigenvector first.")
     return int(np.argmax(np.abs(steps))) + 1
 
 
@@ -279,9 +279,9 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         n_used = int(np.sum(_scales(self.eigenvalues_) > 0))
         if n_used < min(self.n_clusters_, len(self.eigenvalues_)):
             warnings.warn(
-                f"The graph has only {n_used} of the first {len(self.eigenvalues_)} eigenvalues above 0, "
-                f"fewer than n_clusters={self.n_clusters_}, and so fewer groups of strongly connected "
-                "points. Lower n_neighbors or n_clusters, or raise gamma.",
+                f"The graph has only {n_used} positive eigenvalues among its first {len(self.eigenvalues_)}, "
+                "which means fewer groups of strongly connected points than "
+                f"n_clusters={self.n_clusters_}. Lower n_neighbors or n_clusters, or raise gamma.",
                 stacklevel=4,
             )
 

@@ -280,7 +280,7 @@ class FunctionEdges:
         weights = sp.csr_array(weights) if sparse else np.asarray(weights, dtype=np.float64)
         if weights.shape != (len(rows), len(self.points)):
             raise ValueError(
-                f"affinity(X, Y) must return one weight for each row of X and of Y, shape "
+                f"affinity(X, Y) must return one weight for each pair of a row of X and a row of Y, shape "
                 f"({len(rows)}, {len(self.points)}); it returned shape {weights.shape}."
             )
         values: FloatArray = np.asarray(weights.data if sparse else weights)

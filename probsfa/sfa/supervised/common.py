@@ -180,7 +180,9 @@ class SlowFeatureStep:
     def _check_parameters(self) -> None:
         if self.n_components is not None and self.n_components != "auto":
             if isinstance(self.n_components, str):
-                raise ValueError(f'n_components must be a count, None or "auto"; got {self.n_components!r}.')
+                raise ValueError(
+                    f'n_components must be a positive integer, None or "auto"; got {self.n_components!r}.'
+                )
             check_count("n_components", self.n_components)
         check_count("cv", self.cv, minimum=2)
         check_rank_tol(self.rank_tol)

@@ -322,7 +322,10 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
         targets = _check_targets(row_labels)
         self._n_targets = None if np.ndim(row_labels) == 1 else targets.shape[1]
         if targets.shape[1] > 1 and self.classifier is not None:
-            raise ValueError(f"y has {targets.shape[1]} targets; soft labels support one. Use a regressor.")
+            raise ValueError(
+                f"y has {targets.shape[1]} targets; classifier (soft labels) supports one. Use regressor "
+                "instead."
+            )
         order = self._order(sequences, targets)
         sequences, targets = sequences.reordered(order), targets[order]
         labels = targets[:, 0] if targets.shape[1] == 1 else targets
@@ -411,7 +414,10 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
             return
         check_positive("period", self.period)
         if self.classifier is not None:
-            raise ValueError("Soft labels of a classifier do not support circular targets. Use a regressor.")
+            raise ValueError(
+                f"classifier (soft labels) is not supported with period={self.period!r}. Use regressor "
+                "instead."
+            )
 
     def _steps(self, n_targets: int) -> list[Any]:
         """Return the candidates for the final step, the simplest first."""
