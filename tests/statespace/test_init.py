@@ -76,6 +76,10 @@ def test_init_of_another_size_is_refused(data, fitted):
         ProbabilisticSFA(3, init=fitted).fit(data)
     with pytest.raises(ValueError, match="init has 2 factors"):
         ProbabilisticSFA(2, init=SFA(2).fit(data)).fit(data[:, :3])
+    with pytest.raises(
+        ValueError, match=r"init has 2 factors, \d+ columns; .* 2 factors, 1 Rhythm, \d+ columns"
+    ):
+        ProbabilisticSFA(2, rhythms=1, init=fitted).fit(data)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise.gaussian import MIN_KNOWN_NOISE, Noise, is_heywood
 from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import StateSpace, rescale
+from probsfa.statespace.parameters import StateLayout, StateSpace, rescale
 
 __all__ = [
     "FitProblem",
@@ -548,11 +548,17 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
         params = with_weak_ar1_noise(params)
     if params.state_layout != problem.options.state_layout or params.n_features != scale.size:
         raise ValueError(
-            f"init has {params.n_components} factors and {params.n_features} columns; this fit requires {k} "
-            f"factors and {scale.size} columns."
+            f"init has {_size_text(params.state_layout, params.n_features)}; this fit requires "
+            f"{_size_text(problem.options.state_layout, scale.size)}. Change the options, or use init=None."
         )
     _check_start(params)
     return rescale(params, -problem.shift / scale, 1.0 / scale)
+
+
+def _size_text(layout: StateLayout, n_columns: int) -> str:
+    """Return the numbers of factors, of processes of other types, and of columns, as a text."""
+    others = [f"{count} {kind.__name__}" for kind, count in layout.counts.items()]
+    return ", ".join([f"{layout.n_components} factors", *others, f"{n_columns} columns"])
 
 
 def _check_start(params: StateSpace) -> None:
