@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from probsfa._random import generator
+from probsfa._renamed import warn_of_old_name
 from probsfa._saving import Saveable
 from probsfa._times import describe_index
 from probsfa._typing import Seed
@@ -41,11 +42,6 @@ __all__ = ["BayesianForecast", "BayesianSFA"]
 # Draws of each chain with n_draws="auto": before the first test of convergence, and at most. On 100 rows with
 # a superfluous factor R-hat was up to 1.011 after 1000 draws.
 _N_DRAWS, _MAX_DRAWS = 1000, 4000
-
-_PROGRESS_BAR = (
-    "BayesianSFA(progress_bar=...) is now verbose=..., as in all estimators; the old name will be removed in "
-    "version 2.0."
-)
 
 
 class BayesianSFA(Saveable, StateSpaceMethods):
@@ -206,7 +202,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     ) -> None:
         if "progress_bar" in unsupported:
             verbose = unsupported.pop("progress_bar")
-            warnings.warn(_PROGRESS_BAR, FutureWarning, stacklevel=2)
+            warn_of_old_name("BayesianSFA(progress_bar=...)", "verbose=..., as in all estimators")
         raise_not_supported("BayesianSFA", unsupported)
         self.n_components = n_components
         self.noise = noise

@@ -1,7 +1,7 @@
 """Process monitoring with control charts, as a scikit-learn estimator."""
 
 import warnings
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,11 @@ class ProcessMonitor(Saveable, BaseEstimator):
     >>> int(monitor.contributions(faulty, "T2")[150:].mean().argmax())
     1
     """
+
+    _advice_on_missing: ClassVar[str] = (
+        "The model of the monitor does not support missing values. Use ProbabilisticSFA(n_components) or "
+        'SFA(missing="skip") as model.'
+    )
 
     def __init__(
         self,
@@ -345,14 +350,6 @@ class ProcessMonitor(Saveable, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = _supports_missing(self.model)
         return tags
-
-    @property
-    def _advice_on_missing(self) -> str:
-        """Advice in the error about missing values."""
-        return (
-            "The model of the monitor does not support missing values. Use ProbabilisticSFA(n_components) or "
-            'SFA(missing="skip") as model.'
-        )
 
     def _check_parameters(self) -> Any:
         """Validate the parameters; return the model to fit."""

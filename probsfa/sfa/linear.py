@@ -7,7 +7,7 @@ and are uncorrelated (Wiskott & Sejnowski 2002, Neural Computation 14:715, doi:1
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -107,6 +107,10 @@ class SFA(InvertibleTransformer):
     _finite_outputs = "allow-nan"
     # Expansion and moments of all rows so far; None before the first complete row.
     _batches: tuple[Expander, MomentStream] | None
+
+    _advice_on_missing: ClassVar[str] = (
+        f'SFA(missing="raise") does not support missing values. {ADVICE_ON_MISSING}'
+    )
 
     def __init__(
         self,
@@ -247,11 +251,6 @@ class SFA(InvertibleTransformer):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "skip"
         return tags
-
-    @property
-    def _advice_on_missing(self) -> str:
-        """Advice in the error about missing values."""
-        return f'SFA(missing="raise") does not support missing values. {ADVICE_ON_MISSING}'
 
     @property
     def _n_features_out(self) -> int:

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._like_input import like_array, like_input, select_rows
 from probsfa._random import generator
+from probsfa._renamed import warn_of_old_name
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.statespace.columns import list_columns, unexpectedly_negative
@@ -119,11 +120,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             if name == new and old in vars(self):
                 return vars(self)[old]
             if name == old and hasattr(self, new):
-                warnings.warn(
-                    f"{type(self).__name__}.{old} is now {new}; the old name will be removed in version 2.0.",
-                    FutureWarning,
-                    stacklevel=2,
-                )
+                warn_of_old_name(f"{type(self).__name__}.{old}", new)
                 return getattr(self, new)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -732,11 +729,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_count("n_steps", n_steps, minimum=0)
         if of in _OLD_OPTIONS_OF_DRAWS:
             old, of = of, _OLD_OPTIONS_OF_DRAWS[of]
-            warnings.warn(
-                f"of={old!r} is now of={of!r}; the old name will be removed in version 2.0.",
-                FutureWarning,
-                stacklevel=2,
-            )
+            warn_of_old_name(f"of={old!r}", f"of={of!r}")
         check_option("of", of, ("factors", "values"))
         sequences = self._check(X, lengths, times, add_exog=False)
         sequences, future_exog = self._with_exog(sequences, X, exog, n_steps=n_steps)

@@ -177,6 +177,10 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
         "lower_bound": "its likelihood is estimated by log_likelihood.",
     }
     _renamed_attributes: ClassVar[Mapping[str, str]] = {"offset_": "mean_"}
+    # Only log_potential does not support missing values.
+    _advice_on_missing: ClassVar[str] = (
+        "log_potential requires complete rows. Impute missing values with impute first."
+    )
     _unsupported_arguments: ClassVar[Mapping[str, str]] = {
         "times": "Rows must be evenly spaced. Use ProbabilisticSFA for uneven times.",
         "exog": "Use ProbabilisticSFA, which has covariates.",
@@ -547,11 +551,6 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the estimator is fitted."""
         return hasattr(self, "_fitted")
-
-    @property
-    def _advice_on_missing(self) -> str:
-        """Advice in the error about missing values, which only `log_potential` does not support."""
-        return "log_potential requires complete rows. Impute missing values with impute first."
 
     def _reproducible_generator(self, random_state: Seed) -> np.random.Generator:
         """Return a random generator with a fixed seed by default."""
